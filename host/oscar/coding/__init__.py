@@ -1,1 +1,1 @@
-"""What goes over one link: frames, codecs, registry; `asc` is ours, `baselines` rivals, `index` for sets."""
+"""Coding for one link: frames, codecs and their registry. `asc` is OSCAR's coder, `index` codes positions."""

@@ -1,7 +1,7 @@
-"""What goes over one link: the codec seam, and the framing that stateless codecs share.
+"""Interfaces of codecs, and the framing that stateless codecs share.
 
 An adaptive codec (ASC) implements `LinkEncoder` and `LinkDecoder` itself. A stateless codec implements the
-three methods of `PayloadCodec`; `FramedEncoder` and `FramedDecoder` make its frames.
+methods of `PayloadCodec`; `FramedEncoder` and `FramedDecoder` add headers and sequence numbers.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from oscar.numerics.integers import extremes
 from oscar.state import Reader, Saved, Stateful
 
 Domain = Literal["int", "float"]
-FRAME = "encode", "decode"  # the parts of a FrameCost
+FRAME = "encode", "decode"  # names of FrameCost's fields
 
 
 class LinkEnd(Protocol):
-    """One end of one link direction, with its state."""
+    """One end of a link direction, with its state."""
 
     def state_dict(self) -> dict[str, Any]: ...
 
     def load_state_dict(self, state: Any) -> None: ...
 
     def snapshot(self) -> Any:
-        """Return a cheap token of the state for `restore`; frames replace state, never write to it."""
+        """Return a cheap token of the state for `restore`; coding replaces state, it never writes to it."""
 
     def restore(self, token: Any) -> None: ...
 
@@ -49,44 +49,57 @@ class LinkEncoder(LinkEnd, Protocol):
         chunk: int = 0,
         sub: int = 0,
     ) -> bytes:
-        """Return the frame for `values` (1-D). `context`: uint8 position classes 0..15, or None."""
+        """Return the frame of `values` (1-D). context: uint8 position classes 0..15, or None."""
 
 
 class LinkDecoder(LinkEnd, Protocol):
-    """The receiving end: frames in, values out; a frame that raises leaves the state as it was."""
+    """The receiving end: frames in, values out. A frame that raises leaves the state unchanged."""
 
     def decode(self, frame: bytes, *, step: int, context: Array | None = None) -> Array:
-        """Return the values (int8 to int32 or float32, 1-D) of `frame`; raises FrameError, nothing else."""
+        """Return the values of `frame`, 1-D int8 to int32 or float32; raises FrameError and nothing else."""
 
 
 class PayloadCodec(Protocol):
-    """A stateless codec: bytes of a payload from values, and back. `narrow = True`: packs int16, too."""
+    """A stateless codec of payloads. With `narrow = True`, `pack` takes int8 and int16 as they are."""
 
-    code: int  # codec byte of the frame header, unique in the registry
+    code: int  # codec byte of the frame header; each codec has its own
     domain: Domain
 
     def pack(self, values: Array, width: int) -> bytes | memoryview:
-        """Code 1-D `values` (int32 that fit `width` bits, or float32); never above `max_payload`."""
+        """Return the payload of 1-D `values`: int32 that fit `width` bits, or float32."""
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
-        """Return exactly `count` values (integers or float32), or raise FrameError; any bytes may come."""
+        """Return exactly `count` values, integers or float32, or raise FrameError, whatever bytes come."""
 
     def max_payload(self, count: int, width: int) -> int:
-        """Return the bytes that `pack` never exceeds, the same on all nodes: receivers make room for them."""
+        """Return the most bytes that `pack` returns; equal on all nodes, so that receivers can make room."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """A registry entry. `lossless`: of the values on the wire, after quantisation.
+    """A codec's entry in the registry: how to make both ends of a link, and what they can do.
 
-    coded: an entropy coder works on the values; False where they have a fixed width, which takes the time
-    model no time. decodes_into: its encoders take int8, int16 and int32 as they are, and its decoders have
-    `out` (int16 or int32) and `add`, which put values where they belong. saturated: of a codec that clips,
-    returns how many values it has clipped so far, and the sum of the shares of energy that its frames lost,
-    each times the frame's values. clocks: returns what a link end's device took for its last frame, where a
-    device counts clocks (a simulated NIC). work: returns what coding a link end's last frame takes a NIC's
-    engines (`asc.slots.cells_of`), None without values. options: what a frame's cost depends on, beside the
-    name.
+    name: its name; domain: "int" or "float", the values it carries
+    lossless: whether values on the wire come back exactly (quantisation comes before)
+    make_encoder, make_decoder: make a new end of a link
+    max_frame: (count, width) -> most bytes of a frame, header included
+    uses_context: whether it uses position classes
+    coded: whether an entropy coder runs. False for codecs of fixed width: the time model charges no coding
+    time
+    decodes_into: encoders take int8, int16 and int32 as they are; decoders have `out` (int16 or int32) and
+    `add`
+    max_bits: widest integers that a frame carries
+    saturated: for codecs that clip: returns how many values an encoder has clipped so far, and the sum over
+    its frames of lost share of energy times number of values
+    clocks: for a simulated NIC: returns the clocks that a link end took for its last frame
+    work: returns the NIC's work for an encoder's last frame (`asc.slots.cells_of`), None without values
+    options: all that a frame's cost depends on beside the name
+
+    >>> from oscar.coding.registry import make_codec
+    >>> codec = make_codec("int16")
+    >>> frame = codec.make_encoder().encode(np.array([5, -7]), step=0)
+    >>> len(frame), codec.make_decoder().decode(frame, step=0).tolist()
+    (28, [5, -7])
     """
 
     name: str
@@ -105,7 +118,7 @@ class Codec:
     options: str = ""
 
     def cost(self) -> FrameCost:
-        """Return what a frame costs on this machine: measured at first use and kept (oscar.coding.costs)."""
+        """Return the cost of a frame on this machine: measured once, then kept (oscar.coding.costs)."""
 
         def measure() -> dict[str, Any]:
             dtype = np.float32 if self.domain == "float" else np.int32
@@ -115,9 +128,9 @@ class Codec:
 
 
 def fit_width(values: Array, width: int | None) -> int:
-    """Return the raw width in bits for integer `values`: the one asked for, or 8, 16, 24 or 32.
+    """Return the width in bits for integer `values`: `width` itself, or the least of 8, 16, 24, 32 that fits.
 
-    Raises ValueError when they do not fit the width asked for, or that is not 1 to 32.
+    Raises ValueError if the values do not fit, or if `width` is not 1 to 32.
     """
     if width is None:
         low, high = extremes(values)
@@ -142,9 +155,10 @@ def check_range(low: int, high: int, width: int) -> None:
 
 
 def as_values(values: Array, domain: Domain, *, narrow: bool = False) -> Array:
-    """Return `values` as contiguous 1-D int32 or float32; raises TypeError or ValueError if they are not.
+    """Return `values` as contiguous 1-D int32 or float32.
 
-    narrow: int8 and int16 may stay what they are.
+    narrow: int8 and int16 stay as they are. Raises ValueError unless they are 1-D and fit 32 bits, TypeError
+    for values of the other domain.
     """
     array = np.asarray(values)
     if array.ndim != 1:
@@ -168,7 +182,7 @@ def _read_sequences(end: Any, saved: Saved) -> dict[int, int]:
 
 
 class _Framed(Stateful):
-    """The state of both ends of a stateless link: how many frames each step has seen."""
+    """The state of one end of a stateless link: the number of frames of each step."""
 
     STATE: ClassVar[dict[str, Reader]] = {"sequences": _read_sequences}
 
@@ -178,7 +192,7 @@ class _Framed(Stateful):
 
 
 class FramedEncoder(_Framed):
-    """Frames the payloads of a stateless codec."""
+    """Makes frames of a stateless codec's payloads."""
 
     def encode(
         self,
@@ -201,7 +215,7 @@ class FramedEncoder(_Framed):
 
 
 class FramedDecoder(_Framed):
-    """Checks and opens the frames of a `FramedEncoder`."""
+    """Checks frames of a `FramedEncoder` and decodes their payloads."""
 
     def decode(self, frame: bytes, *, step: int, context: Array | None = None) -> Array:
         """See LinkDecoder.decode; `context` is ignored."""
@@ -214,7 +228,7 @@ class FramedDecoder(_Framed):
 
 
 def check_header(head: Header, *, codec: int, step: int, sequence: int) -> None:
-    """Raise FrameError unless the frame is of this codec, step and place in the sequence."""
+    """Raise FrameError unless a frame has this codec, step and sequence number."""
     for what, came, expected in (
         ("codec", head.codec, codec),
         ("step", head.step, step),
@@ -231,7 +245,7 @@ def check_header(head: Header, *, codec: int, step: int, sequence: int) -> None:
 def framed(
     name: str, payload: PayloadCodec, *, lossless: bool, coded: bool = True, max_bits: int = 32
 ) -> Codec:
-    """Make a registry entry of a stateless codec."""
+    """Return the registry entry of a stateless codec."""
     return Codec(
         name=name,
         domain=payload.domain,

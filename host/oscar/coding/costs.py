@@ -1,6 +1,6 @@
-"""What coding costs this machine: measured at first use, and kept in the user's cache folder.
+"""The cost of coding on this machine: measured at first use, then kept in the user's cache folder.
 
-`kept` is the one way to keep such a measurement; oscar.planning.costs keeps those of methods with it.
+`kept` measures and keeps costs, here those of frames. oscar.planning.costs keeps those of methods with it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,25 @@ from oscar.files import waiting_lock, write_json
 from oscar.provenance import installed, processor
 from oscar.version import __version__
 
-MOST_SECONDS = 1e3  # beyond this a time is of no use, and further out it is no number any more
-SIZES = 1 << 14, 1 << 18  # values of the two frames through which the line of a cost goes
-TURNS, LEAST_TURNS, ENOUGH_S = 9, 3, 0.3  # of each size: the first compiles, the best of the others counts
+MOST_SECONDS = 1e3  # seconds; a longer time would be a fault in the file or the clock
+SIZES = 1 << 14, 1 << 18  # values of the two frames through which the cost's line goes
+# Turns for each size: the first one compiles, the best of the others counts.
+TURNS, LEAST_TURNS, ENOUGH_S = 9, 3, 0.3
 FILE, LOCK = "costs.json", "costs.lock"
-LOCK_S = 5.0  # a writer holds the lock for milliseconds; one that is stopped keeps nobody
-clock = time.thread_time  # of the work alone: ranks that measure side by side share the cores
-_here: dict[str, dict[str, Cost]] = {}  # what this process has measured or read
+LOCK_S = 5.0  # seconds to wait for the lock; a writer holds it for milliseconds
+clock = time.thread_time  # the thread's own time, as ranks that measure side by side share the cores
+_here: dict[str, dict[str, Cost]] = {}  # costs that this process has measured or read
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What work on n values costs: seconds of one core or engine, and bytes that it sends.
+    """The cost of work on n values: seconds of one core or engine, and bytes sent.
 
-    Both are a straight line: so much for each value, and so much once. Raises ValueError for what is no cost.
+    per_value_s, once_s: seconds for each value, and once; per_value_bytes, once_bytes: the same for bytes.
+    Raises ValueError unless all are finite and not negative.
+
+    >>> Cost(per_value_s=2e-9, once_s=1e-5).seconds(5000)
+    2e-05
     """
 
     per_value_s: float
@@ -53,24 +58,24 @@ class Cost:
 
     @classmethod
     def through(cls, sizes: Sequence[int], seconds: Sequence[float], sent: Sequence[float] = (0, 0)) -> Cost:
-        """Return the line through what two numbers of values took and sent."""
+        """Return the line through two measurements: seconds and bytes sent for two numbers of values."""
         (short, long), (begin, end) = sizes, seconds
         each = (end - begin) / (long - short)
-        if each <= 0:  # noise
+        if each <= 0:  # noise: the longer call took less
             each = end / long
         every = max(0.0, (sent[1] - sent[0]) / (long - short))
         return cls(each, max(0.0, begin - each * short), every, max(0.0, sent[0] - every * short))
 
     def seconds(self, values: float) -> float:
-        """Return the seconds for so many values."""
+        """Return the seconds for `values` values."""
         return self.per_value_s * values + self.once_s
 
     def bytes(self, values: float) -> float:
-        """Return the bytes for so many values."""
+        """Return the bytes for `values` values."""
         return self.per_value_bytes * values + self.once_bytes
 
     def share(self, part: float) -> Cost:
-        """Return the cost where only this part of the values is worked on; of none, nothing."""
+        """Return the cost if only the share `part` of the values is worked on; no cost if it is 0."""
         if not part:
             return Cost(0.0, 0.0)
         each, every = self.per_value_s * part, self.per_value_bytes * part
@@ -79,33 +84,37 @@ class Cost:
 
 @dataclass(frozen=True)
 class FrameCost:
-    """What one frame costs: `encode` sends its bytes, `decode` sends none."""
+    """The cost of one frame: `encode` sends its bytes, `decode` sends none.
+
+    >>> FrameCost(Cost(2e-9, 1e-5), Cost(1e-9, 1e-5)).decode.seconds(0)
+    1e-05
+    """
 
     encode: Cost
     decode: Cost
 
 
 def check_seconds(name: str, seconds: object) -> None:
-    """Raise ValueError unless `seconds` is a time that a model can use."""
+    """Raise ValueError unless `seconds` is a number from 0 to MOST_SECONDS."""
     if not is_number(seconds) or not 0 <= seconds <= MOST_SECONDS:  # type: ignore[operator]
         raise ValueError(f"{name}: expected seconds from 0 to {MOST_SECONDS:g}, got {seconds!r}")
 
 
 def is_number(value: object) -> bool:
-    """Whether `value` is a finite number; a bool is none."""
+    """Return whether `value` is a finite number; a bool is not a number here."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def machine() -> str:
-    """Return what a measurement holds for: this processor, this version, and that of what compiles it."""
+    """Return the machine that a measurement holds for: its processor and the versions of oscar and numba."""
     return f"{processor()}, oscar {__version__}, numba {installed('numba')}"
 
 
 def kept(key: str, names: Sequence[str], measure: Callable[[], dict[str, Cost]]) -> dict[str, Cost]:
-    """Return the costs `names` of `key`: those of this process, those in the cache folder, or `measure()`.
+    """Return the costs `names` of `key`: from this process, from the cache folder, or from `measure()`.
 
-    Another processor or version measures anew, and so does a file that cannot be read. Where nothing can be
-    written, each process measures for itself.
+    Another processor or version measures anew, and so does a process that cannot read the file. If the folder
+    cannot be written, each process measures for itself.
     """
     if key not in _here:
         path, own = _path(), machine()
@@ -122,7 +131,7 @@ def _path() -> Path | None:
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oscar" / FILE
     except RuntimeError:  # a user without HOME or an entry in passwd, as containers have them
-        return None
+        return None  # a user without HOME and without an entry in passwd, as in containers
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -141,7 +150,7 @@ def _parse(tree: Any, own: str, key: str, names: Sequence[str]) -> dict[str, Cos
 
 
 def _write(path: Path, own: str, key: str, costs: dict[str, Cost]) -> None:
-    """Add one measurement to the file; another process that writes it just now loses none of its own."""
+    """Add one measurement to the file; measurements that other processes write meanwhile are kept."""
     rows = {name: [c.per_value_s, c.once_s, c.per_value_bytes, c.once_bytes] for name, c in costs.items()}
     with suppress(OSError, ConfigError):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +162,7 @@ def _write(path: Path, own: str, key: str, costs: dict[str, Cost]) -> None:
 
 
 def best(turn: Callable[[], Sequence[float]]) -> list[float]:
-    """Return the least of each of the seconds that `turn` returns, over some turns after the first."""
+    """Return the least of each number of seconds that `turn` returns, over several turns after the first."""
     turn()
     took: list[Sequence[float]] = []
     began = time.perf_counter()
@@ -165,7 +174,7 @@ def best(turn: Callable[[], Sequence[float]]) -> list[float]:
 
 
 def measure_frames(make_encoder: Callable[[], Any], make_decoder: Callable[[], Any], dtype: Any) -> FrameCost:
-    """Time a codec on Laplace values of sigma 8 steps, whole calls on arrays, with tables that are learnt."""
+    """Time whole calls of a codec on Laplace values with a sigma of 8 steps, after its tables have learnt."""
     rng = np.random.default_rng(0)
     values = np.clip(np.rint(rng.laplace(0, 8 / np.sqrt(2), SIZES[1])), -127, 127).astype(dtype)
     rows = [_frame(make_encoder(), make_decoder(), values[:size]) for size in SIZES]
@@ -174,7 +183,7 @@ def measure_frames(make_encoder: Callable[[], Any], make_decoder: Callable[[], A
 
 
 def _frame(sender: Any, receiver: Any, values: np.ndarray) -> tuple[float, float, int]:
-    """Return the least seconds of encoding and decoding, and the bytes of the last frame."""
+    """Return the least seconds to encode and to decode, and the bytes of the last frame."""
     classes, frame = np.zeros(values.size, np.uint8), b""
 
     def turn() -> tuple[float, float]:

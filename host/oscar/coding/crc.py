@@ -1,8 +1,8 @@
-"""CRC-32 (IEEE 802.3) as zlib computes it, by carry-less multiplication where the processor has it.
+"""CRC-32 (IEEE 802.3) as in zlib, by carry-less multiplication if the processor has it.
 
-zlib reaches some GB/s, which a frame of a fast coder would notice. Folding (Gopal et al., "Fast CRC
-computation for generic polynomials using PCLMULQDQ", 2009) brings any length down to a few bytes that have
-the same CRC; zlib finishes those, and does everything on other processors.
+zlib computes a few GB/s, which would slow down frames of a fast coder. Folding (Gopal et al., "Fast CRC
+computation for generic polynomials using PCLMULQDQ", 2009) reduces any length to a few bytes that have the
+same CRC. zlib finishes them, and does everything on other processors.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 POLYNOMIAL = 0x04C11DB7
-LEAST = 1 << 13  # bytes from which a call of compiled code pays
+LEAST = 1 << 13  # bytes from which a call of compiled code is faster than zlib
 
 _FEATURES = (get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES).split(",")
-FOLDS = "+pclmul" in _FEATURES  # of code that numba makes here; NUMBA_CPU_FEATURES may forbid it
+FOLDS = "+pclmul" in _FEATURES  # for code that numba compiles; NUMBA_CPU_FEATURES may forbid it
 _WIDE = FOLDS and {"+vpclmulqdq", "+avx512f"} <= {*_FEATURES}
-_PAIRS = 4 if _WIDE else 1  # of 64 bits in a register
-_REGISTERS = 4  # fold in turn, so that multiplications overlap
-STRIDE = 16 * _PAIRS * _REGISTERS  # bytes of a turn
+_PAIRS = 4 if _WIDE else 1  # 128-bit lanes of a register
+_REGISTERS = 4  # registers that fold in turn, so that multiplications overlap
+STRIDE = 16 * _PAIRS * _REGISTERS  # bytes that one turn folds
 
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_INT, 2 * _PAIRS)
 
 
 def _factor(exponent: int) -> int:
-    """Return x^exponent modulo the polynomial, bits reversed, as a carry-less product of such wants it."""
+    """Return x^exponent modulo the polynomial, bit-reversed, in the form that PCLMULQDQ multiplies by."""
     rest = 1
     for _ in range(exponent):
         rest = rest << 1 ^ (rest >> 31) * (POLYNOMIAL | 1 << 32)
     return int(f"{rest:032b}"[::-1], 2) << 1
 
 
-FACTORS = [_factor(8 * STRIDE + 32), _factor(8 * STRIDE - 32)]  # move 16 bytes on by a stride
+FACTORS = [_factor(8 * STRIDE + 32), _factor(8 * STRIDE - 32)]  # they move 16 bytes on by a stride
 
 
 def _move(builder: Any, value: Any) -> Any:
-    """Return a register that has the CRC of `value`, a stride further on."""
+    """Return a register whose CRC is that of `value` moved on by a stride."""
     kind = ir.FunctionType(_VECTOR, [_VECTOR, _VECTOR, ir.IntType(8)])
     name = "llvm.x86.pclmulqdq" + (".512" if _WIDE else "")
     multiply = cgutils.get_or_insert_function(builder.module, kind, name)
@@ -54,7 +54,7 @@ def _move(builder: Any, value: Any) -> Any:
 
 @intrinsic
 def _fold(typing: Any, data: Any, turns: Any, start: Any, out: Any) -> Any:
-    """Write a stride to `out` that has the CRC of that many strides of `data`, begun with `start`."""
+    """Fold `turns` strides of `data` into one at `out` with the same CRC; start: the CRC so far."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         source, target = (
@@ -88,7 +88,7 @@ def _folded(data: Any, turns: int, start: int, out: Any) -> None:
 
 
 def crc32(data: Any, start: int = 0) -> int:
-    """Return zlib.crc32(data, start). data: contiguous bytes of any kind."""
+    """Return zlib.crc32(data, start); data: contiguous bytes of any kind."""
     view = memoryview(data)
     if not FOLDS or view.nbytes < LEAST:
         return zlib.crc32(view, start)

@@ -1,4 +1,4 @@
-"""The frame every codec sends: a 24-byte header, then the payload (docs/protocol.md, "Frame").
+"""The frame that every codec sends: a 24-byte header, then the payload (docs/protocol.md, "Frame").
 
 Little-endian, byte offsets::
 
@@ -21,7 +21,7 @@ from oscar.errors import FrameError
 VERSION = 1
 MAGIC = 0xA0 | VERSION
 HEADER_BYTES = 24
-MAX_COUNT = 1 << 28  # values in one frame; bounds every allocation made for one
+MAX_COUNT = 1 << 28  # most values of a frame; it bounds every allocation for one
 
 _HEAD = struct.Struct("<BBHHBBHHII")
 _CRC = struct.Struct("<I")
@@ -29,7 +29,7 @@ _CRC = struct.Struct("<I")
 
 @dataclass(frozen=True)
 class Header:
-    """The fields of a frame header, without magic, payload length and CRC, which packing fills in."""
+    """The fields of a frame header; `pack_frame` adds magic, payload length and CRC."""
 
     codec: int
     step: int
@@ -42,7 +42,7 @@ class Header:
 
 
 def _head(header: Header, length: int) -> bytes:
-    """Return the bytes before the CRC, of a frame of `length` payload bytes."""
+    """Return the header's bytes before the CRC; length: bytes of the payload."""
     if not 0 <= header.count <= MAX_COUNT:
         raise ValueError(f"a frame carries 0 to {MAX_COUNT} values, got {header.count}; split the chunk")
     try:
@@ -63,21 +63,21 @@ def _head(header: Header, length: int) -> bytes:
 
 
 def pack_frame(header: Header, payload: bytes | bytearray | memoryview) -> bytes:
-    """Return header and payload, bytes, as one frame; raises ValueError if a field does not fit."""
+    """Return a frame of `header` and `payload`; raises ValueError if a field does not fit its place."""
     head = _head(header, len(payload))
     return b"".join((head, _CRC.pack(crc32(payload, crc32(head))), payload))
 
 
 def peek(frame: bytes) -> Header:
-    """Return the header of a frame that has already been checked by `unpack_frame`."""
+    """Return the header of a frame that `unpack_frame` has already checked."""
     _, codec, step, chunk, sub, width, sequence, checksum, count, _ = _HEAD.unpack_from(frame)
     return Header(codec, step, count, chunk, sub, width, sequence, checksum)
 
 
 def unpack_frame(frame: bytes | bytearray | memoryview) -> tuple[Header, memoryview]:
-    """Check a frame whole (length, magic, version, CRC) and return its header and payload.
+    """Check a frame (length, magic, version, CRC) and return its header and payload.
 
-    Raises FrameError on anything that `pack_frame` did not write.
+    Raises FrameError for anything that `pack_frame` did not write.
     """
     try:
         view = memoryview(frame).cast("B")

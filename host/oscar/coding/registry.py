@@ -1,4 +1,4 @@
-"""The codec registry: everything that can go over a link, by name."""
+"""The codec registry: every codec by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oscar.coding.codec import Codec
 def asc_codec(
     params: AscParams | None = None, *, implementation: Implementation = "compiled", name: str = "asc"
 ) -> Codec:
-    """Return ASC as a codec; its links share one coder's scratch memory, so only one thread may use them."""
+    """Return ASC as a codec. Its links share one coder's scratch memory, so only one thread may use them."""
     chosen = params or AscParams()
     coder = make_coder(chosen, implementation)
     return Codec(
@@ -31,7 +31,7 @@ def asc_codec(
     )
 
 
-# The paper's ASC, read literally: a table for each step, no context, and no table is ever sent.
+# The paper's ASC, taken literally: a table for each step, no context, no table rows sent.
 PAPER = AscParams(context="none", sent_rows=False)
 ASC = {"asc": AscParams(), "asc-paper": PAPER}
 
@@ -44,9 +44,13 @@ CODECS: dict[str, Callable[[], Codec]] = {
 def make_codec(
     name: str, *, asc: AscParams | None = None, implementation: Implementation = "compiled"
 ) -> Codec:
-    """Return the codec called `name`; `asc` replaces the parameters of "asc".
+    """Return the codec `name`.
 
-    implementation: of either ASC; other codecs have only one. Raises ValueError on an unknown name.
+    asc: parameters of "asc"; implementation: "compiled" or "reference", for "asc" and "asc-paper" only.
+    Raises ValueError for an unknown name.
+
+    >>> make_codec("asc").lossless, make_codec("int8").lossless
+    (True, False)
     """
     if name not in CODECS:
         raise ValueError(f"codec must be one of {', '.join(CODECS)}, got {name!r}")

@@ -1,4 +1,4 @@
-"""The states of a block's 32 lanes, in plain integers (docs/asc.md, "The coder")."""
+"""The states of a block's 32 lanes in plain integers (docs/asc.md, "The coder")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Step = tuple[int, int, int, int]  # frequency, cumulative frequency, raw bits, t
 
 
 def raw_steps(value: int, bits: int) -> list[Step]:
-    """Return the steps that carry the low bits of a value, lowest first."""
+    """Return the raw steps of a value's `bits` low bits, lowest first."""
     steps = []
     for at in range(0, bits, RAW_STEP):
         size = min(RAW_STEP, bits - at)
@@ -27,13 +27,13 @@ def raw_steps(value: int, bits: int) -> list[Step]:
 
 
 class Lanes:
-    """The states of a block's 32 lanes and the bytes they have emitted."""
+    """The states of a block's 32 lanes, and the bytes that they have emitted."""
 
     def __init__(self, states: list[int], data: bytes = b"") -> None:
         self.states, self.data = states, bytearray(data)
 
     def push(self, steps: Sequence[Step]) -> None:
-        """Code one step in each lane, from lane 0 on."""
+        """Code one step in each lane, lane 0 first."""
         for lane, (f, c, raw, size) in enumerate(steps):
             x = self.states[lane]
             while x >= f << (14 - size):
@@ -43,9 +43,10 @@ class Lanes:
             self.states[lane] = ((x // f) << PROB_BITS) + c + x % f
 
     def pop(self, tables: Sequence[tuple[list[int], Sequence[int]]]) -> list[tuple[int, int]]:
-        """Undo a step in each lane, from the last on, given frequencies and raw bits of each symbol.
+        """Undo one step in each lane, the last lane first; return the symbol and raw bits of each.
 
-        Returns symbols and raw bits.
+        tables: for each lane, the frequencies and the numbers of raw bits of all symbols. Raises FrameError
+        if bytes are missing.
         """
         out = []
         for lane in reversed(range(len(tables))):
@@ -66,13 +67,13 @@ class Lanes:
         return out[::-1]
 
     def flush(self) -> bytes:
-        """Return all bytes: those emitted, then the low byte of every state, then the two upper ones."""
+        """Return all bytes: those emitted, the low byte of each state, then the upper two of each."""
         low = bytes(x & 255 for x in self.states)
         return bytes(self.data) + low + b"".join((x >> 8).to_bytes(2, "little") for x in self.states)
 
     @classmethod
     def load(cls, data: bytes) -> Lanes:
-        """Return the coder whose `flush` returned `data`."""
+        """Return the coder whose `flush` returned `data`; raises FrameError if a state is below 2^16."""
         body, low, up = data[:-FLUSH_BYTES], data[-FLUSH_BYTES : -2 * LANES], data[-2 * LANES :]
         states = [low[i] | int.from_bytes(up[2 * i : 2 * i + 2], "little") << 8 for i in range(LANES)]
         if min(states) < STATE_LOW:

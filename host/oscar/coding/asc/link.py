@@ -1,4 +1,4 @@
-"""The two ends of a link direction: frames, sequence, checksums and per-step state around a coder."""
+"""The two ends of a link direction: frames, sequence numbers, checksums and table sets around a coder."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
 from oscar.errors import ConfigError, FrameError, OscarError
 from oscar.state import Reader, Saved, Stateful
 
-MAX_STEP = 0xFFFF
+MAX_STEP = 0xFFFF  # the header has 16 bits for a step
 
 Implementation = Literal["compiled", "reference"]
 
 
 class Coder(Protocol):
-    """What codes payloads: the plain-integer reference or its compiled twin.
+    """An implementation of the payload coder: reference or compiled.
 
-    classes: uint8 position classes 0..15, or None. The histograms of `state` learn, unless a call raises.
+    classes: uint8 position classes 0..15, one for each value, or None. `state.hist` learns unless a call
+    raises.
     """
 
     def encode(
         self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState
     ) -> bytes | memoryview:
-        """Return the payload of `values` (int8, int16 or int32, contiguous) that fit `width` bits."""
+        """Return the payload of `values`, contiguous int8, int16 or int32 that fit `width` bits."""
 
     def decode(
         self,
@@ -41,14 +42,21 @@ class Coder(Protocol):
         out: np.ndarray,
         add: bool,
     ) -> None:
-        """Put the values of `payload` into `out` (int16 or int32), or add them to it; raises FrameError."""
+        """Decode `payload` into `out`, int16 or int32, or add its values to `out`; raises FrameError."""
 
     def work(self, _: object = None) -> np.ndarray | None:
-        """Return the cells of the payload encoded last (`slots.cells_of`), None of no values."""
+        """Return the NIC's work for the last encoded payload (`slots.cells_of`); None if it had no values."""
 
 
 def make_coder(params: AscParams, implementation: Implementation = "compiled") -> Coder:
-    """Return a coder; the compiled one loads numba, the reference nothing."""
+    """Return a coder of payloads for `params`.
+
+    implementation: "compiled" (numba) for use, or "reference" (plain integers, slow) to check against. Raises
+    ValueError for another name, and OscarError if numba's JIT is disabled.
+
+    >>> make_coder(AscParams(), "reference").params.context
+    'class'
+    """
     if implementation == "reference":
         from oscar.coding.asc.reference import ReferenceCoder
 
@@ -80,7 +88,7 @@ def _read_states(link: _Link, saved: Saved) -> dict[int, TableState]:
 
 
 class _Link(Stateful):
-    """State per step (or one for all, when pooled) of one link direction."""
+    """One end of a link direction: a table set for each step, or one for all steps if they are pooled."""
 
     STATE: ClassVar[dict[str, Reader]] = {"fingerprint": _read_fingerprint, "states": _read_states}
 
@@ -99,7 +107,7 @@ class _Link(Stateful):
 
     @property
     def coder(self) -> Coder:
-        """The coder, made at first use; links of one thread may share one."""
+        """The coder, made at its first use. Links that are used by one thread may share one."""
         if self._coder is None:
             self._coder = make_coder(self.params, self._implementation)
         return self._coder
@@ -110,12 +118,13 @@ class _Link(Stateful):
         return step if self.params.tables == "step" else 0
 
     def _state(self, key: int) -> TableState:
+        """Return a copy of the table set for the next frame."""
         if key in self.states:
             return self.states[key].copy()
         nearest = max((k for k in self.states if k < key), default=None)
         if nearest is None:
             return TableState.initial()
-        state = self.states[nearest].copy()  # one more worker only spreads sums a little wider
+        state = self.states[nearest].copy()  # sums of one worker more spread only a little wider
         state.sequence = 0
         return state
 
@@ -134,14 +143,20 @@ class _Link(Stateful):
         return np.ascontiguousarray(classes, np.uint8)
 
     def checksum(self, step: int) -> int:
-        """Return the 16-bit checksum of the tables the next frame of `step` is coded with."""
+        """Return the 16-bit checksum of the tables with which the next frame of `step` is coded."""
         return self._state(self._key(step)).checksum(self.params)
 
 
 class Encoder(_Link):
-    """The sending end: `Encoder(AscParams()).encode(values, step=2, context=classes_or_None)` -> bytes.
+    """The sending end of a link direction.
 
-    params: coding parameters, equal on both ends; implementation: "compiled" or "reference".
+    params: coding parameters, equal at both ends; implementation: "compiled" or "reference";
+    coder: a coder to share with other links of the same thread.
+
+    >>> sender, receiver = Encoder(AscParams()), Decoder(AscParams())
+    >>> frame = sender.encode(np.array([3, -1, 0, 2]), step=0)
+    >>> receiver.decode(frame, step=0)
+    array([ 3, -1,  0,  2], dtype=int32)
     """
 
     def encode(
@@ -154,11 +169,13 @@ class Encoder(_Link):
         chunk: int = 0,
         sub: int = 0,
     ) -> bytes:
-        """Return the frame of 1-D integer `values` that the next `decode` of the same step expects.
+        """Return the frame of `values`, 1-D integers; frames of a step are decoded in the same order.
 
-        step: AllReduce step, which selects the tables; context: position class 0..15 of each value, known
-        to the receiver; width: bits of a raw value, 1..32, by default the smallest of 8, 16, 24, 32.
-        Raises TypeError or ValueError on values that are not 1-D integers of that width.
+        step: step of the AllReduce, which selects the table set
+        context: position class 0..15 of each value, which the receiver must know too; None for no positions
+        width: bits of a raw value, 1 to 32, by default the least of 8, 16, 24, 32 that fits
+        chunk, sub: chunk and sub-frame number for the header
+        Raises TypeError or ValueError unless `values` are 1-D integers of that width.
         """
         array = as_values(values, "int", narrow=True)
         bits = fit_width(array, None) if width is None else check_width(width)
@@ -175,7 +192,15 @@ class Encoder(_Link):
 
 
 class Decoder(_Link):
-    """The receiving end; a frame that raises leaves its state as it was."""
+    """The receiving end of a link direction; parameters as for `Encoder`.
+
+    A frame that raises leaves the tables unchanged.
+
+    >>> sender, receiver = Encoder(AscParams()), Decoder(AscParams())
+    >>> total = np.array([10, 20], np.int32)
+    >>> receiver.decode(sender.encode(np.array([1, 2]), step=0), step=0, out=total, add=True)
+    array([11, 22], dtype=int32)
+    """
 
     def decode(
         self,
@@ -186,12 +211,15 @@ class Decoder(_Link):
         out: Array | None = None,
         add: bool = False,
     ) -> Array:
-        """Return the values of `frame`, 1-D; raises FrameError on anything but the expected frame.
+        """Return the values of `frame`, 1-D.
 
-        out: int16 or int32 array that takes them, a new int32 one by default; add: they are added to it.
-        Where FrameError is raised, `out` may hold some of them. A `context` without one class for each value
-        of the frame raises FrameError too. A `context` that is no integer array of 0..15, or an `out` that is
-        not contiguous, writeable and of those types, raises ValueError.
+        step: step that the frame must be of; context: position classes as the sender had them
+        out: int16 or int32 array for the values, by default a new int32 one; add: add the values to those in
+        `out`
+        Raises FrameError for any frame but the expected one, also if `context` does not have one class for
+        each value or `out` does not fit; `out` may hold some of the values then. Raises ValueError if
+        `context` has other numbers than 0..15, or if `out` is not contiguous, writeable, and of one of those
+        types.
         """
         if out is None and add:
             raise ValueError("add puts values onto what is in `out`: hand in an array")
@@ -210,7 +238,7 @@ class Decoder(_Link):
                 f"0x{head.checksum:04x} at the sender: parameters differ or the ends drifted apart; "
                 "reset both"
             )
-        blocks = -(-head.count >> MAX_BLOCK_LOG2)  # at least
+        blocks = -(-head.count >> MAX_BLOCK_LOG2)  # least possible number of blocks
         if blocks * DIRECTORY_BYTES + PREFIX_BYTES * (head.count > 0) > len(payload):
             raise FrameError(f"{len(payload)} bytes cannot hold the {head.count} values announced")
         if context is not None and len(context) != head.count:
@@ -230,11 +258,17 @@ class Decoder(_Link):
 
 
 def _takes_values(out: object) -> bool:
-    """Whether kernels may write to `out` as to flat integers of 16 or 32 bits."""
+    """Return whether kernels may write to `out` as flat integers of 16 or 32 bits."""
     good = isinstance(out, np.ndarray) and out.dtype in (np.int16, np.int32)
     return good and out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative  # type: ignore[attr-defined]
 
 
 def max_frame(params: AscParams, count: int, width: int) -> int:
-    """Return the bytes that a frame never exceeds, the same on all nodes: a receiver makes room for them."""
+    """Return the bytes that a frame of `count` values of `width` bits never exceeds.
+
+    All nodes get the same number, so a receiver can make room before it knows the frame.
+
+    >>> max_frame(AscParams(block_log2=14), count=1000, width=16)
+    2293
+    """
     return HEADER_BYTES + params.max_payload(count, width)

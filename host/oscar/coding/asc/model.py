@@ -1,4 +1,4 @@
-"""What ASC codes, in plain integers: tables, and rows of values with classes, contexts and symbols."""
+"""ASC's model in plain integers: tables, and rows of values with their classes, contexts and symbols."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from oscar.coding.asc.params import (
     count_step,
 )  # fmt: skip
 
-Rows = list[list[int]]  # a table row each, or a row of values each
+Rows = list[list[int]]  # sixteen integers for each table row, or the values of each row
 
 
 def possible(q: int, last: int) -> set[int]:
-    """Return the symbols with a place in table row `q` of a frame whose values have none above `last`."""
+    """Return the symbols that are possible in table row `q`; last: last symbol of the frame."""
     count = POSSIBLE[q] if q >= VALUE_ROWS else min(POSSIBLE[q], last + 1)
     return {*range(count), SYMBOLS - 1}
 
 
 def frequencies(hist: Sequence[int], q: int, last: int) -> list[int]:
-    """Return the frequencies that a histogram row of table row `q` stands for; they sum to 1024."""
+    """Return the frequencies of table row `q` with histogram row `hist`; they sum to 1024."""
     places = possible(q, last)
     kept = [h if s in places else 0 for s, h in enumerate(hist)]
     ratio = ((TOTAL - len(places)) << 16) // (sum(kept) + 1)
@@ -43,14 +43,14 @@ def frequencies(hist: Sequence[int], q: int, last: int) -> list[int]:
 
 
 def learn(hist: Sequence[int], counts: Sequence[int]) -> list[int]:
-    """Return a histogram row after a frame's counts."""
+    """Return a histogram row after a frame with these counts."""
     scale = max(0, sum(counts).bit_length() - COUNT_BITS)
     fade = sum(hist) > FADE_ABOVE
     return [(h >> fade) + (c >> scale) for h, c in zip(hist, counts, strict=True)]
 
 
 def octaves(counts: Sequence[int]) -> list[int]:
-    """Return a sent row: 0 for what did not occur, otherwise 15 less the octaves below the largest count."""
+    """Return the levels of a sent row: 0 for a count of 0, else 15 less the octaves below the largest."""
     largest = max(counts)
     levels = []
     for count in counts:
@@ -62,18 +62,18 @@ def octaves(counts: Sequence[int]) -> list[int]:
 
 
 def from_octaves(levels: Sequence[int], q: int, last: int) -> list[int]:
-    """Return the frequencies that a sent row stands for."""
+    """Return the frequencies of a sent row."""
     return frequencies([1 << (level - 1) if level else 0 for level in levels], q, last)
 
 
 def cost(counts: Sequence[int], freq: Sequence[int]) -> int:
-    """Return what so many symbols cost, in 1/256 bit."""
+    """Return the cost of the counted symbols, in 1/256 bit."""
     return sum(c * COST[f] for c, f in zip(counts, freq, strict=True))
 
 
 @dataclass
 class Row:
-    """32 values or fewer, their position classes, and what follows from them."""
+    """Up to 32 values, their position classes, and their class."""
 
     values: list[int]
     positions: list[int]
@@ -81,20 +81,21 @@ class Row:
 
     @property
     def mean(self) -> int:
-        """The mean position class of the row; places behind the last value count as 0."""
+        """The mean position class of the row; missing lanes count as 0."""
         return (sum(self.positions) + LANES // 2) // LANES
 
     def context(self, lane: int) -> int:
+        """Return the table row of the value in `lane`."""
         return context_of(self.row_class, self.positions[lane], self.mean)
 
 
 def low_bits(row_class: int, shift: int) -> int:
-    """Return how many low bits of a row's values go round the tables."""
+    """Return how many low bits of a row's values go round the tables (k of docs/asc.md)."""
     return shift + (WIDE_SHIFT[row_class - NARROW_CLASS - 1] if row_class > NARROW_CLASS else 0)
 
 
 def class_of(values: Sequence[int], shift: int, least: int) -> int:
-    """Return the class of a row: the size of its sum of magnitudes, or how wide its values are."""
+    """Return the class of a row of values; least: the lowest that it may have."""
     high = [v >> shift for v in values]
     if max(map(abs, high)) < LIMIT:
         return max(least, min(NARROW_CLASS, sum(map(abs, high)).bit_length()))
@@ -108,7 +109,7 @@ def class_context(mean: int) -> int:
 
 
 def symbol_of(value: int, bits: int) -> tuple[int, int]:
-    """Return symbol and raw bits of a value whose `bits` low bits go round the tables."""
+    """Return symbol and raw bits of the high part of a value; bits: its low bits that go round the tables."""
     high = value >> bits
     s = max(s for s in range(SYMBOLS) if BASE[s] <= abs(high))
     raw = abs(high) - BASE[s]
@@ -121,7 +122,7 @@ def live(group: Sequence[Row]) -> int:
 
 
 def count_group(group: Sequence[Row], values: int, shift: int, counts: Rows) -> None:
-    """Add to `counts` what tables learn from a group of a frame of so many values."""
+    """Add the classes and symbols of a group to `counts`; values: number of values of the frame."""
     if not live(group):
         return
     step = count_step(values, live(group))
@@ -134,5 +135,5 @@ def count_group(group: Sequence[Row], values: int, shift: int, counts: Rows) -> 
 
 
 def seed_rows(group: Sequence[Row], count: int) -> list[int]:
-    """Return which rows of a block's first group ride in the start states when `count` of them may."""
+    """Return the numbers of the seed rows of a block's first coded group: the first `count` live rows."""
     return [j for j, row in enumerate(group) if row.row_class][:count]

@@ -1,4 +1,4 @@
-"""The one parameter object of ASC, and the constants of docs/asc.md that all implementations share."""
+"""Parameters of ASC, and the constants of docs/asc.md that all implementations share."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import Literal
 
 from oscar.version import METHOD_VERSIONS
 
-FORMAT = METHOD_VERSIONS["asc"]  # of the payload; part of the fingerprint
-ASC_CODE = 16  # codec byte of ASC frames
-LANES = 32  # values of a row, each with a coder state of its own
+FORMAT = METHOD_VERSIONS["asc"]  # version of the payload format; part of the fingerprint
+ASC_CODE = 16  # codec byte in the headers of ASC frames
+LANES = 32  # values of a row; each has a coder state of its own
 GROUP_ROWS = 32  # rows whose classes are coded in one step
 GROUP = LANES * GROUP_ROWS
-PROB_BITS = 10  # the frequencies of a table row sum to 1024
+PROB_BITS = 10  # log2 of the sum of a table row's frequencies
 TOTAL = 1 << PROB_BITS
-STATE_LOW = 1 << 16  # states live in [2^16, 2^24)
+STATE_LOW = 1 << 16  # states lie in [2^16, 2^24)
 STATE_BITS = 24
-RAW_STEP = 6  # raw bits that one step takes at most
+RAW_STEP = 6  # most raw bits of one step
 
 SYMBOLS = 16
-BASE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160)  # symbol s holds BASE[s]..BASE[s+1]-1
-LIMIT = 192  # magnitudes that have a symbol end below it
-RAW_BITS = (0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 6, 6)  # sign and low bits of a symbol
+BASE = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160)  # symbol s: BASE[s] to BASE[s+1] - 1
+LIMIT = 192  # magnitudes below it have a symbol
+RAW_BITS = (0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 6, 6)  # raw bits of a symbol: its sign and its low bits
 
-NARROW_CLASS = 12  # the last class of rows whose magnitudes are all below LIMIT
-WIDE_SHIFT = (1, 3, 8)  # of the classes behind it: how many low bits go round the tables
-LEAST_WIDE = 8  # wide rows have contexts of classes from here to NARROW_CLASS: all symbols are possible
-VALUE_ROWS, CLASS_ROWS = 24, 8  # table rows: contexts of values, then contexts of row classes
+NARROW_CLASS = 12  # highest class of rows whose magnitudes are all below LIMIT
+WIDE_SHIFT = (1, 3, 8)  # low bits that go round the tables in rows of classes 13, 14, 15
+LEAST_WIDE = 8  # lowest class whose contexts a wide row may have: from it on all symbols are possible
+VALUE_ROWS, CLASS_ROWS = 24, 8  # rows of a table set: contexts of values, then contexts of row classes
 TABLE_ROWS = VALUE_ROWS + CLASS_ROWS
-NEAR_ROWS = 21  # contexts of values at or above their row's position class, or little below
+NEAR_ROWS = 21  # contexts of values at most 2 below their row's mean position class
 
-# A geometric distribution for each context of values; classes of rows start even.
+# Initial histograms: a geometric distribution for each context of values, an even one for classes of rows.
 PRIOR = (
     (60, 3), (56, 6), (53, 8, 1), (50, 10, 2), (46, 12, 3), (41, 14, 5, 1), (36, 15, 6, 2, 1),
     (31, 15, 8, 4, 3), (25, 15, 9, 5, 5, 1), (20, 13, 9, 6, 7, 3, 2), (16, 12, 9, 6, 8, 4, 4, 1),
@@ -45,21 +45,21 @@ PRIOR = (
     *((4,) * SYMBOLS,) * CLASS_ROWS,
 )  # fmt: skip
 
-COUNT_BITS = 15  # of what a frame adds to a histogram row; so a row stays below 2^16
-FADE_ABOVE = 64  # a histogram row with more than this is halved before a frame's counts come in
+COUNT_BITS = 15  # bits of a frame's counts for a histogram row; halved history plus counts stays below 2^16
+FADE_ABOVE = 64  # a histogram row with a larger sum is halved before a frame's counts are added
 ALL_COUNTED, QUARTER_COUNTED = (
     1 << 15,
     1 << 18,
-)  # values: tables learn from all rows, then from fewer
-COST_BITS = 8  # costs are in 1/256 bit
+)  # values of a frame up to which all rows, or every fourth, are counted
+COST_BITS = 8  # a cost is in 2^-8 bit
 COST = tuple((PROB_BITS << COST_BITS) + 1 - (f ** (1 << COST_BITS)).bit_length() if f else 0
              for f in range(TOTAL + 1))  # of a symbol of frequency f: 2560 - floor(256 log2 f)  # fmt: skip
 SENT_ROW_BYTES = SYMBOLS // 2
 SENT_GAIN = 11 * (8 * SENT_ROW_BYTES + 8) << COST_BITS  # ten times the gain above which a row is sent
 
 MIN_BLOCK_LOG2, MAX_BLOCK_LOG2 = 10, 17
-AUTO_BLOCK_LOG2 = 12  # the least that the sender chooses by itself
-BLOCK_BYTES_LOG2 = 15  # of coded bytes, about, that a block has then: a flush costs some 60
+AUTO_BLOCK_LOG2 = 12  # log2 of the smallest block that the sender chooses
+BLOCK_BYTES_LOG2 = 15  # log2 of the coded bytes that a block should have; its flush costs about 60
 PREFIX_BYTES, MASK_BYTES, DIRECTORY_BYTES = 2, 4, 6
 FLUSH_BYTES = LANES * STATE_BITS // 8
 CODED, RAW, CONSTANT = 0, 1, 2  # block types
@@ -70,14 +70,16 @@ TableMode = Literal["step", "pooled"]
 
 
 def seed_bits(rows: int) -> int:
-    """Return the bits of a value in each of `rows` seed rows, which share 16 bits of a start state."""
+    """Return the bits of a value in `rows` seed rows, which share 16 bits of a start state."""
     return 16 // rows
 
 
 def context_of(row_class: int, position: int, mean: int) -> int:
-    """Return the table row of a value from its row's class, its position class and the row's mean one.
+    """Return the table row of a value; docs/asc.md, "Contexts".
 
-    Wide rows say nothing of their sum; where positions are known, their mean stands for it.
+    row_class: class of the value's row, 1..15; position: position class of the value; mean: mean position
+    class of the row. The class of a wide row says nothing of its sum, so the mean position class stands for
+    it if known.
     """
     if row_class > NARROW_CLASS:
         scale = mean + 2 - WIDE_SHIFT[row_class - NARROW_CLASS - 1] if mean else NARROW_CLASS
@@ -89,7 +91,7 @@ def context_of(row_class: int, position: int, mean: int) -> int:
 
 
 def _possible() -> tuple[int, ...]:
-    """Return how many symbols, from 0 on, the values of each table row may have; the last always may."""
+    """Return how many symbols, from 0 on, are possible in each table row; symbol 15 always is."""
     most = [0] * VALUE_ROWS
     for row_class in range(1, 16):
         largest = min(LIMIT, 1 << row_class) - 1
@@ -105,9 +107,9 @@ POSSIBLE = _possible()
 
 
 def count_step(values: int, live_rows: int) -> int:
-    """Return the distance of the rows of a group that tables learn from; each then counts as so many.
+    """Return the distance between counted rows of a group; each counted row counts this many times.
 
-    values: of the frame; live_rows: rows of the group whose class is not 0.
+    values: number of values of the frame; live_rows: rows of the group whose class is not 0.
     """
     if values <= ALL_COUNTED or live_rows <= 8:
         return 1
@@ -118,14 +120,23 @@ def count_step(values: int, live_rows: int) -> int:
 
 @dataclass(frozen=True)
 class AscParams:
-    """Parameters of adaptive stepwise coding; `context` and `tables` are equal on both ends of a link.
+    """Parameters of adaptive stepwise coding; `context` and `tables` must be equal at both ends of a link.
 
-    context: what selects one of 24 tables: "class", the class of a value's row, which is sent, and its
-    position class relative to the row's; "none", one table for all values, as in the paper.
-    tables: "step" keeps a table set per AllReduce step (the paper), "pooled" one for all steps.
-    sent_rows: whether a sender may put table rows that pay for themselves into a frame. The paper sends none.
-    block_log2: log2 of the values of a block (10..17), which can be coded apart; 0: by what the frame holds.
-    Raises TypeError or ValueError when a field is out of range.
+    context: how a value selects one of 24 tables. "class": by the class of its row, which is sent, and by its
+    position class. "none": one table for all values, as in the paper; choose it only to compare with the
+    paper.
+    tables: "step" keeps a table set for each step of an AllReduce, as in the paper. "pooled" keeps one for
+    all steps; choose it where steps have too few values to learn from.
+    sent_rows: whether a frame may carry table rows, which it does where that saves bytes. The paper sends
+    none; set it to False where the sender is hardware that cannot count before it codes.
+    block_log2: log2 of the values of a block, 10 to 17. Blocks are coded independently: lower it so that more
+    threads or engines work on one frame; raise it to save 100 bytes a block. 0 lets the sender choose for
+    each frame.
+
+    Raises TypeError or ValueError if a field has another type or value.
+
+    >>> AscParams(block_log2=14).max_payload(count=1000, width=16)
+    2269
     """
 
     context: ContextMode = "class"
@@ -146,28 +157,28 @@ class AscParams:
 
     @property
     def uses_position(self) -> bool:
-        """Whether position classes take part in the context."""
+        """Whether position classes select tables."""
         return self.context == "class"
 
     @property
     def least_class(self) -> int:
-        """The class of a row is never below this; without contexts, only wide rows are told apart."""
+        """The lowest class of a row; without contexts, only wide rows have classes of their own."""
         return 0 if self.context == "class" else NARROW_CLASS
 
     @cached_property
     def fingerprint(self) -> int:
-        """CRC-32 of format and what both ends need alike: unequal ends fail at the first frame."""
+        """CRC-32 of the format and the fields that both ends share; unequal ends refuse the first frame."""
         return zlib.crc32(f"format={FORMAT},context={self.context},tables={self.tables}".encode())
 
     def max_payload(self, count: int, width: int) -> int:
-        """Bytes that `count` values of `width` bits never exceed (docs/asc.md, "Worst case")."""
+        """Return most bytes of the payload of `count` values of `width` bits (docs/asc.md, "Worst case")."""
         blocks = -(-count >> (self.block_log2 or AUTO_BLOCK_LOG2))
         tables = MASK_BYTES + TABLE_ROWS * SENT_ROW_BYTES if self.sent_rows else 0
         return (PREFIX_BYTES + tables + blocks * (DIRECTORY_BYTES + 1) + (count * width >> 3)) if count else 0
 
 
 def auto_block_log2(count: int, coded_bytes: int) -> int:
-    """Return the block size for a frame of `count` values that takes about `coded_bytes`."""
+    """Return log2 of the block size for a frame of `count` values and about `coded_bytes` bytes."""
     blocks = max(1, coded_bytes >> BLOCK_BYTES_LOG2)
     log2 = AUTO_BLOCK_LOG2
     while log2 < MAX_BLOCK_LOG2 and blocks << log2 < count:

@@ -1,6 +1,7 @@
-"""ASC in plain integers, written to be read beside docs/asc.md; the compiled twins must equal it.
+"""The reference coder of ASC in plain integers; read it beside docs/asc.md.
 
-Everything here is a Python int or a list of them, so nothing overflows and nothing rounds.
+The compiled coder and the GPU's must equal it bit for bit. Everything is a Python int or a list of ints, so
+nothing overflows and nothing rounds.
 """
 
 from __future__ import annotations
@@ -63,17 +64,17 @@ from oscar.errors import FrameError
 
 
 class ReferenceCoder:
-    """Codes payloads one integer at a time; the same interface as the compiled coder."""
+    """Codes payloads one integer at a time; same interface as the compiled coder."""
 
     def __init__(self, params: AscParams) -> None:
         self.params = params
-        self._classes: list[int] = []  # of the rows of the frame encoded last
+        self._classes: list[int] = []  # classes of the rows of the last encoded frame
         self._values, self._raw = 0, np.zeros(0, bool)
 
     # --- encoding
 
     def encode(self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState) -> bytes:
-        """Return the payload of integer `values`; raises ValueError where they do not fit `width` bits."""
+        """Return the payload of integers; raises ValueError if they do not fit `width` bits."""
         self._classes, self._values = [], values.size
         if not values.size:
             return b""
@@ -103,7 +104,7 @@ class ReferenceCoder:
         return bytes(out) + b"".join(data for _, data in coded)
 
     def _groups(self, values: Sequence[int], positions: Sequence[int], shift: int) -> list[list[Row]]:
-        """Cut values into groups of rows."""
+        """Cut values into rows, and rows into groups."""
         rows = []
         for at in range(0, len(values), LANES):
             row = list(values[at : at + LANES])
@@ -117,7 +118,7 @@ class ReferenceCoder:
         return [int(c) for c in classes]
 
     def _tables(self, state: TableState, counts: Rows, last: int) -> tuple[Rows, dict[int, list[int]]]:
-        """Return the frequencies a frame is coded with, and the levels of the rows that are sent."""
+        """Return the frequencies that code a frame, and the levels of the rows that are sent."""
         freq = [frequencies(row, q, last) for q, row in enumerate(state.hist.tolist())]
         sent = {}
         for q in range(TABLE_ROWS) if self.params.sent_rows else ():
@@ -145,7 +146,7 @@ class ReferenceCoder:
         out: np.ndarray,
         add: bool,
     ) -> None:
-        """See Coder.decode; nothing is changed where it raises."""
+        """See Coder.decode; nothing has changed if it raises."""
         values = np.array(self._decode(payload, count, classes, width, state), np.int32)
         out[:] = (out + values if add else values).astype(out.dtype)
 
@@ -184,7 +185,7 @@ class ReferenceCoder:
                 groups += self._groups(block, part, shift)
             values += [v for group in groups[len(values) // GROUP :] for row in group for v in row.values]
         data.end()
-        for line in (line for group in groups for line in group):  # of a forged frame they may not fit
+        for line in (line for group in groups for line in group):  # forged values may need more than 32 bits
             line.values = [_signed(v & 0xFFFFFFFF, 32) for v in line.values]
         counts = _counted(groups, count, shift)
         state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
@@ -204,7 +205,7 @@ def _counted(groups: Sequence[Sequence[Row]], values: int, shift: int) -> Rows:
 
 
 def _estimate(counts: Rows, freq: Rows) -> int:
-    """Return about how many bytes a frame takes: symbols and the raw bits that belong to them."""
+    """Return the expected bytes of a frame: costs of the symbols and their raw bits."""
     total = sum(cost(c, f) for c, f in zip(counts, freq, strict=True))
     raw = sum(c * bits for row in counts[:VALUE_ROWS] for c, bits in zip(row, RAW_BITS, strict=True))
     return ((total >> COST_BITS) + raw) >> 3
@@ -228,7 +229,7 @@ def _encode_block(groups: Sequence[Sequence[Row]], freq: Rows, shift: int) -> tu
 
 
 def _most_seeds(group: Sequence[Row]) -> int:
-    """Return how many rows at most may ride in the start states: as many as fit, and fit in them."""
+    """Return the largest number n of seed rows whose values fit the start states, 0 if none does."""
     for count in range(MOST_SEED_ROWS, 0, -1):
         half = 1 << (seed_bits(count) - 1)
         rows = seed_rows(group, count)
@@ -270,7 +271,7 @@ def _class_step(row: Row, freq: Rows) -> Step:
 
 
 def _plain_block(entry: int, data: _Reader, n: int, width: int) -> list[int] | None:
-    """Return the `n` values of a constant or raw block; None of another."""
+    """Return the `n` values of a constant or raw block; None for a coded one."""
     if entry & 3 == CONSTANT:
         value = _signed(entry >> 16, 32)
         if entry >> 2 & 0x3FFF or not -(1 << (width - 1)) <= value < 1 << (width - 1):
@@ -288,7 +289,7 @@ def _plain_block(entry: int, data: _Reader, n: int, width: int) -> list[int] | N
 
 
 def _decode_block(entry: int, data: _Reader, positions: list[int], freq: Rows, shift: int) -> list[list[Row]]:
-    """Return the groups of a coded block."""
+    """Decode a coded block; return its groups."""
     rows = [
         Row([0] * len(p), p, 0) for p in (positions[i : i + LANES] for i in range(0, len(positions), LANES))
     ]
@@ -304,7 +305,7 @@ def _decode_block(entry: int, data: _Reader, positions: list[int], freq: Rows, s
 
 
 def _pop_group(coder: Lanes, group: list[Row], freq: Rows, shift: int, seeds: int) -> None:
-    """Undo a group; the rows that ride in the start states stay 0."""
+    """Undo the steps of a group: its classes, then its rows, the last one first. Seed rows stay 0."""
     tables = [(freq[class_context(row.mean)], [0] * SYMBOLS) for row in group]
     for row, (s, _) in zip(group, coder.pop(tables), strict=True):
         row.row_class = s
@@ -324,7 +325,7 @@ def _pop_group(coder: Lanes, group: list[Row], freq: Rows, shift: int, seeds: in
 
 
 def _high(s: int, raw: int) -> int:
-    """Return the value that `symbol_of` turned into a symbol and raw bits."""
+    """Return the high part with this symbol and these raw bits; undoes `symbol_of`."""
     if not s:
         return 0
     top = 1 << (RAW_BITS[s] - 1)
@@ -333,7 +334,7 @@ def _high(s: int, raw: int) -> int:
 
 
 def _finish(coder: Lanes, group: Sequence[Row], seeds: int) -> None:
-    """Take the seed rows out of the start states; nothing may be left."""
+    """Take the seed rows out of the start states; raises FrameError if anything else is left."""
     riding = seed_rows(group, seeds)
     bits = seed_bits(seeds) if seeds else 0
     for lane, x in enumerate(coder.states):
@@ -353,7 +354,7 @@ def _signed(bits: int, width: int) -> int:
 
 
 class _Reader:
-    """Little-endian integers off the front of some bytes."""
+    """Reads little-endian integers from the front of `data`; raises FrameError behind its end."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0

@@ -1,4 +1,4 @@
-"""What both ends of a link direction learn: a histogram for each table row (docs/asc.md, "State")."""
+"""The tables that both ends of a link direction learn (docs/asc.md, "State")."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from oscar.array import Array
 from oscar.coding.asc.params import PRIOR, SYMBOLS, TABLE_ROWS, AscParams
 from oscar.state import Reader, Saved, Stateful
 
-MOST = (1 << 16) - 1  # of a row's sum
+MOST = (1 << 16) - 1  # largest sum of a histogram row
 
 
 def _read_hist(state: TableState, saved: Saved) -> Array:
-    """Read histograms; the arithmetic of frequencies and the checksum hold for rows of 16 bits."""
+    """Read saved histograms; frequencies and checksum are only right for rows whose sum fits 16 bits."""
     hist = saved.array(np.int64, (TABLE_ROWS, SYMBOLS), 0, MOST)
     largest = int(hist.sum(axis=1).max())
     if largest > MOST:
@@ -26,9 +26,10 @@ def _read_hist(state: TableState, saved: Saved) -> Array:
 
 @dataclass
 class TableState(Stateful):
-    """One table set. Each frame works on a `copy`, so that a failed frame leaves this set as it was.
+    """One table set. A frame works on a `copy`, so that a frame that fails leaves the set unchanged.
 
-    hist: int64 [32][16], contexts of values, then of row classes; sequence: frames coded so far modulo 2^16.
+    hist: int64 [32][16], one histogram for each context of values, then for each context of row classes
+    sequence: number of frames coded so far, modulo 2^16
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -49,6 +50,6 @@ class TableState(Stateful):
         return TableState(self.hist.copy(), self.sequence)
 
     def checksum(self, params: AscParams) -> int:
-        """Return 16 bits over everything the next frame is coded with."""
+        """Return a 16-bit checksum of everything that the next frame is coded with."""
         crc = zlib.crc32(self.hist.astype("<u2").tobytes(), params.fingerprint)
         return (crc ^ (crc >> 16)) & 0xFFFF

@@ -1,4 +1,4 @@
-"""The compiled twin of the reference coder: numba kernels, equal to the reference byte for byte."""
+"""The compiled coder: numba kernels that equal the reference coder byte for byte."""
 
 from oscar.coding.asc.compiled.coder import CompiledCoder
 

@@ -1,7 +1,12 @@
-"""Bytes that the 32 lanes of a coder emit and take back: none, one or two of each lane, packed in lane order.
+"""Move the bytes that 32 lanes emit or take back between vectors and memory.
 
-How they are packed depends on the machine: one instruction each way with AVX-512 VBMI2, look-ups of eight
-bytes at a time with AVX2, one lane after the other elsewhere. The bytes are the same.
+Each lane gives none, one or two bytes; they are packed without gaps, in lane order, low byte first.
+Everything works on a 64-bit mask with two bits a lane, low byte first, so 64 candidate bytes are compressed
+(`_pack`) or expanded (`_spread`) at once. Three versions write the same bytes:
+
+- avx512: one compress or expand instruction (AVX-512 VBMI2)
+- avx2: eight bytes at a time, shuffled by a table row for each of the 256 masks
+- portable: one lane after the other
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from numba.extending import intrinsic
 
 from oscar.coding.asc.compiled.vectors import I8, I16, I32, I64, MASK, V16, V32, N, call, constant, place
 
-BYTES = ir.VectorType(I8, 2 * N)  # two of each lane
+BYTES = ir.VectorType(I8, 2 * N)  # two bytes of each lane
 BITS = ir.VectorType(ir.IntType(1), 2 * N)
 HALF = ir.VectorType(I32, N // 2)
 EIGHT, SIXTEEN = ir.VectorType(I8, 8), ir.VectorType(I8, 16)
@@ -27,17 +32,17 @@ WITH_AVX2 = (
 
 
 def _features() -> dict[str, bool]:
-    """Return what numba may use of this machine: what NUMBA_CPU_FEATURES says, or all it has."""
+    """Return the processor features numba may use: NUMBA_CPU_FEATURES if it is set, else the host's."""
     if config.CPU_FEATURES is not None:
         return {name[1:]: name[0] == "+" for name in config.CPU_FEATURES.split(",") if name}
     try:
         return dict(llvm.get_host_cpu_features())
-    except RuntimeError:  # LLVM does not know how to ask this kind of machine
+    except RuntimeError:  # LLVM cannot list the features of this kind of machine
         return {}
 
 
 def _machine() -> str:
-    """Return how bytes are packed where numba's code will run: "avx512", "avx2" or "portable"."""
+    """Return the version for the processor numba compiles for: "avx512", "avx2" or "portable"."""
     name = config.CPU_NAME or "host"
     if name != "host":
         if name.startswith(WITH_VBMI2):
@@ -53,7 +58,10 @@ MACHINE = _machine()
 
 
 def _selected(builder: Any, one: Any, two: Any) -> Any:
-    """Return 64 bits: for each lane whether its low and whether its high byte goes."""
+    """Return the 64-bit mask of emitted bytes: bit 2·lane for the low byte, bit 2·lane + 1 for the high one.
+
+    one, two: masks of 32 lanes. PDEP deposits each mask's bits at every second place.
+    """
     if MACHINE == "portable":
         pairs = builder.or_(
             builder.zext(one, V16.llvm),
@@ -68,7 +76,11 @@ def _selected(builder: Any, one: Any, two: Any) -> Any:
 
 
 def _table(builder: Any, kind: str) -> Any:
-    """Return a constant for every mask of eight bytes: where each byte of the result comes from."""
+    """Return a table of shuffles, one row of eight bytes for each mask of eight bytes.
+
+    kind: "pack" moves the selected bytes to the front; "spread" moves the front bytes to the selected places.
+    128 makes PSHUFB write 0.
+    """
     rows = []
     for mask in range(256):
         on = [i for i in range(8) if mask >> i & 1]
@@ -80,7 +92,7 @@ def _table(builder: Any, kind: str) -> Any:
 
 
 def _shuffled(builder: Any, eight: Any, table: Any, mask: Any) -> Any:
-    """Return eight bytes moved by the row of a table that belongs to `mask`."""
+    """Return eight bytes, shuffled by the row of `table` that belongs to `mask`."""
     row = builder.load(builder.gep(table, [ir.Constant(I64, 0), mask]))
     row.align = 8
     twice = ir.Constant(ir.VectorType(I32, 16), list(range(8)) * 2)
@@ -104,7 +116,11 @@ def _load(builder: Any, address: Any, kind: Any) -> Any:
 
 
 def _pack(builder: Any, address: Any, pairs: Any, mask: Any) -> Any:
-    """Store the bytes of <32 x i16> that `mask` selects; return the address behind them."""
+    """Store the bytes of <32 x i16> that `mask` selects; return the address behind them.
+
+    All 64 (avx512), 8 or 2 bytes are stored each time. The next store overwrites those that were not
+    selected.
+    """
     data = builder.bitcast(pairs, BYTES)
     if MACHINE == "avx512":
         nothing = ir.Constant(BYTES, [0] * 64)
@@ -128,10 +144,11 @@ def _pack(builder: Any, address: Any, pairs: Any, mask: Any) -> Any:
 
 
 def _spread(builder: Any, address: Any, mask: Any) -> Any:
-    """Return as <32 x i16> the bytes from `address` on, each where `mask` has its bit."""
+    """Return <32 x i16>: the bytes from `address` on in the places that `mask` selects, 0 in the others."""
     if MACHINE == "avx512":
         data, nothing = _load(builder, address, BYTES), ir.Constant(BYTES, [0] * 64)
-        # LLVM would fold the load into an expansion from memory, which is slow; a register stands between.
+        # An empty asm statement keeps the loaded bytes in a register. LLVM would otherwise fold the load into
+        # an expand instruction from memory, which is slow.
         data = builder.asm(ir.FunctionType(BYTES, [BYTES]), "", "=v,0", [data], False)
         name = "llvm.x86.avx512.mask.expand.v64i8"
         spread = call(builder, name, BYTES, [data, nothing, builder.bitcast(mask, BITS)])
@@ -162,7 +179,10 @@ def _spread(builder: Any, address: Any, mask: Any) -> Any:
 
 
 def _extended(builder: Any, data: Any) -> Any:
-    """Return 16-bit lanes as 32-bit ones; two permutations are faster than two halves widened."""
+    """Return 16-bit lanes, zero-extended to 32 bits.
+
+    With AVX-512 two permutations are faster than two conversions of half vectors.
+    """
     if MACHINE != "avx512":
         return builder.zext(data, V32.llvm)
     halves = []
@@ -176,9 +196,10 @@ def _extended(builder: Any, data: Any) -> Any:
 
 @intrinsic
 def push_bytes(typing: Any, address: Any, x: Any, one: Any, two: Any) -> Any:
-    """Store the low byte of `x` where `one`, the next where `two`; return the address behind them.
+    """Store the low byte of `x` in the lanes of `one`, the next byte in those of `two`.
 
-    `two` implies `one`. Up to 64 bytes from `address` on are overwritten.
+    `two` implies `one`. Returns the address behind the stored bytes. Up to 64 bytes from `address` on are
+    overwritten.
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -189,9 +210,10 @@ def push_bytes(typing: Any, address: Any, x: Any, one: Any, two: Any) -> Any:
 
 @intrinsic
 def pull_bytes(typing: Any, address: Any, one: Any, two: Any) -> Any:
-    """Return the address of what `push_bytes` stored before `address`, and those bytes, 0 elsewhere.
+    """Read back the bytes that `push_bytes` stored before `address`.
 
-    Up to 64 bytes from the new address on are read.
+    Returns the address of the first of these bytes, and int32 [32] with each lane's bytes, 0 where there are
+    none. Up to 64 bytes from that address on are read.
     """
     result = types.Tuple((types.uint64, V32))
 

@@ -1,4 +1,10 @@
-"""The compiled twin: whole payloads through the kernels, without the GIL, large frames by several threads."""
+"""The compiled coder: whole payloads through the kernels, without the GIL, in threads.
+
+Encoding: survey all groups, choose tables and block size from its counts, code the blocks, move them
+together.
+Decoding: read prefix and directory, build the tables, decode the blocks, learn from the counts. Threads take
+groups (survey) or blocks, and count in banks of their own, so they share nothing that is written.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +52,14 @@ from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError
 
-PAD = 64  # bytes behind arrays that are read a row at a time
-THREAD_VALUES = 1 << 19  # of a frame, for each thread that works on it
+PAD = 64  # bytes behind arrays, because kernels read whole rows
+THREAD_VALUES = 1 << 19  # values of a frame for each thread that works on it
 MOST_THREADS = 16
 SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
 
 
 def cores() -> int:
-    """Return how many threads a frame may take: the processors this process may use, or OSCAR_THREADS."""
+    """Return how many threads a frame may use: OSCAR_THREADS if set, else the processors of this process."""
     asked = os.environ.get("OSCAR_THREADS", "")
     if asked.isdecimal() and int(asked):
         return min(MOST_THREADS, int(asked))
@@ -62,17 +68,17 @@ def cores() -> int:
 
 @cache
 def _pool(process: int) -> ThreadPoolExecutor:
-    """Return the threads of a process; by its number, since a fork has none of its parent's."""
+    """Return the thread pool of a process. Keyed by process, as a fork has no threads of its parent."""
     return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=f"oscar-coder-{process}")
 
 
 def share(work: Callable[[int, int, int], Any], pieces: int, threads: int) -> list[Any]:
-    """Call work(thread, first, last) on even shares of `pieces` in several threads; return the results.
+    """Call work(thread, first, last) on even shares of `pieces`, each in a thread; return the results.
 
-    Whatever is raised, all threads are done with the arrays of the caller when this returns.
+    If a call raises, the others are waited for first: no thread uses the caller's arrays after the return.
     """
     step = -(-pieces // threads)
-    step += -step % SIDES  # blocks are decoded in fours, coded in pairs
+    step += -step % SIDES  # whole sets of blocks that are coded together
     shares = [(first, min(pieces, first + step)) for first in range(0, pieces, step)]
     if len(shares) == 1:
         return [work(0, *shares[0])]
@@ -86,27 +92,29 @@ def share(work: Callable[[int, int, int], Any], pieces: int, threads: int) -> li
 
 
 def address(array: np.ndarray) -> np.uint64:
-    """Return where the items of an array lie; kernels are compiled for addresses of this type."""
+    """Return the address of an array's items as uint64, the type that kernels are compiled for."""
     return np.uint64(array.ctypes.data)
 
 
 def _refuse(status: int) -> None:
-    """Raise FrameError unless `status`, of a kernel, is 0."""
+    """Raise FrameError if a kernel's `status` is not 0."""
     if status:
         raise FrameError(f"{REASONS[status]}: frame damaged")
 
 
 class CompiledCoder:
-    """Codes payloads; the same interface as ReferenceCoder. It keeps its memory, so one thread at a time.
+    """Codes payloads with compiled kernels; same interface and bytes as ReferenceCoder.
 
-    threads: how many a large frame takes; by default `cores()`.
+    The coder keeps its memory from call to call, so only one thread may use it at a time.
+    params: coding parameters
+    threads: most threads for one frame, by default `cores()`; lower it where several coders run at once.
     """
 
     def __init__(self, params: AscParams, threads: int | None = None) -> None:
         self.params = params
         self.threads = threads or cores()
         self._room: dict[str, tuple[np.ndarray, np.uint64]] = {}
-        self._rows = self._values = self._head = 0  # of the frame encoded last
+        self._rows = self._values = self._head = 0  # of the frame encoded last; _head: directory's offset
         self._payload = np.zeros(0, np.uint8)
         self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
         self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
@@ -116,21 +124,21 @@ class CompiledCoder:
         self._scratch_at = self._memory("scratch", SCRATCH * self.threads)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles have memory of their own: addresses do not move with the arrays."""
+        """Copy and pickle parameters only: a copy needs memory and addresses of its own."""
         return type(self), (self.params, self.threads)
 
     def _bank(self, thread: int) -> np.uint64:
-        """Return the address of the counts of a thread."""
+        """Return the address of a thread's counters."""
         return self._banks_at + 4 * BANKS * COUNTS * thread
 
     def _scratch(self, thread: int) -> np.uint64:
-        """Return the address of the memory of a thread."""
+        """Return the address of a thread's scratch memory."""
         return self._scratch_at + SCRATCH * thread
 
     def _frame(
         self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0, add: bool = False
     ) -> Frame:
-        """Return what kernels know of a frame whose values are in an array, or will be."""
+        """Return the kernels' description of a frame with `values`, to read or to fill."""
         positions, stride = self._zeros, 0
         if classes is not None and self.params.uses_position:
             positions, stride = address(classes), LANES
@@ -140,7 +148,7 @@ class CompiledCoder:
         )
 
     def _memory(self, name: str, size: int) -> np.uint64:
-        """Return the address of `size` bytes and PAD more, kept from call to call."""
+        """Return the address of at least `size` + PAD bytes under `name`, kept from call to call."""
         kept = self._room.get(name)
         if kept is None or kept[0].size < size + PAD:
             array = np.zeros((size + size // 8 + PAD) // 8 * 8 + 8, np.uint8)
@@ -148,13 +156,13 @@ class CompiledCoder:
         return kept[1]
 
     def _threads(self, count: int) -> int:
-        """Return how many threads a frame of `count` values takes."""
+        """Return how many threads a frame of `count` values gets."""
         return max(1, min(self.threads, count // THREAD_VALUES))
 
     def encode(
         self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState
     ) -> bytes | memoryview:
-        """See Coder.encode; the memory that is returned holds until the next call."""
+        """See Coder.encode; the returned memory is overwritten by the next call."""
         count = values.size
         self._rows, self._values = -(-count // LANES), count
         if not count:
@@ -204,14 +212,14 @@ class CompiledCoder:
         return cells_of(self._room["classes"][0][: self._rows], self._values, raw)
 
     def _last_symbol(self, groups: int, width: int) -> int:
-        """Return the symbol of the largest magnitude found; raises ValueError unless values fit `width`."""
+        """Return the frame's last symbol; raises ValueError unless the values fit `width` bits."""
         lows, highs = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
         low, high = int(lows.min()), int(highs.max())
         check_range(low, high, width)
         return bisect_right(BASE, min(LIMIT - 1, max(high, -low))) - 1
 
     def _prefix(self, prefix: int, sent: int) -> bytes:
-        """Return what a payload starts with, the table rows that are sent included."""
+        """Return the bytes before a payload's directory: prefix, mask and sent rows."""
         head = (prefix | bool(sent) << 10).to_bytes(PREFIX_BYTES, "little")
         if not sent:
             return head
@@ -229,7 +237,7 @@ class CompiledCoder:
         out: np.ndarray,
         add: bool,
     ) -> None:
-        """See Coder.decode; where it raises, `out` may hold some of the values."""
+        """See Coder.decode; if it raises, `out` may hold some of the values."""
         if not count:
             if len(payload):
                 raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
@@ -262,7 +270,7 @@ class CompiledCoder:
         tk.learn(state.hist, self.counts)
 
     def _read_prefix(self, data: np.ndarray, width: int, state: TableState) -> tuple[int, int, int]:
-        """Set the tables of a payload; return the log2 of its blocks, its shift, where its directory is."""
+        """Build a payload's tables; return log2 of its block size, its shift, its directory's offset."""
         prefix = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
         log2, shift, last, head = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15, PREFIX_BYTES
         if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):

@@ -1,4 +1,15 @@
-"""The decoder of the compiled twin: blocks backwards; no bytes make it read or write elsewhere."""
+"""Decode the blocks of a payload, each from its last byte to its first; forged bytes stay in bounds.
+
+Two or four blocks go together (pop_kernels has the reason). For each group, the last one first:
+
+1. `_pop_classes` undoes the step of the classes, counts them, and lists the rows to decode.
+2. `pop_groups` or `pop_slowly` decodes these rows, the last one first, and counts their symbols.
+3. `_check` refuses a block that has read before its first byte, and finishes it after its first group.
+
+Bounds: after a block's bytes are exhausted, one group reads at most 6,208 bytes more, and BEFORE bytes in
+front are readable. Table rows and slots are masked, so any state finds an entry. docs/asc.md, "What is
+proven".
+"""
 
 from __future__ import annotations
 
@@ -88,17 +99,20 @@ from oscar.coding.asc.params import (
     VALUE_ROWS,
 )  # fmt: skip
 
-BEFORE, BEHIND = 8192, 64  # bytes around a block that reading it may touch: 32 rows' most, 192 each, is 6144
-DENSE = 24  # rows of a class other than 0 from which on the others are decoded, too
-FOUND = SURVEY_BYTES + 4 * GROUP  # in that of a plain block: a survey's, a group of int32, what is found
+# Bytes in front of a block and behind it that decoding may read. In a frame without a shift a row has at most
+# 3 steps of 64 bytes, so 32 rows read at most 6144 bytes. A load reads 64 bytes.
+BEFORE, BEHIND = 8192, 64
+DENSE = 24  # live rows of a group from which on rows of class 0 are decoded, too (as in encode_kernels)
+# Offset in the scratch of a raw or constant block: behind a survey's scratch and a group of int32
+FOUND = SURVEY_BYTES + 4 * GROUP
 SCRATCH = SIDES * SIDE + FOUND + 256
 
 
 @njit(**INLINE)
 def _pop_classes(side: Any, frame: Frame, g: int, seeds: int, table: Any, counts: Any) -> None:
-    """Decode and count the classes of group `g`, and note the rows to decode, the last first.
+    """Decode and count the classes of group `g`, and list the rows to decode, the last one first.
 
-    seeds: rows that ride in the start states.
+    seeds: number of seed rows that the directory gives if this is the block's first coded group, else 0.
     """
     rows, at, x = rows_of(frame, g), u64(get64(side + u64(AT))), load32(side)
     _find_means(frame, GROUP_ROWS * g, rows, side)
@@ -117,7 +131,7 @@ def _pop_classes(side: Any, frame: Frame, g: int, seeds: int, table: Any, counts
     if live < GROUP_ROWS:
         _zeros(frame, GROUP * g, min(frame.length, GROUP * (g + 1)))
     if frame.shift or (SEARCHED and live >= DENSE):
-        dead = i64(0)  # rows of class 0 are searched, too, and change nothing: blocks stay in step
+        dead = i64(0)  # rows of class 0 change nothing, and blocks stay in lockstep
     left = ((i64(1) << rows) - 1) & ~(get64(side + u64(MASK)) | dead)
     put64(side + u64(ROWS), popcount(left))
     _list_rows(side, left, i64(bits_of(classes < NARROW_CLASS + 1)))
@@ -125,7 +139,10 @@ def _pop_classes(side: Any, frame: Frame, g: int, seeds: int, table: Any, counts
 
 @njit(**INLINE)
 def _list_rows(side: Any, left: int, plain: int) -> None:
-    """Note the rows of a mask, the last first, and which numbers of these are not plain."""
+    """List the rows of the mask `left` in ORDER, the last one first, and note in WIDE which are not plain.
+
+    plain: mask of the rows of class 12 or below. The usual group, all rows live and plain, takes no loop.
+    """
     order, wide, i = side + u64(ORDER), i64(0), i64(0)
     if left == 0xFFFFFFFF:
         store8(order, to8(GROUP_ROWS - 1 - lane_numbers()))
@@ -142,7 +159,7 @@ def _list_rows(side: Any, left: int, plain: int) -> None:
 
 @njit(**PART)
 def _find_means(frame: Frame, t: int, rows: int, side: Any) -> None:
-    """Note the mean position classes of a group's rows from row `t` on."""
+    """Store the mean position classes of a group's rows from row `t` on."""
     for j in range(rows):
         positions, lanes = positions_at(frame, t + j), lanes_of(frame, t + j)
         if lanes < LANES:
@@ -153,7 +170,7 @@ def _find_means(frame: Frame, t: int, rows: int, side: Any) -> None:
 
 @njit(**PART)
 def _riding(side: Any, rows: int, seeds: int) -> int:
-    """Return a mask of the first `seeds` rows whose class is not 0."""
+    """Return the mask of the first `seeds` rows whose class is not 0."""
     mask = i64(0)
     for j in range(rows):
         if seeds and get_byte(side + u64(CLASSES + j)):
@@ -164,17 +181,19 @@ def _riding(side: Any, rows: int, seeds: int) -> int:
 
 @njit(**PART)
 def _zeros(frame: Frame, first: int, last: int) -> None:
-    """Put zeros from value `first` up to `last` - 1."""
+    """Set the values `first` to `last` - 1 to 0, unless decoded values are added."""
     if not frame.add and last > first:
         clear(frame.values + u64(first * frame.size), (last - first) * frame.size)
 
 
 @njit(**PART)
 def _open(block: Block, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, side: Any) -> Any:
-    """Put zeros behind a coded block's groups, up to group `g1`, and its final states at `side`.
+    """Prepare a coded block: zeros behind its last coded group, up to group `g1`, final states to `side`.
 
-    Returns where its bytes begin, where its states do, and its status. A block too near the ends of the
-    payload, from `begin` to `end`, is read from `copy`.
+    begin, end: first address of the payload, and the one behind it. A block closer to them than BEFORE or
+    BEHIND bytes is copied to `copy`, which has that much room around it. Returns the address of the block's
+    bytes, the
+    address of its flush, and its status: BAD_STATE where a state is below 2^16, else 0.
     """
     _zeros(frame, GROUP * (block.last + 1), min(frame.length, GROUP * g1))
     at = block.at
@@ -189,7 +208,11 @@ def _open(block: Block, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, 
 
 @njit(**PART)
 def _finish(block: Block, left: int, mask: int, frame: Frame, side: Any, counts: Any, step: int) -> int:
-    """Put the rows that ride in the start states in place and count them; return a block's status."""
+    """Store and count a block's seed rows; return its status.
+
+    left: bytes not read; mask: seed rows of the first coded group; step: that group's count step. The states
+    hold 2^16 plus the seed rows and nothing else, or the block is refused.
+    """
     if left:
         return i64(LEFT_OVER)
     bits, done, rest = 16 // block.seeds if block.seeds else i64(1), i64(0), load32(side) - STATE_LOW
@@ -212,9 +235,10 @@ def _finish(block: Block, left: int, mask: int, frame: Frame, side: Any, counts:
 
 @njit(**PART)
 def _plain_block(block: Block, g0: int, g1: int, frame: Frame, counts: Any, scratch: Any) -> None:
-    """Fill in the groups g0 to g1 - 1, a raw or constant block, and count their symbols.
+    """Decode groups g0 to g1 - 1, a raw or constant block, and count their symbols.
 
-    A group's values are put together as int32, as survey takes them, and what it finds is dropped.
+    Each group's values are unpacked as int32 into scratch, copied to the output, and surveyed like values to
+    encode: both ends learn from blocks that are not coded. The survey's other results are dropped.
     """
     held, have, at, bits = u64(0), i64(0), block.at, block.extra
     values, found = scratch + u64(SURVEY_BYTES), scratch + u64(FOUND)
@@ -251,9 +275,10 @@ def _enter(
     block: Block, g0: int, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, side: Any,
     counts: Any, scratch: Any,
 ) -> Any:  # fmt: skip
-    """Begin the block of groups g0 to g1 - 1.
+    """Begin the block of groups g0 to g1 - 1; return its status.
 
-    Notes the groups to decode (none of a plain block) and where the bytes are; returns its status.
+    A raw or constant block is decoded here. For a coded one this notes the groups to decode and the addresses
+    of its bytes. A side whose FIRST is above its LAST has no group to decode.
     """
     put64(side + u64(FIRST), i64(1))
     put64(side + u64(LAST), i64(0))
@@ -274,7 +299,7 @@ def _enter(
 
 @njit(**INLINE)
 def _check(at: Any, side: Any, g: int, frame: Frame, counts: Any) -> int:
-    """Return the status of a block of which group `g` is decoded; finish it after its first one."""
+    """Return the status of a block after its group `g`; finish the block after its first coded group."""
     left = get64(side + u64(AT)) - get64(side + u64(BEGIN))
     if left < 0:
         return SHORT
@@ -289,9 +314,11 @@ def decode_blocks(
     begin: Any, end: Any, frame: Frame, log2: int, first_block: int, last_block: int, blocks: Any,
     table: Any, counts: Any, copies: Any, copy: int, scratch: Any,
 ) -> int:  # fmt: skip
-    """Decode the blocks `first_block` to `last_block` - 1 of a payload; return 0, or why one is refused.
+    """Decode the blocks first_block to last_block - 1; return 0 or the reason to refuse one (REASONS).
 
-    copies: room for SIDES blocks, `copy` bytes each; scratch: SCRATCH bytes.
+    begin, end: first address of the payload, and the one behind it; blocks: address of descriptions;
+    table: address of the decoder's table; counts: address of this thread's counters;
+    copies: room for SIDES blocks of `copy` bytes each; scratch: SCRATCH bytes.
     """
     groups, per_block = (frame.length + GROUP - 1) // GROUP, i64((1 << log2) // GROUP)
     for b in range(first_block, last_block, SIDES):

@@ -1,4 +1,4 @@
-"""The directory of a payload: what each block is, and why one is refused."""
+"""Read and check the directory of a payload; REASONS says why a block is refused."""
 
 from __future__ import annotations
 
@@ -36,9 +36,12 @@ REASONS = {
 
 @njit(**KERNEL)
 def read_directory(entries: Any, end: Any, count: int, log2: int, width: int, shift: int, blocks: Any) -> int:
-    """Describe the blocks of a payload that ends at `end` at `blocks`; return 0, or why one is refused."""
+    """Check the directory at `entries` and describe its blocks at `blocks`; return 0 or the reason to refuse.
+
+    end: address behind the payload; count, width: values of the frame and their bits; shift: F of its prefix.
+    """
     number, per_block = (count + (1 << log2) - 1) >> log2, (1 << log2) // GROUP
-    plain = min(width, 16 + shift)  # bits of a value in a block without symbols
+    plain = min(width, 16 + shift)  # most bits of a value in a raw or constant block
     at = entries + u64(DIRECTORY_BYTES * number)
     for b in range(number):
         n, word = min(1 << log2, count - (b << log2)), i64(0)

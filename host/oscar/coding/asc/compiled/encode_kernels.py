@@ -1,4 +1,16 @@
-"""The encoder of the compiled twin: two blocks at a time, so that each hides the other's waits."""
+"""Encode the blocks of a frame, two at a time.
+
+A row's step needs the states and the write address that the row before it left. The rows of two blocks
+alternate in one loop, so each block computes while the other waits. For each block there are three passes:
+
+1. `_prepare` reads the survey's extremes, decides whether the block is constant, and fills in its start
+   states.
+2. The groups: each row's symbols and raw bits, then low bits, then the classes of the group's rows. Table
+   entries come from permutations (`_push_searched`), or from memory, where `_look_up` put those of the group.
+3. `_close` turns the block into a raw one if it is no shorter coded.
+
+Each block has a region of its own for its bytes, `region` bytes apart. `write_blocks` moves them together.
+"""
 
 from __future__ import annotations
 
@@ -82,18 +94,28 @@ from oscar.coding.asc.params import (
     TOTAL,
 )  # fmt: skip
 
-DENSE = 24  # rows of a class other than 0 from which on the others are coded, too: that changes nothing
-MOST_GROUP_BYTES = GROUP_ROWS * 8 * 2 * LANES  # that a group adds before its size is looked at, and more
-# The memory of each of two blocks: states, indices and entries of a group's rows.
+# From this many live rows of a group on, rows of class 0 are coded too: their symbol is certain (f = 1024),
+# so no byte changes, and a branch that would often be mispredicted goes.
+DENSE = 24
+# More bytes than a group can add before the block's size is checked again: 32 rows of 8 steps, two bytes a
+# lane. No row has more than 5 steps.
+MOST_GROUP_BYTES = GROUP_ROWS * 8 * 2 * LANES
+# Memory of one block, its side, by byte offset: 0 int32 [32] states; INDICES uint16 [32][32] table indices of
+# a group's values; ENTRIES uint32 [32][32] their table entries. The scratch row of `_push_any_row` reuses
+# INDICES.
 INDICES, ENTRIES = 128, 128 + 64 * GROUP_ROWS
 SIDE = ENTRIES + 128 * GROUP_ROWS + 64
 SCRATCH = 2 * SIDE  # bytes of memory for a thread
-SLACK = MOST_GROUP_BYTES + FLUSH_BYTES + 64
+SLACK = MOST_GROUP_BYTES + FLUSH_BYTES + 64  # bytes of a region beyond the block's size at the frame's width
 
 
 @njit(**INLINE)
 def _push_values(at: Any, x: Any, row: Any, entries: Any, lanes: Any) -> Any:
-    """Code the first `lanes` values of a row, less its low bits, with their entries; lanes None: all."""
+    """Code the symbols and raw bits of the first `lanes` high parts of a row; lanes None: all 32.
+
+    entries: uint32 [32] of the encoder's table. Other lanes code f = 1024 with no raw bits, which changes
+    nothing.
+    """
     f, cumulative = entries & FREQUENCY_MASK, (entries >> CUMULATIVE_AT) & CUMULATIVE_MASK
     bits = (entries >> BITS_AT) & BITS_MASK
     half = (spread(1) << bits) >> 1
@@ -106,13 +128,17 @@ def _push_values(at: Any, x: Any, row: Any, entries: Any, lanes: Any) -> Any:
 
 @njit(**INLINE)
 def _is_plain(frame: Frame, t: int, c: int) -> bool:
-    """Whether row `t` is a whole one and none of its bits go round the tables."""
+    """Return whether row `t` has 32 values, a class of at most 12, and no bits that go round the tables."""
     return frame.shift == 0 and c <= NARROW_CLASS and LANES * (t + 1) <= frame.length
 
 
 @njit(**INLINE)
 def _push_searched(at: Any, x: Any, frame: Frame, t: int, mean: int, c: int, table: Any) -> Any:
-    """Code the plain row `t` of class `c` with what is looked up in registers."""
+    """Code the plain row `t` of class `c` with permutations in registers instead of a gather.
+
+    The symbol comes from two tables of 32: by magnitude below 32, else by magnitude >> 4. Its frequency and
+    cumulative frequency come from 128 entries, 16 symbols x 8 contexts, as two permutations of 64 each.
+    """
     row = load_short(values_at(frame, t), frame.size)
     magnitude, symbols = greater(row, 0 - row), table + u64(KINDS_AT)
     s = where(magnitude < LANES, permute(symbols, magnitude), permute(symbols + u64(64), magnitude >> 4))
@@ -130,7 +156,10 @@ def _push_searched(at: Any, x: Any, frame: Frame, t: int, mean: int, c: int, tab
 
 @njit(**PART)
 def _look_up(frame: Frame, g: int, rows: int, found: Found, table: Any, side: Any) -> None:
-    """Put the table's entries of a group's plain rows at `side`, 128 bytes a row."""
+    """Copy the table entries of a group's plain rows to `side` + ENTRIES, 128 bytes a row.
+
+    First all indices, then all loads: independent loads overlap, and rows then wait for none of them.
+    """
     indices = side + u64(INDICES)
     for j in range(rows):
         t = GROUP_ROWS * g + j
@@ -150,7 +179,10 @@ def _look_up(frame: Frame, g: int, rows: int, found: Found, table: Any, side: An
 def _push_any_row(
     at: Any, states: Any, frame: Frame, t: int, mean: int, c: int, table: Any, scratch: Any
 ) -> Any:
-    """Code a row of any class and length with the states at `states`. scratch: 160 bytes."""
+    """Code row `t` of any class and length, with the states at `states`; return the new write address.
+
+    at: address to write to; mean, c: the row's mean position class and class; scratch: 160 bytes.
+    """
     values, positions, lanes = values_at(frame, t), positions_at(frame, t), lanes_of(frame, t)
     if lanes < LANES:
         copy_bytes(values, scratch, frame.size * lanes, frame.size * LANES)
@@ -173,7 +205,10 @@ def _push_any_row(
 
 @njit(**INLINE)
 def _push_row(at: Any, x: Any, side: Any, frame: Frame, t: int, found: Found, table: Any, dense: bool) -> Any:
-    """Code row `t`; the states of one not plain go through `side`. dense: code rows of class 0, too."""
+    """Code row `t`; return the write address and the states. dense: code plain rows of class 0, too.
+
+    A row that is not plain passes its states through the memory at `side`.
+    """
     c = get_byte(found.classes + u64(t))
     if _is_plain(frame, t, c):
         if SEARCHED:
@@ -191,7 +226,7 @@ def _push_row(at: Any, x: Any, side: Any, frame: Frame, t: int, found: Found, ta
 
 @njit(**INLINE)
 def _push_classes(at: Any, x: Any, found: Found, g: int, rows: int, table: Any) -> Any:
-    """Code the classes of a group's rows."""
+    """Code the classes of a group's rows in one step: lane j codes the class of row j."""
     t, on = u64(GROUP_ROWS * g), lane_numbers() < rows
     q = lesser(widen_unsigned(load8(found.means + t)), 7)
     cell = where(on, q * SYMBOLS + widen_unsigned(load8(found.classes + t)), 0)
@@ -205,8 +240,9 @@ def _push_classes(at: Any, x: Any, found: Found, g: int, rows: int, table: Any) 
 def _prepare(frame: Frame, g0: int, g1: int, found: Found, block: Any, states: Any) -> Any:
     """Describe the block of groups g0 to g1 - 1 at `block`, and put its start states at `states`.
 
-    Returns first and last group to code, the mask of the rows that ride in the start states, and the bytes,
-    its flush left out, from which on a coded block is no shorter than a raw one.
+    Returns the first and last group to code (last below first for a constant block), the mask of seed rows in
+    the first, and the size in bytes, without flush, from which on the coded block is no shorter than the raw
+    one. Coding a block stops there.
     """
     low, high, first, last = get32(found.low + u64(4 * g0)), get32(found.high + u64(4 * g0)), g1, g0 - 1
     for g in range(g0, g1):
@@ -227,7 +263,11 @@ def _prepare(frame: Frame, g0: int, g1: int, found: Found, block: Any, states: A
 
 @njit(**PART)
 def _seed(frame: Frame, g: int, found: Found, states: Any) -> Any:
-    """Let as many rows of group `g` as fit ride in the start states; return their mask and how many may."""
+    """Put as many rows of group `g` as fit into the start states; return their mask and the number n.
+
+    docs/asc.md, "Seed rows". sizes[k] is the width of the widest value in the first k + 1 live rows, so each
+    n is one comparison.
+    """
     places, sizes = np.zeros(MOST_SEED_ROWS, np.int64), np.zeros(MOST_SEED_ROWS, np.int64)
     riders, widest = i64(0), i64(0)
     for t in range(GROUP_ROWS * g, GROUP_ROWS * g + rows_of(frame, g)):
@@ -255,9 +295,11 @@ def encode_blocks(
     frame: Frame, log2: int, first_block: int, last_block: int, found: Found, table: Any, regions: Any,
     region: int, blocks: Any, scratch: Any,
 ) -> None:  # fmt: skip
-    """Code the blocks `first_block` to `last_block` - 1; block b goes to regions + b * region.
+    """Code the blocks first_block to last_block - 1; block b goes to `regions` + b·`region`.
 
-    Describes each at `blocks`. scratch: SCRATCH bytes.
+    log2: log2 of the values of a block; found: what the survey found; table: address of the encoder's table;
+    blocks: address of the descriptions to fill; scratch: SCRATCH bytes. Variables of the first block of a
+    pair end in _a (at, x, g), those of the second in _b (to, y, h).
     """
     groups, per_block = (frame.length + GROUP - 1) // GROUP, (1 << log2) // GROUP
     side_a, side_b = scratch, scratch + u64(SIDE)
@@ -301,14 +343,14 @@ def encode_blocks(
 
 @njit(**INLINE)
 def _flush(at: Any, x: Any) -> None:
-    """Store the states behind a block's bytes: every lane's low byte, then every lane's upper two."""
+    """Store the final states: the low byte of each lane, then the upper two bytes of each."""
     store8(at, to8(x))
     store16(at + u64(LANES), to16(x >> 8))
 
 
 @njit(**PART)
 def _close(frame: Frame, g0: int, g1: int, block: Any, begin: Any, at: Any) -> None:
-    """Note the bytes of a block, and make it raw if it is no shorter coded."""
+    """Note the size of a block's bytes, and rewrite the block raw if it is no shorter coded."""
     b = get_block(block)
     if b.kind == CONSTANT:
         return
@@ -321,7 +363,7 @@ def _close(frame: Frame, g0: int, g1: int, block: Any, begin: Any, at: Any) -> N
 
 @njit(**PART)
 def _write_raw(frame: Frame, first: int, last: int, bits: int, out: Any) -> None:
-    """Write the values `first` to `last` - 1, `bits` each, lowest bit first."""
+    """Write the values `first` to `last` - 1 in `bits` bits each, lowest bit first."""
     held, have = u64(0), 0
     for i in range(first, last):
         held |= u64(get_value(frame.values, frame.size, i) & ((1 << bits) - 1)) << u64(have)
@@ -337,7 +379,7 @@ def _write_raw(frame: Frame, first: int, last: int, bits: int, out: Any) -> None
 
 @njit(**KERNEL)
 def write_blocks(blocks: Any, log2: int, count: int, regions: Any, region: int, out: Any) -> int:
-    """Write the directory of `count` blocks, then their bytes, at `out`; return how many bytes that are."""
+    """Write the directory of `count` blocks and then their bytes at `out`; return the number of bytes."""
     at, per_block = out + u64(DIRECTORY_BYTES * count), (1 << log2) // GROUP
     for n in range(count):
         b = get_block(block_at(blocks, n))

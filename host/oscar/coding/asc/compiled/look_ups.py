@@ -1,7 +1,8 @@
-"""Look-ups in registers of AVX-512, a permutation each: many times faster than gathers from memory.
+"""Table look-ups inside AVX-512 registers: one permutation instead of a gather from memory.
 
-A row's values have eight contexts: those of its class, by position class relative to the row's mean. So the
-tables of a class are small enough to be permuted.
+A permutation reads 32 entries of 16 bits at once; a gather takes a load for each lane. The values of a row
+have at most eight contexts, those of the row's class by position class relative to the row's mean. So the
+tables of one class, 8 contexts wide, fit one to four registers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def _two(builder: Any, low: Any, index: Any, high: Any) -> Any:
 
 
 def _halves(builder: Any, x: Any) -> list[Any]:
-    """Return the lanes 0 to 15, and those behind them, of 32 lanes of 32 bits."""
+    """Return lanes 0 to 15 and lanes 16 to 31 of 32 lanes of 32 bits."""
     orders = (ir.Constant(HALF, list(range(first, first + 16))) for first in (0, 16))
     return [builder.shuffle_vector(x, x, order) for order in orders]
 
@@ -39,7 +40,7 @@ def _load(builder: Any, address: Any, row: int) -> Any:
 
 @intrinsic
 def permute(typing: Any, table: Any, index: Any) -> Any:
-    """Entries of a table of 32 16-bit integers; the upper bits of `index` are left out."""
+    """Look up each lane's entry in 32 16-bit integers at `table`; only the low 5 bits of `index` count."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return call(builder, "llvm.x86.avx512.permvar.hi.512", WORDS, [_load(builder, args[0], 0), args[1]])
@@ -49,7 +50,7 @@ def permute(typing: Any, table: Any, index: Any) -> Any:
 
 @intrinsic
 def permute_two(typing: Any, table: Any, index: Any) -> Any:
-    """Entries of a table of 64 16-bit integers; the upper bits of `index` are left out."""
+    """Look up each lane's entry in 64 16-bit integers at `table`; only the low 6 bits of `index` count."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return _two(builder, _load(builder, args[0], 0), args[1], _load(builder, args[0], 1))
@@ -59,7 +60,7 @@ def permute_two(typing: Any, table: Any, index: Any) -> Any:
 
 @intrinsic
 def narrow(typing: Any, x: Any) -> Any:
-    """The low 16 bits of 32-bit lanes, in one instruction."""
+    """Return the low 16 bits of 32-bit lanes: one permutation of the two halves."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         low, high = (builder.bitcast(half, WORDS) for half in _halves(builder, args[0]))
@@ -70,7 +71,10 @@ def narrow(typing: Any, x: Any) -> Any:
 
 @intrinsic
 def weigh(typing: Any, x: Any, f: Any, place: Any) -> Any:
-    """(x >> 10) * f + place for x < 2^24, f <= 1024: a multiply-add of pairs of 16 bits."""
+    """Return (x >> 10) * f + place for x < 2^24, f <= 1024, all products in one multiply-add.
+
+    The instruction multiplies pairs of 16-bit integers and adds the two products: (x >> 10) * f + 1 * place.
+    """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         shifted = builder.lshr(args[0], constant(V32.llvm, PROB_BITS))

@@ -1,4 +1,13 @@
-"""The decoder's rows: taken from the states, several blocks abreast, so that one hides the others' waits."""
+"""Decode rows: pop symbols and raw bits from the coder states, up to four blocks at a time.
+
+A row depends on the state that the row before it left, through a table look-up, a multiplication and a load
+of bytes. One block alone would wait for each of these. Blocks of a frame are independent, so the rows of two
+or four blocks alternate in one loop and their latencies overlap. Each block's states stay in local vectors
+for the whole run of rows.
+
+A row is *plain* if it has 32 values, its class is at most 12 and no low bits go round the tables. Plain rows
+take the fast path, `_pop_row`. Every other row takes `_pop_any_row`. docs/asc.md, "The coder", has the steps.
+"""
 
 from __future__ import annotations
 
@@ -69,9 +78,21 @@ from oscar.coding.asc.params import (
     TOTAL,
 )  # fmt: skip
 
-SIDES = 4 if SEARCHED else 2  # blocks that are decoded at once: with gathers, two keep a machine busy
-# The memory of each, its side: states, classes and mean position classes of a group's rows, the rows to
-# decode, integers, and the numbers of the cells in which symbols are counted.
+SIDES = 4 if SEARCHED else 2  # blocks decoded at once; with gathers, two keep a machine busy
+# Memory of one block, its *side*, by byte offset:
+#   0         int32 [32]      states of the lanes
+#   CLASSES   uint8 [32]      classes of the group's rows
+#   MEANS     uint8 [32]      mean position classes of the group's rows
+#   ORDER     uint8 [32]      numbers of the rows to decode, the last row first
+#   AT        int64           address behind the last byte not yet read; bytes are read backwards
+#   BEGIN     int64           address of the block's first byte
+#   FIRST, LAST  int64        first and last group that is coded
+#   STEP      int64           count step of the group: every STEP-th row is counted
+#   ROWS      int64           how many entries of ORDER are valid
+#   DONE      int64           how many of these rows are decoded
+#   MASK      int64           bit j: row j is a seed row
+#   WIDE      int64           bit i: the row ORDER[i] is not plain
+#   CELLS     int32 [33][32]  for each row, which counter each value increments; the last row is scratch
 CLASSES, MEANS, ORDER = 128, 192, 256
 AT, BEGIN, FIRST, LAST, STEP, ROWS, DONE, MASK, WIDE = range(320, 392, 8)
 CELLS = 448
@@ -80,7 +101,11 @@ SIDE = CELLS + 4 * LANES * (GROUP_ROWS + 1)
 
 @njit(**INLINE)
 def find_symbols(x: Any, q: Any, table: Any) -> Any:
-    """Return the entries of the symbols that states stand for, and the states without them."""
+    """Return the table entries of the states' symbols, and the states without these symbols.
+
+    x: states, int32 [32]; q: table row of each lane; table: address of the decoder's table (row_kernels). The
+    entry holds frequency f and slot - c, so the state is f·(x >> 10) + (slot - c): one gather, no search.
+    """
     entries = gather(table, (q << PROB_BITS) + (x & (TOTAL - 1)))
     f, place = entries & FREQUENCY_MASK, (entries >> CUMULATIVE_AT) & CUMULATIVE_MASK
     return entries, (x >> PROB_BITS) * f + place
@@ -88,7 +113,7 @@ def find_symbols(x: Any, q: Any, table: Any) -> Any:
 
 @njit(**INLINE)
 def _take_by_gather(x: Any, positions: Any, mean: int, c: int, table: Any) -> Any:
-    """Take a row's symbols and their raw bits from the states; return those, and the values."""
+    """Pop the symbols and raw bits of a row with one gather; return the states and the values, int16 [32]."""
     entries, y = find_symbols(x, contexts(positions, mean, c), table)
     bits = (entries >> BITS_AT) & BITS_MASK
     z = y >> bits
@@ -99,7 +124,11 @@ def _take_by_gather(x: Any, positions: Any, mean: int, c: int, table: Any) -> An
 
 @njit(**INLINE)
 def _climb(slot: Any, i: Any, step: int, low: Any, one: Any, two: Any, three: Any, high: Any) -> Any:
-    """Add `step` to `i` for each threshold a slot reaches; return it, and the two around the slot."""
+    """Add `step` to `i` for each threshold that a slot reaches.
+
+    one <= two <= three: thresholds between `low` and `high`. Returns i, and the two neighbouring bounds that
+    enclose the slot.
+    """
     first, second, third = slot >= one, slot >= two, slot >= three
     i = where(first, i + step, i)
     i = where(second, i + step, i)
@@ -110,7 +139,13 @@ def _climb(slot: Any, i: Any, step: int, low: Any, one: Any, two: Any, three: An
 
 @njit(**INLINE)
 def _take_by_search(x: Any, positions: Any, mean: int, c: int, table: Any) -> Any:
-    """Do the same without a gather: twice, count the thresholds of three that a state's place reaches."""
+    """Pop the symbols and raw bits of a row without a gather; see `_take_by_gather`.
+
+    A 4-ary search in two rounds: the first compares the slot with the thresholds of symbols 4, 8 and 12, the
+    second with the three thresholds between. The 32 thresholds of a round for a class's eight contexts fit
+    one register, so each look-up is one permutation (look_ups). `i` is context + 8·(s >> 2) + 32·(s & 3) at
+    the end. The bounds found are c and c + f of the symbol.
+    """
     at = table + u64(SEARCH_AT) + u64(SEARCH_BYTES) * u64(c)
     i, slot = relative(positions, mean), narrow(x) & (TOTAL - 1)
     i, low, high = _climb(slot, i, 8, 0, permute(at, i), permute(at, i + 8), permute(at, i + 16), TOTAL)
@@ -131,7 +166,12 @@ _take = _take_by_search if SEARCHED else _take_by_gather
 
 @njit(**PART)
 def _pop_any_row(at: Any, side: Any, frame: Frame, t: int, table: Any, counts: Any, step: int) -> Any:
-    """Decode row `t`, of any class and length, with the states at `side`; count it if `step`."""
+    """Decode row `t`, of any class and length, from the states at `side`.
+
+    at: address behind the bytes not yet read; counts: address of the counters; step: how often each symbol
+    counts, 0 for a row that is not counted. Returns the new `at`. Raw steps come first, highest bits first:
+    the encoder pushed them last.
+    """
     j, cells = t % GROUP_ROWS, side + u64(CELLS + 4 * LANES * GROUP_ROWS)
     c, mean, lanes = get_byte(side + u64(CLASSES + j)), get_byte(side + u64(MEANS + j)), lanes_of(frame, t)
     x, on, low, values = load32(side), lane_numbers() < lanes, low_bits(c, frame.shift), spread(0)
@@ -156,7 +196,10 @@ def _pop_any_row(at: Any, side: Any, frame: Frame, t: int, table: Any, counts: A
 
 @njit(**PART)
 def put_row(values: Any, lanes: int, frame: Frame, out: Any, cells: Any) -> None:
-    """Store `lanes` values at `out`, or add them; those of a frame of up to 16 bits are reduced to 16."""
+    """Store the first `lanes` values of a row at `out`, or add them.
+
+    Values of frames of up to 16 bits wrap to 16 bits.
+    """
     if frame.width <= 16:
         values = widen(to16(values))
     if lanes == LANES:
@@ -173,7 +216,11 @@ def put_row(values: Any, lanes: int, frame: Frame, out: Any, cells: Any) -> None
 
 @njit(**INLINE)
 def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, table: Any, step: int) -> Any:
-    """Decode a plain row, number `i` of its group's order; return where its bytes begin, and the states."""
+    """Decode row number `i` of ORDER, which is plain.
+
+    at: address behind the bytes not yet read; x: states; t0: first row of the group. Returns the new at and
+    x. Cells are only stored here. `_count_rows` increments the counters later, so this loop has no scatter.
+    """
     j = get_byte(side + u64(ORDER) + u64(i))
     c, mean = get_byte(side + u64(CLASSES) + u64(j)), get_byte(side + u64(MEANS) + u64(j))
     positions = load8(positions_at(frame, t0 + j))
@@ -189,7 +236,7 @@ def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, table: A
 
 @njit(**PART)
 def _pop_one(a: Any, last: int, frame: Frame, t0: int, table: Any) -> None:
-    """Decode the rows of a block's group up to number `last` - 1; the group starts with row `t0`."""
+    """Decode rows DONE to last - 1 of one block; all are plain. t0: first row of its group."""
     at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
     for i in range(get64(a + u64(DONE)), last):
         at, x = _pop_row(at, x, a, i, frame, t0, table, step)
@@ -198,7 +245,7 @@ def _pop_one(a: Any, last: int, frame: Frame, t0: int, table: Any) -> None:
 
 @njit(**INLINE)
 def leave(side: Any, at: Any, x: Any, done: int) -> None:
-    """Note where the rows of a group were left."""
+    """Save the address, the states and the number of decoded rows of a side."""
     store32(side, x)
     put64(side + u64(AT), i64(at))
     put64(side + u64(DONE), done)
@@ -206,7 +253,10 @@ def leave(side: Any, at: Any, x: Any, done: int) -> None:
 
 @njit(**PART)
 def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, table: Any) -> None:
-    """Do the same for two blocks: their sides lie one after the other, their groups `apart` rows apart."""
+    """Decode rows DONE to last - 1 of two blocks, in turn; all are plain.
+
+    Their sides are adjacent in memory, their groups `apart` rows apart. DONE is equal for both.
+    """
     b, u0 = a + u64(SIDE), t0 + apart
     at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
     bt, y, pets = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
@@ -219,7 +269,7 @@ def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, table: Any) -
 
 @njit(**PART)
 def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, table: Any) -> None:
-    """Do the same for four blocks."""
+    """Decode rows DONE to last - 1 of four blocks; see `_pop_two`."""
     b, c, d = a + u64(SIDE), a + u64(2 * SIDE), a + u64(3 * SIDE)
     at, x, step_a = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
     bt, y, step_b = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
@@ -238,7 +288,7 @@ def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, table: Any) 
 
 @njit(**INLINE)
 def _plain_end(sides: Any, number: int) -> int:
-    """Return up to which number all of the first `number` sides have plain rows of their group to decode."""
+    """Return how many rows every side can decode until one is exhausted or its next row is not plain."""
     least = i64(GROUP_ROWS)
     for s in range(number):
         side = sides + u64(SIDE * s)
@@ -251,7 +301,10 @@ def _plain_end(sides: Any, number: int) -> int:
 
 @njit(**PART)
 def _pop_abreast(sides: Any, number: int, frame: Frame, t0: int, apart: int, table: Any, counts: Any) -> None:
-    """Decode rows of the groups of two or four blocks, until one has none left."""
+    """Decode rows of the groups of two or four blocks until one block has none left.
+
+    Runs of plain rows go in lockstep. A row that is not plain in any of the blocks is decoded by itself.
+    """
     going = True
     while going:
         if number == 4:
@@ -267,7 +320,11 @@ def _pop_abreast(sides: Any, number: int, frame: Frame, t0: int, apart: int, tab
 
 @njit(**PART)
 def pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, table: Any, counts: Any) -> None:
-    """Decode the rows of a group of each of `number` blocks, together as far as they have equally many."""
+    """Decode and count the rows of one group of each of `number` blocks.
+
+    g: group in the first block; apart: groups between one block and the next. Four blocks go together, then
+    pairs, then each block alone decodes the rows that it has more than the others.
+    """
     t0, rows = GROUP_ROWS * g, GROUP_ROWS * apart
     if number == 4:
         _pop_abreast(sides, i64(4), frame, t0, rows, table, counts)
@@ -284,7 +341,7 @@ def pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, table:
 
 @njit(**PART)
 def _pop_next(side: Any, frame: Frame, t0: int, table: Any, counts: Any) -> None:
-    """Decode the next row of a group, of any class."""
+    """Decode the next row of a group, plain or not."""
     i, step = get64(side + u64(DONE)), get64(side + u64(STEP))
     j = get_byte(side + u64(ORDER + i))
     if (get64(side + u64(WIDE)) >> i) & 1:
@@ -298,7 +355,10 @@ def _pop_next(side: Any, frame: Frame, t0: int, table: Any, counts: Any) -> None
 
 @njit(**PART)
 def _count_rows(side: Any, counts: Any) -> None:
-    """Count the symbols of a group's plain rows, which stand in their cells."""
+    """Count the symbols of a group's plain rows from their stored cells.
+
+    Other rows were counted when they were decoded. Seed rows are counted by decode_kernels._finish.
+    """
     step = get64(side + u64(STEP))
     for j in range(0, GROUP_ROWS, step):
         c = get_byte(side + u64(CLASSES + j))
@@ -309,7 +369,11 @@ def _count_rows(side: Any, counts: Any) -> None:
 
 @njit(**PART)
 def pop_slowly(side: Any, frame: Frame, g: int, table: Any, counts: Any) -> None:
-    """Decode the rows of a group with a short row, or with low bits that go round the tables."""
+    """Decode the rows of a group that has a short row, or of a frame with a shift.
+
+    The check `at >= begin` holds for every row: a row reads at most 5 steps of 64 bytes, and
+    decode_kernels.BEFORE bytes in front of the block are readable.
+    """
     at, step, begin = u64(get64(side + u64(AT))), get64(side + u64(STEP)), u64(get64(side + u64(BEGIN)))
     for i in range(get64(side + u64(ROWS))):
         j = get_byte(side + u64(ORDER + i))

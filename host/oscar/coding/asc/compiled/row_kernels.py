@@ -1,6 +1,8 @@
-"""What the compiled passes share: rows of 32 values, their contexts and counts, and steps of the coder.
+"""The parts that all compiled passes share: rows of 32 values, contexts, counters, steps of the coder.
 
-Addresses are integers, and callers keep every access in bounds.
+Addresses are plain uint64 integers, and nothing checks a bound: the caller keeps every access in bounds.
+`values` names an address or a vector of 32 lanes; `t` is a row of the frame, `g` a group, `b` a block.
+Decorators: INLINE for parts of a loop, PART for functions that are called, KERNEL for entries from Python.
 """
 
 from __future__ import annotations
@@ -57,40 +59,50 @@ INLINE: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "no_cpyth
 PART: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True}
 KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
-SEARCHED = MACHINE == "avx512"  # whether symbols are looked up in registers
-BANKS = 4  # of counts: equal symbols side by side do not wait for each other's increments
-COUNTS = TABLE_ROWS * SYMBOLS + 16  # of one bank; no power of two apart, or equal cells would look like one
+SEARCHED = MACHINE == "avx512"  # whether symbols are looked up by permutations in registers (look_ups)
+# Banks of counters: lane l counts in bank l % 4, so neighbouring lanes with equal symbols do not wait for
+# each other's increments. COUNTS is no power of two: addresses that are a multiple of 4096 bytes apart look
+# alike to a processor's load and store buffers.
+BANKS = 4
+COUNTS = TABLE_ROWS * SYMBOLS + 16  # uint32 of one bank
 BANK_BYTES = 4 * COUNTS
-STRIDE_LOG2 = 8  # of a row of the encoder's table, by magnitude
-CLASS_TABLE = VALUE_ROWS << STRIDE_LOG2  # where class rows start in it
-NEAREST = 8  # contexts of a row: what `relative` returns
-# Behind that, where symbols are looked up in registers: frequencies and cumulative ones for each row class,
-# then symbols by magnitude, and what belongs to a symbol.
+STRIDE_LOG2 = 8  # log2 of the entries of a context in the encoder's table: one for each magnitude below 256
+CLASS_TABLE = VALUE_ROWS << STRIDE_LOG2  # index of the first class context in the encoder's table
+NEAREST = 8  # contexts that the values of one row can have; `relative` numbers them
+# Encoder's table, uint32, then uint16 where SEARCHED. By byte offset:
+#   0          uint32 [24][256]      entry for each context and magnitude
+#   4·CLASS_TABLE  uint32 [8][16]    entry for each class context and class
+#   STEPS_AT   uint16 [16][2][16][8] by row class: frequencies, then cumulative ones, by symbol and context
+#   KINDS_AT   uint16 [5][32]        symbol by magnitude below 32; symbol by magnitude >> 4; then by symbol:
+#                                    mask of the raw low bits, sign bit, number of raw bits
 STEPS_AT, STEP_BYTES = 4 * CLASS_TABLE + 4 * SYMBOLS * (TABLE_ROWS - VALUE_ROWS), 4 * SYMBOLS * NEAREST
 KINDS_AT = STEPS_AT + STEP_BYTES * SYMBOLS
 ENCODER_ENTRIES = (KINDS_AT + 5 * 64) // 4
-# A decoder's table: an entry for each place of each row's 1024; then, where symbols are searched for,
-# thresholds of each row class and what a symbol stands for.
+# Decoder's table, uint32, then uint16 where SEARCHED. By byte offset:
+#   0          uint32 [32][1024]     entry for each table row and slot
+#   SEARCH_AT  uint16 [16][4][4][8]  for each row class: thresholds, see table_kernels.search_table
+#   SYMBOLS_AT uint16 [4][32]        by symbol: base, mask of the raw low bits, sign bit, number of raw bits
 SEARCH_AT, SEARCH_BYTES = 4 * TABLE_ROWS << PROB_BITS, 2 * SYMBOLS * NEAREST
 SYMBOLS_AT = SEARCH_AT + SEARCH_BYTES * SYMBOLS
 DECODER_ENTRIES = (SYMBOLS_AT + 4 * 64) // 4
-# An entry of either table: frequency, 11 bits; cumulative frequency or place in the interval, 10; raw bits,
-# 3; symbol or its base, 8.
+# An entry of either table, from bit 0: frequency, 11 bits; cumulative frequency (encoder) or slot minus that
+# (decoder), 10; number of raw bits, 3; symbol of a class or base of a value's symbol (decoder), 8.
 CUMULATIVE_AT, BITS_AT, SYMBOL_AT = 11, 21, 24
 FREQUENCY_MASK, CUMULATIVE_MASK, BITS_MASK = 2 * TOTAL - 1, TOTAL - 1, 7
 WIDE_1, WIDE_2, WIDE_3 = WIDE_SHIFT
-BLOCK_BYTES = 56  # of a description: seven integers
+BLOCK_BYTES = 56  # bytes of a block's description: seven int64
 LAST_BASE = BASE[-1]
-SYMBOL_OFFSET = 2 * (127 + 2) - 4  # of the float 4, the base of symbol 4
+SYMBOL_OFFSET = 2 * (127 + 2) - 4  # float32 bits 22.. of 4.0 are 2·(127 + 2); 4 is the base of symbol 4
 
 
 class Frame(NamedTuple):
-    """What a frame is coded from, or decoded to.
+    """The values of a frame to encode, or the room for those to decode.
 
-    values: address, of 1, 2 or 4 bytes (`size`) each; length: how many; positions: address of position
-    classes with `stride` 32, or of one row of zeros for all rows with stride 0; shift: low bits of every
-    value that go round the tables; least: class below which no row is; width: bits of a value; add: whether
-    what is decoded is added to the values that are there.
+    values: address of the values; size: bytes of a value, 1, 2 or 4; length: number of values
+    positions: address of the position classes, uint8; stride: 32, or 0 where one row of zeros serves all rows
+    shift: low bits of every value that go round the tables (F of docs/asc.md)
+    least: lowest class that a row may have; width: bits of a value
+    add: whether decoded values are added to those already there
     """
 
     values: Any
@@ -105,10 +117,12 @@ class Frame(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What is known of a block.
+    """The description of a block, seven int64.
 
-    kind: its type; first, last: groups that are coded; seeds: rows that ride in the start states; extra: bits
-    of a raw value, or the value of a constant one; at: where its bytes are; used: how many.
+    kind: CODED, RAW or CONSTANT; first, last: first and last coded group, numbered from the frame's begin
+    seeds: number of seed rows that the directory gives
+    extra: bits of a raw value, or the value of a constant block
+    at: address of the block's bytes; used: number of these bytes
     """
 
     kind: int
@@ -122,13 +136,13 @@ class Block(NamedTuple):
 
 @njit(**INLINE)
 def block_at(blocks: Any, b: int) -> Any:
-    """Return where block `b` is described."""
+    """Return the address of the description of block `b`."""
     return blocks + u64(BLOCK_BYTES) * u64(b)
 
 
 @njit(**INLINE)
 def put_block(at: Any, block: Block) -> None:
-    """Write the description of a block."""
+    """Write a block's description."""
     put64(at, block.kind)
     put64(at + u64(8), block.first)
     put64(at + u64(16), block.last)
@@ -140,7 +154,7 @@ def put_block(at: Any, block: Block) -> None:
 
 @njit(**INLINE)
 def get_block(at: Any) -> Block:
-    """Read the description of a block."""
+    """Read a block's description."""
     return Block(
         get64(at), get64(at + u64(8)), get64(at + u64(16)), get64(at + u64(24)), get64(at + u64(32)),
         u64(get64(at + u64(40))), get64(at + u64(48)),
@@ -161,19 +175,19 @@ def lanes_of(frame: Frame, t: int) -> int:
 
 @njit(**INLINE)
 def values_at(frame: Frame, t: int) -> Any:
-    """Return where the values of row `t` begin."""
+    """Return the address of the first value of row `t`."""
     return frame.values + u64(LANES * frame.size) * u64(t)
 
 
 @njit(**INLINE)
 def positions_at(frame: Frame, t: int) -> Any:
-    """Return where the position classes of row `t` begin."""
+    """Return the address of the first position class of row `t`."""
     return frame.positions + u64(frame.stride) * u64(t)
 
 
 @njit(**INLINE)
 def load_values(address: Any, size: int) -> Any:
-    """Return a row of 32 values."""
+    """Load a row of 32 values of `size` bytes as int32."""
     if size == 2:
         return widen(load16(address))
     if size == 4:
@@ -183,13 +197,13 @@ def load_values(address: Any, size: int) -> Any:
 
 @njit(**INLINE)
 def load_short(address: Any, size: int) -> Any:
-    """Return a row of 32 values that fit 16 bits."""
+    """Load a row of 32 values that fit 16 bits as int16."""
     return load16(address) if size == 2 else to16(load_values(address, size))
 
 
 @njit(**INLINE)
 def store_values(address: Any, frame: Frame, values: Any) -> None:
-    """Store a row of 32 values of 32 bits as those of a frame, or add it to what is there."""
+    """Store a row of 32 values, int32, with the frame's value size, or add it to the values there."""
     if frame.size == 2:
         cut = to16(values)
         store16(address, load16(address) + cut if frame.add else cut)
@@ -199,7 +213,7 @@ def store_values(address: Any, frame: Frame, values: Any) -> None:
 
 @njit(**INLINE)
 def put_values(address: Any, frame: Frame, values: Any) -> None:
-    """Store a row of 32 values of 16 bits as those of a frame, or add it to what is there."""
+    """Store a row of 32 values, int16, with the frame's value size, or add it to the values there."""
     if frame.size == 2:
         store16(address, load16(address) + values if frame.add else values)
     else:
@@ -208,7 +222,7 @@ def put_values(address: Any, frame: Frame, values: Any) -> None:
 
 @njit(**INLINE)
 def low_bits(row_class: int, shift: int) -> int:
-    """Return how many low bits of a row's values go round the tables."""
+    """Return how many low bits of a row's values go round the tables (k of docs/asc.md, "Rows")."""
     if row_class <= NARROW_CLASS:
         return shift
     if row_class == NARROW_CLASS + 1:
@@ -218,7 +232,7 @@ def low_bits(row_class: int, shift: int) -> int:
 
 @njit(**INLINE)
 def wide_class(low: int, high: int) -> int:
-    """Return the class of a row whose values reach from `low` to `high`, beyond LIMIT."""
+    """Return the class of a wide row whose high parts reach from `low` to `high`."""
     if max(high >> WIDE_1, -(low >> WIDE_1)) < LIMIT:
         return NARROW_CLASS + 1
     if max(high >> WIDE_2, -(low >> WIDE_2)) < LIMIT:
@@ -228,7 +242,7 @@ def wide_class(low: int, high: int) -> int:
 
 @njit(**INLINE)
 def scaled_class(row_class: int, mean: int) -> int:
-    """Return the class whose contexts a row's values have: its own, but of wide rows one by position."""
+    """Return the class that selects a row's contexts: its own, but for a wide row one by mean position."""
     if row_class <= NARROW_CLASS:
         return row_class
     scale = mean + 2 - low_bits(row_class, 0) if mean else i64(NARROW_CLASS)
@@ -237,7 +251,7 @@ def scaled_class(row_class: int, mean: int) -> int:
 
 @njit(**INLINE)
 def contexts(positions: Any, mean: int, row_class: int) -> Any:
-    """Return the table rows of a row's values; see oscar.coding.asc.params.context_of."""
+    """Return the table row of each value, int32 [32]; see oscar.coding.asc.params.context_of."""
     row_class = scaled_class(row_class, mean)
     above = positions - mean
     near = lesser(greater(above, -2), 4) + (2 * row_class - 4)
@@ -248,7 +262,7 @@ def contexts(positions: Any, mean: int, row_class: int) -> Any:
 
 @njit(**INLINE)
 def relative(positions: Any, mean: int) -> Any:
-    """Return which of the eight contexts of their row's class the values have, 16 bits each."""
+    """Return the number of each value's context among the eight of its row's class, int16 [32]."""
     return extend(lesser(greater(positions - mean, -3), 4) + 3)
 
 
@@ -264,9 +278,10 @@ def count_step(values: int, live: int) -> int:
 
 @njit(**INLINE)
 def bump_rows(counts: Any, cells: Any, end: Any, step: int) -> None:
-    """Add `step` to the counts whose numbers, 32 int32 a row, stand from `cells` up to `end`.
+    """Add `step` to the counters whose numbers, int32 [rows][32], stand from `cells` to `end`.
 
-    It comes some rows behind `store_cells`: integers of a vector just stored would have to be waited for.
+    Call it some rows after `store_cells`. Reading single integers of a vector that was just stored stalls,
+    since the store buffer cannot forward parts of it.
     """
     while cells < end:
         for lane in range(LANES):
@@ -276,16 +291,18 @@ def bump_rows(counts: Any, cells: Any, end: Any, step: int) -> None:
 
 @njit(**PART)
 def bump_some(counts: Any, cells: Any, lanes: int, step: int) -> None:
-    """Add `step` to the counts of the first lanes alone."""
+    """Add `step` to the counters of the first `lanes` lanes only."""
     for lane in range(lanes):
         increment(counts, get32(cells + u64(4 * lane)), step)
 
 
 @njit(**INLINE)
 def store_cells(cells: Any, q: Any, magnitude: Any) -> None:
-    """Store the numbers of the cells in which magnitudes below LIMIT in contexts `q` are counted.
+    """Store the numbers of the counters of values, int32 [32] at `cells`.
 
-    From 4 to 159, exponent and first bit of the mantissa number the symbols.
+    q: table row of each value; magnitude: |high part|, below LIMIT or of a forged row. Counter 16·q + s
+    counts symbol s. Symbols 4 to 14 come two to an octave, so exponent and first mantissa bit of the
+    magnitude as a float number them. Below 4 the magnitude is the symbol, from 160 on the symbol is 15.
     """
     octave = (float_bits(magnitude) >> 22) - SYMBOL_OFFSET
     large = where(magnitude < LAST_BASE, lesser(octave, SYMBOLS - 2), SYMBOLS - 1)
@@ -294,7 +311,7 @@ def store_cells(cells: Any, q: Any, magnitude: Any) -> None:
 
 @njit(**INLINE)
 def find_cells(values: Any, positions: Any, mean: int, row_class: int, low: int, cells: Any) -> None:
-    """Store where the symbols of a row of values are counted; those of forged rows may be beyond LIMIT."""
+    """Store the numbers of a row's counters at `cells`; high parts of forged rows may be LIMIT or more."""
     high = values >> low
     store_cells(cells, contexts(load8(positions), mean, row_class), greater(high, 0 - high))
 
@@ -310,7 +327,12 @@ def count_classes(classes: Any, means: Any, rows: int, counts: Any) -> None:
 
 @njit(**INLINE)
 def push(at: Any, x: Any, f: Any, c: Any, raw: Any, bits: Any) -> Any:
-    """Code a step in each lane; return the address behind the bytes emitted, and the states."""
+    """Code one step in each lane; return the address behind the emitted bytes, and the new states.
+
+    f, c, raw, bits: frequency, cumulative frequency, raw bits and their number for each lane, int32 [32]. A
+    lane emits one byte if x >= f << (14 - bits), two if x >> 8 still is. The new state is (y // f << 10) + c
+    + y % f, written as y + y // f·(1024 - f) + c: one division, no remainder.
+    """
     top = x >> (14 - bits)
     one, two = top >= f, (top >> 8) >= f
     at = push_bytes(at, x, one, two)
@@ -320,7 +342,10 @@ def push(at: Any, x: Any, f: Any, c: Any, raw: Any, bits: Any) -> Any:
 
 @njit(**INLINE)
 def pull(at: Any, x: Any) -> Any:
-    """Take back the bytes that lanes below 2^16 need; return where those begin, and the states."""
+    """Refill states below 2^16; return the address of the first byte taken, and the new states.
+
+    A lane takes one byte if x < 2^16 and a second if x < 2^8, in reverse order of `push`.
+    """
     one, two = x < STATE_LOW, x < (STATE_LOW >> 8)
     at, data = pull_bytes(at, one, two)
     return at, (x << octets(one, two)) | data

@@ -1,4 +1,9 @@
-"""The encoder's first pass: classes of rows, mean position classes, extremes, and what tables learn."""
+"""Survey a frame before it is coded: classes of rows, mean position classes, extremes, symbol counts.
+
+One pass over the values. Everything that the encoder chooses (last symbol, sent rows, block size, raw or
+constant blocks) follows from its results, so the tables are ready before the second pass codes the first
+value.
+"""
 
 from __future__ import annotations
 
@@ -44,12 +49,13 @@ from oscar.coding.asc.compiled.vectors import (
 )  # fmt: skip
 from oscar.coding.asc.params import GROUP, GROUP_ROWS, LANES, LIMIT, NARROW_CLASS
 
-SURVEY_BYTES = (5 + 4 * (GROUP_ROWS + 1)) * LANES  # a short row, and where the symbols of a group are counted
+# A short row padded with zeros, then the counter numbers of a group, int32 [33][32]
+SURVEY_BYTES = (5 + 4 * (GROUP_ROWS + 1)) * LANES
 
 
 @njit(**KERNEL)
 def widest(values: Any, size: int, count: int) -> int:
-    """Return the bit length of the widest of `count` values, without its sign."""
+    """Return the largest bit length of `count` values, without their signs."""
     every = spread(0)
     for t in range(count // LANES):
         row = load_values(values + u64(LANES * size * t), size)
@@ -63,7 +69,7 @@ def widest(values: Any, size: int, count: int) -> int:
 
 @njit(**INLINE)
 def get_value(values: Any, size: int, i: int) -> int:
-    """Return one value."""
+    """Return value `i` as int64; `size` bytes each."""
     value, at = i64(0), values + u64(size * i)
     for byte in range(size):
         value |= get_byte(at + u64(byte)) << (8 * byte)
@@ -72,34 +78,37 @@ def get_value(values: Any, size: int, i: int) -> int:
 
 @njit(**PART)
 def copy_bytes(source: Any, target: Any, count: int, room: int) -> None:
-    """Copy `count` bytes, and zeros behind them up to `room`."""
+    """Copy `count` bytes to `target`, and fill up with zeros to `room` bytes."""
     for i in range(room):
         put_byte(target + u64(i), get_byte(source + u64(i)) if i < count else 0)
 
 
 @njit(**INLINE)
 def row_class(row: Any, shift: int, least: int) -> int:
-    """Return the class of a row of values."""
+    """Return the class of a row of values; least: the lowest that it may have."""
     high = row >> shift
     magnitude = greater(high, 0 - high)
-    if bits_of(reaches(magnitude, LIMIT)):  # without a sign: the least value of all has no magnitude
+    if bits_of(reaches(magnitude, LIMIT)):  # unsigned, because -2^31 has no int32 magnitude
         return wide_class(lowest(high), highest(high))
     return max(least, min(i64(NARROW_CLASS), bit_length(total(to8(magnitude)))))
 
 
 class Found(NamedTuple):
-    """Addresses of what a survey finds: a byte for each row, a byte and two int32 for each group."""
+    """Addresses of a survey's results: two bytes for each row; a byte and two int32 for each group."""
 
-    classes: Any
-    means: Any  # position classes
-    live: Any  # rows of the group whose class is not 0
-    low: Any
-    high: Any
+    classes: Any  # uint8, class of each row
+    means: Any  # uint8, mean position class of each row
+    live: Any  # uint8, number of rows of each group whose class is not 0
+    low: Any  # int32, lowest value of each group
+    high: Any  # int32, highest value of each group
 
 
 @njit(**KERNEL)
 def survey(frame: Frame, first: int, last: int, found: Found, counts: Any, scratch: Any) -> None:
-    """Survey the groups `first` to `last` - 1: fill in `found`, add to `counts`. scratch: SURVEY_BYTES."""
+    """Survey the groups `first` to `last` - 1.
+
+    Fills in `found` and adds to `counts`, a thread's own counters. scratch: SURVEY_BYTES.
+    """
     for g in range(first, last):
         rows, t0 = rows_of(frame, g), GROUP_ROWS * g
         low, high, live = spread(0x7FFFFFFF), spread(-0x7FFFFFFF - 1), i64(0)
@@ -122,13 +131,16 @@ def survey(frame: Frame, first: int, last: int, found: Found, counts: Any, scrat
 
 @njit(**INLINE)
 def mean_position(positions: Any) -> int:
-    """Return the mean of a row's position classes."""
+    """Return the mean of the 32 position classes at an address, rounded."""
     return (total(load8(positions)) + LANES // 2) >> 5
 
 
 @njit(**PART)
 def _last_extremes(frame: Frame, g: int, found: Found) -> None:
-    """Take the extremes of a group whose last row is short from its values, not from zeros behind them."""
+    """Find the extremes of a group with a short last row again, from its values alone.
+
+    `survey` saw the zeros that pad that row.
+    """
     low, high = i64(1) << 31, -(i64(1) << 31)
     for i in range(GROUP * g, frame.length):
         value = get_value(frame.values, frame.size, i)
@@ -139,7 +151,10 @@ def _last_extremes(frame: Frame, g: int, found: Found) -> None:
 
 @njit(**INLINE)
 def _row(frame: Frame, t: int, scratch: Any) -> Any:
-    """Return where values and position classes of row `t` are; a short one is in `scratch`, with zeros."""
+    """Return the addresses of the values and position classes of row `t`.
+
+    A short row is copied to `scratch` and padded with zeros.
+    """
     values, positions, n = values_at(frame, t), positions_at(frame, t), lanes_of(frame, t)
     if n < LANES:
         copy_bytes(values, scratch, frame.size * n, frame.size * LANES)
@@ -150,7 +165,10 @@ def _row(frame: Frame, t: int, scratch: Any) -> Any:
 
 @njit(**PART)
 def _count_group(frame: Frame, g: int, live: int, found: Found, counts: Any, scratch: Any) -> None:
-    """Add what tables learn from a group of which `live` rows have a class."""
+    """Count the classes and symbols of a group with `live` rows whose class is not 0.
+
+    All rows' cells are stored first and incremented afterwards, see `bump_rows`.
+    """
     rows, t0 = rows_of(frame, g), GROUP_ROWS * g
     count_classes(found.classes + u64(t0), found.means + u64(t0), rows, counts)
     step = count_step(frame.length, live)

@@ -1,4 +1,8 @@
-"""Tables of the compiled twin: frequencies, rows worth sending, the tables that coder and decoder look up."""
+"""Tables of the compiled twin: frequencies, sent rows, block size, and what coder and decoder look up.
+
+docs/asc.md, "Frequencies" and "What the sender decides". row_kernels has the layouts of the two look-up
+tables. Each runs once a frame.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +61,10 @@ PLACES = np.array(POSSIBLE, np.int64)
 
 @njit(**PART)
 def frequencies(hist: Any, q: int, last: int, freq: Any) -> None:
-    """Fill `freq` with the frequencies of row `q` in a frame whose values have no symbol above `last`."""
+    """Fill `freq` with the frequencies of table row `q`; they sum to 1024.
+
+    hist: 16 counts; last: the last symbol of the frame (docs/asc.md, "Frequencies").
+    """
     possible = PLACES[q] if q >= VALUE_ROWS else min(PLACES[q], i64(last) + 1)
     places = min(i64(SYMBOLS), possible + 1)
     total, best, most = i64(0), i64(0), i64(-1)
@@ -78,7 +85,7 @@ def frequencies(hist: Any, q: int, last: int, freq: Any) -> None:
 
 @njit(**KERNEL)
 def from_octaves(levels: Any, q: int, last: int, freq: Any) -> None:
-    """Fill `freq` with the frequencies that a sent row of 16 levels stands for."""
+    """Fill `freq` with the frequencies of a sent row of 16 levels."""
     weights = np.zeros(SYMBOLS, np.int64)
     for s in range(SYMBOLS):
         weights[s] = i64(1) << (levels[s] - 1) if levels[s] else 0
@@ -87,7 +94,7 @@ def from_octaves(levels: Any, q: int, last: int, freq: Any) -> None:
 
 @njit(**PART)
 def octaves(counts: Any, levels: Any) -> None:
-    """Fill `levels` with a sent row: 0 for what did not occur, else 15 less octaves below the largest."""
+    """Fill `levels` with a sent row: 0 for a count of 0, else 15 less the octaves below the largest."""
     largest = counts.max()
     for s in range(SYMBOLS):
         down = 0
@@ -99,7 +106,7 @@ def octaves(counts: Any, levels: Any) -> None:
 
 @njit(**PART)
 def cost(counts: Any, freq: Any) -> int:
-    """Return what so many symbols cost, in 1/256 bit."""
+    """Return the cost of the counted symbols, in 1/256 bit."""
     total = i64(0)
     for s in range(SYMBOLS):
         total += counts[s] * COSTS[freq[s]]
@@ -108,7 +115,7 @@ def cost(counts: Any, freq: Any) -> int:
 
 @njit(**KERNEL)
 def gather_counts(banks: Any, counts: Any) -> None:
-    """Add up the banks of all threads, uint32 [threads * BANKS * COUNTS]."""
+    """Sum the banks of all threads, uint32 [threads·BANKS·COUNTS], into `counts` [32][16]."""
     counts[:] = 0
     for bank in range(len(banks) // COUNTS):
         for i in range(TABLE_ROWS * SYMBOLS):
@@ -117,7 +124,10 @@ def gather_counts(banks: Any, counts: Any) -> None:
 
 @njit(**KERNEL)
 def choose_tables(hist: Any, last: int, counts: Any, may_send: bool, freq: Any, levels: Any) -> int:
-    """Fill `freq`, and `levels` of the rows worth sending; return a mask of those."""
+    """Fill `freq` of all rows and `levels` of the rows worth sending; return the mask of these rows.
+
+    A row whose whole cost is below the gain that sending needs is skipped early.
+    """
     own = np.zeros(SYMBOLS, np.int64)
     sent = i64(0)
     for q in range(TABLE_ROWS):
@@ -134,7 +144,7 @@ def choose_tables(hist: Any, last: int, counts: Any, may_send: bool, freq: Any, 
 
 @njit(**KERNEL)
 def choose_block(count: int, counts: Any, freq: Any) -> int:
-    """Return the log2 of the block size for a frame of `count` values with such symbols."""
+    """Return the log2 of the block size for a frame of `count` values with these symbol counts."""
     total, raw = i64(0), i64(0)
     for q in range(TABLE_ROWS):
         total += cost(counts[q], freq[q])
@@ -150,7 +160,7 @@ def choose_block(count: int, counts: Any, freq: Any) -> int:
 
 @njit(**KERNEL)
 def learn(hist: Any, counts: Any) -> None:
-    """Take a frame's counts into the histograms."""
+    """Add a frame's counts to the histograms (docs/asc.md, "After a frame")."""
     for q in range(TABLE_ROWS):
         scale = max(i64(0), bit_length(counts[q].sum()) - COUNT_BITS)
         fade = i64(1) if hist[q].sum() > FADE_ABOVE else i64(0)
@@ -160,7 +170,7 @@ def learn(hist: Any, counts: Any) -> None:
 
 @njit(**KERNEL)
 def encoder_table(freq: Any, table: Any) -> None:
-    """Fill what an encoder looks up: an entry for each context and magnitude, then for each class context."""
+    """Fill the encoder's table: an entry for each context and magnitude, then for each class context."""
     for q in range(TABLE_ROWS):
         c = i64(0)
         for s in range(SYMBOLS):
@@ -176,7 +186,7 @@ def encoder_table(freq: Any, table: Any) -> None:
 
 @njit(**KERNEL)
 def step_table(freq: Any, table: Any) -> None:
-    """Fill the part of an encoder's table, 16 bits an entry, that is looked up in registers."""
+    """Fill the part of the encoder's table that is looked up in registers; table: viewed as uint16."""
     for c in range(SYMBOLS):
         for i in range(NEAREST):
             at, below, q = (STEPS_AT + STEP_BYTES * c) // 2 + i, i64(0), CONTEXTS[c, i]
@@ -198,9 +208,9 @@ def step_table(freq: Any, table: Any) -> None:
 
 @njit(**KERNEL)
 def decoder_table(freq: Any, searched: bool, table: Any) -> None:
-    """Fill what a decoder looks up: an entry for each table row and place in its 1024.
+    """Fill the decoder's table: an entry for each table row and slot.
 
-    searched: those of values are not looked up, but searched for.
+    searched: skip the contexts of values; `search_table` takes their place.
     """
     for q in range(VALUE_ROWS if searched else 0, TABLE_ROWS):
         at = q << PROB_BITS
@@ -216,10 +226,11 @@ def decoder_table(freq: Any, searched: bool, table: Any) -> None:
 
 @njit(**KERNEL)
 def search_table(freq: Any, table: Any) -> None:
-    """Fill the part of a decoder's table, 16 bits an entry, in which symbols are searched for.
+    """Fill the part of the decoder's table in which symbols are searched for; table: viewed as uint16.
 
-    For each class and context, the thresholds of symbols 4, 8 and 12 share the first 32 entries. For what is
-    found there the next three between follow, each in 32 entries of their own.
+    For each class, four tables of 4 x 8 thresholds, by context in the lowest index. Table 0 holds c[4], c[8]
+    and c[12] at n = 0, 1, 2, the first round of the search. Table m = 1 to 3 holds c[4n + m], the second
+    round. Symbol 4n + m is then found at place n + 4m of the tables by symbol (pop_kernels._take_by_search).
     """
     edges = np.zeros((VALUE_ROWS, SYMBOLS), np.uint16)
     for q in range(VALUE_ROWS):

@@ -1,8 +1,9 @@
-"""A value for each of 32 lanes, as numba values: vectors of 8, 16 and 32 bits, masks, and their operators.
+"""Numba types and operators for vectors of 32 lanes of 8, 16 or 32 bits, and for masks of 32 lanes.
 
-LLVM splits them into the registers a machine has. Operands are two vectors of one width, or a vector and a
-scalar, which then stands for all lanes. Arithmetic wraps; `>>` is arithmetic; comparisons are signed and give
-masks. Memory is addressed by plain integers, since array arguments cost a reference count in every call.
+LLVM splits a vector into the registers of the machine: two for 32-bit lanes with AVX-512, four with AVX2.
+Operands are two vectors of one width, or a vector and a scalar, which then stands for all lanes. Arithmetic
+wraps; `>>` is arithmetic; comparisons are signed and give masks. Memory is addressed by uint64 integers,
+because every call with an array argument costs a reference count.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ FLOATS = ir.VectorType(ir.FloatType(), N)
 
 
 class Vector(types.Type):
-    """The numba type of 32 integers of `bits` bits; of 1 bit, a mask."""
+    """The numba type of 32 integers of `bits` bits each; a mask if `bits` is 1."""
 
     def __init__(self, bits: int) -> None:
         self.bits, self.llvm = bits, ir.VectorType(ir.IntType(bits), N)
@@ -41,23 +42,23 @@ class _VectorModel(models.PrimitiveModel):
 
 
 def call(builder: Any, name: str, result: Any, args: list[Any]) -> Any:
-    """Call an LLVM intrinsic."""
+    """Call the LLVM intrinsic `name`."""
     kind = ir.FunctionType(result, [a.type for a in args])
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
 
 
 def constant(kind: Any, lanes: list[int] | int) -> Any:
-    """Return an LLVM vector constant."""
+    """Return an LLVM vector constant; an int stands for all lanes."""
     return ir.Constant(kind, [lanes] * N if isinstance(lanes, int) else lanes)
 
 
 def place(builder: Any, address: Any, kind: Any) -> Any:
-    """Return an address as a pointer to `kind`."""
+    """Return an integer address as a pointer to `kind`."""
     return builder.inttoptr(address, kind.as_pointer())
 
 
 def _spread(context: Any, builder: Any, kind: Any, value: Any, like: Vector) -> Any:
-    """Return `value` as a vector like `like`: itself, or a scalar in all lanes."""
+    """Return `value` as a vector of type `like`; a scalar fills all lanes."""
     if isinstance(kind, Vector):
         return value
     scalar = context.cast(builder, value, kind, getattr(types, f"int{like.bits}"))
@@ -67,6 +68,8 @@ def _spread(context: Any, builder: Any, kind: Any, value: Any, like: Vector) -> 
 
 
 def _operator(symbol: Any, emit: Callable[[Any, Any, Any], Any], result: Vector | None = None) -> None:
+    """Define a Python operator for vectors: its result type, and `emit` to build its code."""
+
     class Template(AbstractTemplate):
         def generic(self, args: Any, kws: Any) -> Any:
             vectors = {a for a in args if isinstance(a, Vector)}
@@ -99,6 +102,8 @@ _operator(operator.eq, lambda b, x, y: b.icmp_signed("==", x, y), MASK)
 
 
 def _pairwise(emit: Callable[[Any, Any, Any], Any]) -> Any:
+    """Return a numba function of two vectors, or a vector and a scalar."""
+
     @intrinsic
     def function(typing: Any, x: Any, y: Any) -> Any:
         like = x if isinstance(x, Vector) else y
@@ -118,7 +123,7 @@ greater = _pairwise(lambda b, x, y: b.select(b.icmp_signed(">", x, y), x, y))
 
 @intrinsic
 def reaches(typing: Any, x: Any, least: Any) -> Any:
-    """A mask of the lanes that are not below `least`, all taken as unsigned."""
+    """Return the mask of lanes that are not below `least`, compared as unsigned."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         bound = _spread(context, builder, sig.args[1], args[1], x)
@@ -128,6 +133,8 @@ def reaches(typing: Any, x: Any, least: Any) -> Any:
 
 
 def _unary(result: Vector, emit: Callable[[Any, Any], Any]) -> Any:
+    """Return a numba function of one vector."""
+
     @intrinsic
     def function(typing: Any, x: Any) -> Any:
         return result(x), lambda context, builder, sig, args: emit(builder, args[0])
@@ -135,6 +142,7 @@ def _unary(result: Vector, emit: Callable[[Any, Any], Any]) -> Any:
     return function
 
 
+# widen: sign-extends; widen_unsigned, extend: zero-extend; to16, to8: cut; upper_byte: bits 24 to 31.
 widen = _unary(V32, lambda b, x: b.sext(x, V32.llvm))
 widen_unsigned = _unary(V32, lambda b, x: b.zext(x, V32.llvm))
 extend = _unary(V16, lambda b, x: b.zext(x, V16.llvm))
@@ -145,7 +153,7 @@ upper_byte = _unary(V32, lambda b, x: b.lshr(x, constant(V32.llvm, 24)))
 
 @intrinsic
 def where(typing: Any, mask: Any, yes: Any, no: Any) -> Any:
-    """`yes` in the lanes of a mask, else `no`."""
+    """Return `yes` in the lanes of the mask, `no` in the others."""
     like = yes if isinstance(yes, Vector) else no
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -157,7 +165,7 @@ def where(typing: Any, mask: Any, yes: Any, no: Any) -> Any:
 
 @intrinsic
 def octets(typing: Any, one: Any, two: Any) -> Any:
-    """Eight for each of two masks in which a lane is."""
+    """Return 8 for each of the two masks that has the lane: 0, 8 or 16 bits of a state."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         eight, none = constant(V32.llvm, 8), constant(V32.llvm, 0)
@@ -169,19 +177,19 @@ def octets(typing: Any, one: Any, two: Any) -> Any:
 
 @intrinsic
 def spread(typing: Any, x: Any) -> Any:
-    """A scalar in all lanes, 32 bits."""
+    """Return a scalar in all lanes, 32 bits."""
     return V32(x), lambda context, builder, sig, args: _spread(context, builder, sig.args[0], args[0], V32)
 
 
 @intrinsic
 def lane_numbers(typing: Any) -> Any:
-    """0 to 31."""
+    """Return 0 to 31, one in each lane."""
     return V32(), lambda context, builder, sig, args: constant(V32.llvm, list(range(N)))
 
 
 @intrinsic
 def bits_of(typing: Any, mask: Any) -> Any:
-    """A mask as an integer, lane 0 lowest."""
+    """Return a mask as a uint64, lane 0 at bit 0."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.zext(builder.bitcast(args[0], I32), I64)
@@ -191,7 +199,7 @@ def bits_of(typing: Any, mask: Any) -> Any:
 
 @intrinsic
 def total(typing: Any, x: Any) -> Any:
-    """The sum of all lanes of 8 bits, unsigned."""
+    """Return the sum of 8-bit lanes, taken as unsigned."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         wide = builder.zext(args[0], V32.llvm)
@@ -201,6 +209,8 @@ def total(typing: Any, x: Any) -> Any:
 
 
 def _reduction(name: str) -> Any:
+    """Return a numba function that reduces 32-bit lanes to one int64."""
+
     @intrinsic
     def function(typing: Any, x: Any) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -216,7 +226,10 @@ lowest, highest = _reduction("smin"), _reduction("smax")
 
 @intrinsic
 def quotient(typing: Any, x: Any, f: Any) -> Any:
-    """x // f for 0 <= x < 2^14 f, 1 <= f <= 1024, by division of floats (docs/asc.md, "Division")."""
+    """Return x // f for 0 <= x < 2^14·f and 1 <= f <= 1024; exact (docs/asc.md, "Division").
+
+    A float division has an instruction for vectors; an integer division has none.
+    """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         a, b = (builder.sitofp(v, FLOATS) for v in args)
@@ -227,7 +240,7 @@ def quotient(typing: Any, x: Any, f: Any) -> Any:
 
 @intrinsic
 def float_bits(typing: Any, x: Any) -> Any:
-    """The bits of each lane as a float of single precision; exact below 2^24."""
+    """Return the bits of each lane converted to a float32; exact for magnitudes below 2^24."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.bitcast(builder.sitofp(args[0], FLOATS), V32.llvm)
@@ -237,7 +250,7 @@ def float_bits(typing: Any, x: Any) -> Any:
 
 @intrinsic
 def gather(typing: Any, address: Any, index: Any) -> Any:
-    """32 unsigned 32-bit integers of a table at `address`."""
+    """Load the uint32 with each lane's index from the table at `address`."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         step = instructions.GEPInstr(
@@ -281,6 +294,7 @@ store8, store16, store32 = _storer(V8), _storer(V16), _storer(V32)
 
 
 def _scalar(bits: int, *, signed: bool) -> tuple[Any, Any]:
+    """Return numba functions to load and store an integer of `bits` bits as int64."""
     kind = ir.IntType(bits)
 
     @intrinsic
@@ -312,9 +326,9 @@ get64, put64 = _scalar(64, signed=True)
 
 @intrinsic
 def copy_entries(typing: Any, table: Any, indices: Any, target: Any) -> Any:
-    """Copy 32 32-bit integers of a table, whose 16-bit indices are at `indices`, to `target`.
+    """Copy 32 entries of 32 bits to `target`; their uint16 indices are at `indices`.
 
-    One load after the other: on many machines that is faster than a gather, where nothing waits for it.
+    32 scalar loads: on many machines faster than a gather if nothing waits for the result.
     """
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -331,7 +345,7 @@ def copy_entries(typing: Any, table: Any, indices: Any, target: Any) -> Any:
 
 @intrinsic
 def increment(typing: Any, table: Any, index: Any, amount: Any) -> Any:
-    """Add to a 32-bit integer of the table at an address."""
+    """Add `amount` to the int32 number `index` of the table at an address."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         cell = builder.gep(place(builder, args[0], I32), [args[1]], inbounds=True)
@@ -343,7 +357,7 @@ def increment(typing: Any, table: Any, index: Any, amount: Any) -> Any:
 
 @intrinsic
 def bit_length(typing: Any, x: Any) -> Any:
-    """Bits of a non-negative int64; 0 for 0."""
+    """Return the bit length of a non-negative int64; 0 for 0."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return builder.sub(ir.Constant(I64, 64), builder.ctlz(args[0], ir.Constant(I1, 0)))
@@ -353,13 +367,13 @@ def bit_length(typing: Any, x: Any) -> Any:
 
 @intrinsic
 def popcount(typing: Any, x: Any) -> Any:
-    """How many bits of an int64 are set."""
+    """Return how many bits of an int64 are set."""
     return types.int64(types.int64), lambda context, builder, sig, args: builder.ctpop(args[0])
 
 
 @intrinsic
 def clear(typing: Any, address: Any, count: Any) -> Any:
-    """Put `count` zeros from an address on."""
+    """Set `count` bytes from `address` on to 0."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         cgutils.memset(builder, place(builder, args[0], I8), args[1], 0)

@@ -1,1 +1,1 @@
-"""The coder's twin on a GPU: Triton kernels, equal to the reference byte for byte."""
+"""The coder on a GPU: Triton kernels that equal the reference coder byte for byte."""

@@ -1,9 +1,8 @@
-"""The Triton twin of the coder: payloads of tensors on a GPU (the extra `gpu`).
+"""The coder on a GPU, with Triton kernels: payloads of tensors (the extra `gpu`).
 
-Frames leave and come through pinned memory of the host. A card codes a block in a warp and holds some
-thousand warps at a time, so `block_log2` decides how much of it works: 13 for frames of 16 million values and
-more, 12 below, 14 from 100 million on. 0, which chooses by what a frame holds, makes blocks too large to fill
-a card.
+Frames leave and arrive in pinned host memory. Each block takes one warp, and a GPU runs some thousand warps
+at once, so `block_log2` decides how much of it works. Choose 13 for frames of 16 million values and more, 12
+below, 14 from 100 million on. With 0 the sender chooses blocks that are too large to fill a GPU.
 """
 
 from __future__ import annotations
@@ -27,15 +26,19 @@ from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError, OscarError
 
-MOST_VALUES = 1 << 30  # of a frame: indices are int32
+MOST_VALUES = 1 << 30  # in a frame: value indices are int32
 BINS = TABLE_ROWS * SYMBOLS
-LOW, HIGH, SIZE, COUNTS = 1, 2, META, META + 1  # places in what an encoder reports, which begins as meta does
+# Places of an encoder's report, int64: META entries as in `meta`, then the payload's size, then the counts.
+LOW, HIGH, SIZE, COUNTS = 1, 2, META, META + 1
 VALUES = (torch.int8, torch.int16, torch.int32)
 SUMS = (torch.int16, torch.int32)
 
 
 def find_device() -> torch.device:
-    """Return where kernels run: a CUDA device, the CPU under TRITON_INTERPRET=1; raises OscarError."""
+    """Return the device for kernels: the current CUDA device, or the CPU if TRITON_INTERPRET is 1.
+
+    Raises OscarError if there is neither.
+    """
     if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -49,15 +52,16 @@ def find_device() -> torch.device:
 class TritonCoder:
     """Codes payloads on a GPU, byte for byte as ReferenceCoder does.
 
-    params: of the frames; device: by default the current one. For one thread at a time; kernels run on the
-    current stream. Raises OscarError without a device.
+    params: coding parameters
+    device: a CUDA device, by default the current one Only one thread may use a coder at a time; kernels run
+    on the current stream. Raises OscarError without a device.
     """
 
     def __init__(self, params: AscParams, device: torch.device | None = None) -> None:
         self.params = params
         self.device = find_device() if device is None else device
         if self.device.type == "cuda" and self.device.index is None:
-            self.device = torch.device("cuda", torch.cuda.current_device())  # as tensors say it
+            self.device = torch.device("cuda", torch.cuda.current_device())  # as tensors name it
         self._cuda = self.device.type == "cuda"
         self._possible = self._put(np.array(POSSIBLE, np.int32))
         self._costs = self._put(np.array(COST, np.int32))
@@ -70,11 +74,12 @@ class TritonCoder:
     ) -> memoryview:
         """Return the payload of `values`, in pinned memory that the caller owns; `state` learns.
 
-        values: int8, int16 or int32, flat, on the device; classes: uint8 0..15, or None. Raises TypeError or
-        ValueError on others, and where values do not fit `width` bits; `state` is as it was then.
+        values: int8, int16 or int32, 1-D, on the device; classes: uint8 position classes 0..15, or None;
+        width: bits of a raw value. Raises TypeError or ValueError on other tensors, and where values do not
+        fit `width` bits. `state` is unchanged then.
 
-        The host waits twice: for 4 KiB with the size and what tables learn, and for the payload, whose copy
-        cannot begin before its size is known. A round trip costs some 10 us.
+        The host waits twice: for the report of 4 KiB, and for the payload, because its copy can start only
+        when its size is known. A round trip costs about 10 us.
         """
         if not values.numel():
             return memoryview(b"")
@@ -98,11 +103,11 @@ class TritonCoder:
         out: torch.Tensor,
         add: bool,
     ) -> None:
-        """Put the values of `payload` into `out`, or add them; `state` learns.
+        """Decode `payload` into `out`, or add its values to `out`; `state` learns.
 
-        out: `count` int16 or int32, flat, on the device. Raises FrameError where the payload is not of so
-        many values of `width` bits; `state` is as it was then, `out` may hold some of them. The host waits
-        once, for 4 KiB with the blocks' status and what tables learn.
+        out: int16 or int32, `count` values, 1-D, on the device. Raises FrameError unless the payload holds
+        `count` values of `width` bits. `state` is unchanged then, and `out` may hold some of the values. The
+        host waits once, for 4 KiB with the blocks' status and their counts.
         """
         if not count and len(payload):
             raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
@@ -125,10 +130,10 @@ class TritonCoder:
     def start_encode(
         self, values: torch.Tensor, classes: torch.Tensor | None, width: int, state: TableState
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Start to encode; return room that begins with the payload, and a report, both on the device.
+        """Start to encode without waiting; return the payload's memory and a report, both on the device.
 
-        The report, int64, has at LOW, HIGH and SIZE the extremes of the values and the bytes of the payload,
-        from COUNTS on what tables learn. Waits for nothing.
+        The report, int64, has the lowest and the highest value at LOW and HIGH, the payload's bytes at SIZE,
+        and the symbol counts from COUNTS on.
         """
         self._check(values, VALUES, "values")
         positions = self._positions(classes, values.numel())
@@ -138,8 +143,9 @@ class TritonCoder:
     def _encode(
         self, values: torch.Tensor, positions: torch.Tensor | None, width: int, state: TableState
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Launch the encoder's kernels; see `start_encode`."""
         n, has = values.numel(), positions is not None
-        p = values if positions is None else positions  # which is not read where there are none
+        p = values if positions is None else positions  # without positions it is not read
         groups = triton.cdiv(n, 1024)
         some = (triton.cdiv(groups, GROUPS),)
         meta, info, held = self._meta.clone(), self._room(groups * 32), self._room(groups * 3)
@@ -170,7 +176,7 @@ class TritonCoder:
     def _tables(
         self, n: int, counts: torch.Tensor, meta: torch.Tensor, state: TableState
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return levels of sent rows and the coding table, made on the device: the host need not wait."""
+        """Return levels of sent rows and the coding table, made on the device: the host does not wait."""
         levels, coding = self._room(BINS), self._room(2 * BINS)
         hist = self._put(state.hist.astype(np.int32))
         survey_kernels.tables[1,](
@@ -188,9 +194,9 @@ class TritonCoder:
         out: torch.Tensor,
         add: bool,
     ) -> torch.Tensor:
-        """Start to decode `data`, a payload on the device, of which `parse` returned `blocks`.
+        """Start to decode `data`, a payload on the device; `blocks` is what `parse` returned for it.
 
-        Returns on the device, int64, how many coded blocks are damaged, and what tables learn where none is.
+        Returns int64 on the device: the number of damaged blocks, then the symbol counts, valid if it is 0.
         """
         positions = self._positions(classes, out.numel())
         kinds = {"NARROW": width <= 16, "ADD": add, **OPTIONS}
@@ -219,6 +225,7 @@ class TritonCoder:
         status: torch.Tensor,
         kinds: dict[str, Any],
     ) -> None:
+        """Launch the kernels for coded blocks; see `start_decode`."""
         n, p, means = out.numel(), out, out
         table = self._room(TABLE_ROWS * TOTAL)
         hist = self._put(blocks.hist)
@@ -235,7 +242,7 @@ class TritonCoder:
     # --- memory
 
     def _there(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context in which kernels start on this coder's device."""
+        """Return a context in which kernels start on the device of this coder."""
         return torch.cuda.device(self.device) if self._cuda else contextlib.nullcontext()
 
     def _put(self, array: np.ndarray) -> torch.Tensor:
@@ -245,10 +252,11 @@ class TritonCoder:
         return torch.empty(size, dtype=dtype, device=self.device)
 
     def _pinned(self, size: int) -> torch.Tensor:
-        """Return bytes of the host that the device reads and writes by itself."""
+        """Return pinned host memory, which the device reads and writes directly."""
         return torch.empty(size, dtype=torch.uint8, pin_memory=self._cuda)
 
     def _check(self, tensor: torch.Tensor, kinds: tuple[torch.dtype, ...], what: str) -> None:
+        """Raise TypeError or ValueError unless a tensor is 1-D, contiguous, on the device, of `kinds`."""
         if tensor.dtype not in kinds or tensor.device != self.device or not tensor.is_contiguous():
             raise TypeError(
                 f"expected {what} as contiguous {', '.join(map(str, kinds))} on {self.device}, "

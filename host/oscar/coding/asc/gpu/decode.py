@@ -1,8 +1,9 @@
-"""Triton kernels that decode a frame: a program of one warp for each block, from its last byte to its first.
+"""Triton kernels that decode a frame: expand, average, then decode (coded blocks) and fill (other blocks).
 
-Any bytes may come. Loops run over rows, never until a state says so; a table row is one of 32 and a slot one
-of 1024 whatever was decoded; bytes are read only between a block's first and last. So forged input ends, too,
-and within its memory. What is wrong with a block goes to `status`.
+`decode` takes one warp for each block, from its last byte to its first. Any bytes may come: loops run over
+rows, never until a state says so. A table row is one of 32 and a slot one of 1024, whatever was decoded.
+Bytes are read only between the first and the last of the block. So forged input ends in bounded time and
+within its memory. A damaged block is reported in `status`.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ from oscar.coding.asc.gpu.values import (
     value_of,
 )
 
-FIELDS = tl.constexpr(6)  # of a block, see payload
-COPIES = tl.constexpr(256)  # of the counters: blocks that run at the same time rarely meet at one
+FIELDS = tl.constexpr(6)  # int32 of a block's description, see payload._fields
+COPIES = tl.constexpr(256)  # of the counters: blocks that run at the same time rarely share one
 
 
 @triton.jit
 def expand(hist, possible, last, table):
-    """Write a table row of the decoder, int32 [1024]; program q row q.
+    """Write the decoder's table, int32 [32][1024]; program q writes row q.
 
-    An entry has the frequency of the slot's symbol, the slot within it (from bit 11), the symbol (bit 21).
+    An entry has the frequency of the slot's symbol, the slot within its interval (from bit 11), and the
+    symbol (from bit 21). The slots of a row are filled in parallel, one symbol after the other.
     """
     row = tl.program_id(0)
     q, column = tl.arange(0, 32), tl.arange(0, 16)
@@ -50,9 +52,9 @@ def expand(hist, possible, last, table):
 
 @triton.jit
 def average(classes, count, means):
-    """Write the mean position class of each row, 0..15, int32; program g those of group g.
+    """Write the mean position class of each row, int32, 0 to 15; program g writes those of group g.
 
-    A kernel of its own, because a tile would take half of the registers of `decode`.
+    It is a kernel of its own, because a tile would take half of the registers of `decode`.
     """
     row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
     at = (tl.program_id(0) * 32 + row[:, None]) * 32 + lane
@@ -78,9 +80,12 @@ def decode(
     NARROW: tl.constexpr,
     ADD: tl.constexpr,
 ):
-    """Decode a coded block into `out`, or add it; NARROW: values are taken modulo 2^16.
+    """Decode one coded block into `out`, or add it (ADD). NARROW: values are taken modulo 2^16.
 
-    blocks: int32 [blocks][FIELDS]; offsets: int64, where each begins; counts: int32 [COPIES][32][16].
+    blocks: int32 [blocks][FIELDS]; offsets: int64 [blocks], where their bytes begin; table: from `expand`;
+    counts: int32 [COPIES][32][16]; status: int32 [blocks], 1 for a damaged block.
+    left: bytes not yet read, below 0 once the block has run out; then the loop ends.
+    known: class of each row in bits 0..3, mean position class in 4..7, bit 8 for seed rows.
     """
     at = blocks + tl.program_id(0) * FIELDS
     start = tl.load(at) << log2
@@ -124,7 +129,7 @@ def decode(
 
 @triton.jit
 def _states(at):
-    """Return the states that a block ends with: the low byte of each, then the two upper ones of each."""
+    """Return the final states: the low byte of each lane, then the upper two bytes of each."""
     lane = tl.arange(0, 32)
     x = tl.load(at + lane).to(tl.int32) | (tl.load(at + 32 + 2 * lane).to(tl.int32) << 8)
     return x | (tl.load(at + 33 + 2 * lane).to(tl.int32) << 16)
@@ -132,6 +137,7 @@ def _states(at):
 
 @triton.jit
 def _clear(out, begin, stop, end):
+    """Set the values from `begin` to `stop` to 0, as far as they are before `end`."""
     lane = tl.arange(0, 1024)
     for at in range(begin, stop, 1024):
         tl.store(out + at + lane, tl.zeros((1024,), tl.int32).to(out.dtype.element_ty), mask=at + lane < end)
@@ -139,7 +145,7 @@ def _clear(out, begin, stop, end):
 
 @triton.jit
 def _put(out, at, v, end, some, NARROW: tl.constexpr, ADD: tl.constexpr):
-    """Store values, or add them; some: 0 where all are 0."""
+    """Store values, reduced to 16 bits where NARROW, or add them; some: 0 if all of them are 0."""
     inside = at < end
     if NARROW:
         v = (v << 16) >> 16
@@ -151,7 +157,10 @@ def _put(out, at, v, end, some, NARROW: tl.constexpr, ADD: tl.constexpr):
 
 @triton.jit
 def _refill(x, left, used, body):
-    """Take back the bytes that the states in `used` emitted; `left` is below 0 where they are not there."""
+    """Refill the states in `used` from the bytes before `left`; return them and the new `left`.
+
+    `left` falls below 0 where the block has run out. Nothing is read there.
+    """
     n = (used & (x < 65536)).to(tl.int32) + (used & (x < 256)).to(tl.int32)
     left -= tl.sum(n, 0)
     at = left + tl.cumsum(n, 0) - n
@@ -162,7 +171,7 @@ def _refill(x, left, used, body):
 
 @triton.jit
 def _pop(x, q, used, table):
-    """Return states before the symbols, and the symbols."""
+    """Pop a symbol of each lane in `used`; return the states without it, and the symbols. q: table rows."""
     entry = tl.load(table + (q << 10) + (x & 1023), mask=used, other=0)
     return tl.where(used, (entry & 2047) * (x >> 10) + ((entry >> 11) & 1023), x), entry >> 21
 
@@ -179,7 +188,10 @@ def _pop_classes(
     counters,
     POSITIONS: tl.constexpr,
 ):
-    """Undo the step of a group's classes; return class and mean position class of each row, and live rows."""
+    """Undo the step of a group's classes and count them.
+
+    Returns the states, `left`, class | mean position class << 4 of each row, and the number of live rows.
+    """
     row = tl.arange(0, 32)
     exists = group * 1024 + row * 32 < count
     mean = tl.zeros((32,), tl.int32)
@@ -211,7 +223,10 @@ def _pop_row(
     POSITIONS: tl.constexpr,
     ADD: tl.constexpr,
 ):
-    """Undo a row; its symbols count `weight` times."""
+    """Undo the steps of one row, low bits first; return its values, the states, `left`.
+
+    weight: how often each of its symbols counts, 0 for a row that is not counted.
+    """
     at = start + tl.arange(0, 32)
     inside = at < end
     v = tl.zeros((32,), tl.int32)
@@ -231,7 +246,7 @@ def _pop_row(
         size = raw_bits(s)
         v |= value_of(s, x & ((1 << size) - 1)) << bits
         x, left = _refill(tl.where(inside, x >> size, x), left, inside, body)
-        if bits >= 24:  # a forged value may not fit
+        if bits >= 24:  # a forged value may not fit 32 bits: count the symbol of what is left of it
             s = symbol_of(v >> bits)
         tl.atomic_add(counters + q * 16 + s, weight, mask=tl.where(inside, weight, 0) > 0, sem="relaxed")
     return v, x, left
@@ -255,7 +270,7 @@ def _finish(
     NARROW: tl.constexpr,
     ADD: tl.constexpr,
 ):
-    """Put the rows that ride in the start states; return whether these hold anything else."""
+    """Store and count the seed rows; return whether the states hold anything else."""
     row = tl.arange(0, 32)
     bits = 16 // tl.maximum(seeds, 1)
     rest = x - 65536
@@ -295,7 +310,10 @@ def fill(
     NARROW: tl.constexpr,
     ADD: tl.constexpr,
 ):
-    """Put a group of a block that is not coded into `out`, or add it; count it. Program (block, group)."""
+    """Decode one group of a raw or constant block into `out`, or add it (ADD), and count it.
+
+    Program (block, group of the block). A raw value is cut from the five bytes that it may touch.
+    """
     block = blocks + tl.program_id(0) * FIELDS
     size, bits, value = tl.load(block + 1), tl.load(block + 3), tl.load(block + 4)
     start = tl.load(block) << log2

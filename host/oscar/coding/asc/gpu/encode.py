@@ -1,4 +1,11 @@
-"""Triton kernels that code a frame: a program of one warp for each block, then all blocks moved together."""
+"""Triton kernels that code a frame after the survey (gpu/survey.py): encode, pack, gather, in this order.
+
+`encode` codes each block with one warp: 32 lanes are 32 threads, so the prefix sum that places the lanes'
+bytes is a shuffle, and the states stay in registers. Blocks run in parallel; rows of a block depend on each
+other. Each block has a region of scratch memory, since its place in the payload depends on the sizes of those
+before it. `pack` writes blocks that turned out raw, a program for every few groups. `gather` moves all blocks
+together.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +46,12 @@ def encode(
     sizes,
     POSITIONS: tl.constexpr,
 ):
-    """Code one block into its region of `scratch`; write its directory entry and its bytes, both int64.
+    """Code one block into its region of `scratch`; write its directory entry and its size, both int64.
 
-    A region is as long as the block's values at `width` bits. Coding stops where the block is no shorter than
-    its raw form, so it never leaves the region. Programs behind the last block write a size of 0.
+    values, classes: of the frame; meta, info, groups: from the survey; coding: from `tables`; entries, sizes:
+    [blocks]. A region has the block's values at `width` bits. Coding stops where the block is no shorter than
+    raw, so no byte leaves the region. More programs may run than there are blocks (the device chooses their
+    size); the rest write 0.
     """
     block = tl.program_id(0)
     log2, shift = tl.load(meta + LOG2), tl.load(meta + SHIFT)
@@ -88,7 +97,7 @@ def encode(
 
 @triton.jit
 def _start(values, count, info, group):
-    """Return the start states and how many rows of the first group may ride in them."""
+    """Return the start states, int32 [32], and n, how many rows of group `group` may ride in them."""
     row = tl.arange(0, 32)
     live = ((tl.load(info + group * 32 + row, mask=group * 1024 + row * 32 < count, other=0) & 15) > 0).to(
         tl.int32
@@ -99,7 +108,7 @@ def _start(values, count, info, group):
     for i in range(rows):
         widest = tl.maximum(widest, _bits(_row(values, count, group, live, rank, i)))
         seeds = tl.where(widest <= 16 // (i + 1), i + 1, seeds)
-    for more in tl.static_range(2, 6):  # where fewer rows are live, bits may be made for more
+    for more in tl.static_range(2, 6):  # with fewer live rows than n, a larger n leaves fewer bits to each
         seeds = tl.where((more > rows) & (rows > 0) & (widest <= 16 // more), more, seeds)
     bits = 16 // tl.maximum(seeds, 1)
     x = tl.full((32,), 65536, tl.int32)
@@ -110,7 +119,7 @@ def _start(values, count, info, group):
 
 @triton.jit
 def _row(values, count, group, live, rank, i):
-    """Return row i of the rows of a group whose class is not 0."""
+    """Return the values of live row number `i` of a group. rank: number of live rows before each row."""
     lane = tl.arange(0, 32)
     at = (group * 32 + tl.sum(tl.where((rank == i) & (live > 0), lane, 0), 0)) * 32 + lane
     return tl.load(values + at, mask=at < count, other=0).to(tl.int32)
@@ -118,7 +127,7 @@ def _row(values, count, group, live, rank, i):
 
 @triton.jit
 def _bits(v):
-    """Return the bits that hold the values of a row, sign included."""
+    """Return the bits that hold each value of a row in two's complement."""
     return bit_length(tl.max(v ^ (v >> 31), 0)) + 1
 
 
@@ -138,7 +147,10 @@ def _push_groups(
     last,
     POSITIONS: tl.constexpr,
 ):
-    """Code the rows of groups group..last but the first `riding`; return the bytes emitted, and states."""
+    """Code groups `group` to `last` without the first `riding` live rows; return bytes emitted, states.
+
+    known, from info: class in bits 0..3, mean position class above. Stops where `room` bytes are full.
+    """
     lane = tl.arange(0, 32)
     at = 0 * group
     while (group <= last) & (at < room):
@@ -178,7 +190,10 @@ def _push_row(
     room,
     POSITIONS: tl.constexpr,
 ):
-    """Code the values of a row of class c: their symbols, unless it is 0, then the bits below them."""
+    """Code one row of class `c`: its symbols unless c is 0, then the low bits, 6 at a time.
+
+    start: index of its first value; mean: its mean position class. Returns states and bytes emitted so far.
+    """
     here = start + tl.arange(0, 32)
     bits = low_bits(c, shift)
     if c + bits > 0:
@@ -201,12 +216,13 @@ def _push_row(
 
 @triton.jit
 def push(x, coding, symbol, raw, size, used, region, at, room):
-    """Code a symbol of the lanes in `used` and its raw bits; return states and where the next byte goes.
+    """Code one symbol and its raw bits in the lanes of `used`; return the states and the new write offset.
 
-    A state is below 2^24 and its frequency f at least 1, so it emits two bytes at most, and y < 2^14 f then.
-    The quotient is exact: m of the table is (2^(31 + octave) + e) / f with e < f, so y m / 2^(31 + octave)
-    exceeds y / f by less than y / 2^(31 + octave) < 2^-16, and y / f lies at least 1 / f >= 2^-10 below the
-    next integer.
+    symbol: row of `coding`, 16·table row + symbol; raw, size: raw bits and their number; at: offset in
+    `region`. A state is below 2^24 and its frequency f at least 1, so a lane emits at most two bytes, and
+    then y < 2^14·f. The quotient y / f is exact: m of the table is (2^(31 + octave) + e) / f with e < f, so
+    y·m / 2^(31 + octave) exceeds y / f by less than y / 2^(31 + octave) < 2^-16, and y / f lies at least 1 /
+    f >= 2^-10 below the next integer. One high multiplication replaces a division.
     """
     packed = tl.load(coding + 2 * symbol, mask=used, other=1)
     magic = tl.load(coding + 2 * symbol + 1, mask=used, other=0).to(tl.uint32, bitcast=True)
@@ -225,7 +241,7 @@ def push(x, coding, symbol, raw, size, used, region, at, room):
 
 @triton.jit
 def _push_raw(x, raw, size, used, region, at, room):
-    """Push bits that go round the tables: a step of frequency 1024, which emits one byte at most."""
+    """Code a raw step: frequency 1024, at most 6 bits, and at most one byte emitted a lane."""
     emits = used & (x >= (1 << (24 - size)))
     n = emits.to(tl.int32)
     to = at + tl.cumsum(n, 0) - n
@@ -235,9 +251,10 @@ def _push_raw(x, raw, size, used, region, at, room):
 
 @triton.jit
 def pack(values, count, width, meta, entries, scratch, GROUPS: tl.constexpr):
-    """Write blocks that are raw into their regions; a program looks at GROUPS groups.
+    """Write raw blocks into their regions; each program does GROUPS groups.
 
-    A row of 32 values is `bits` words of 32 bits.
+    A row of 32 values of `bits` bits is exactly `bits` words of 32 bits, so rows do not share words. Each
+    word is the sum of the shifted values that touch it.
     """
     log2 = tl.load(meta + LOG2)
     word, lane = tl.arange(0, 32)[:, None], tl.arange(0, 32)[None, :]
@@ -251,7 +268,9 @@ def pack(values, count, width, meta, entries, scratch, GROUPS: tl.constexpr):
             room = ((count - (block << log2)).to(tl.int64) * width + 7) >> 3
             room = tl.minimum(room, entry >> 24)
             keep = tl.full((), 0xFFFFFFFF, tl.uint32) >> (32 - bits).to(tl.uint32)
-            move = lane * bits - 32 * word  # of a value within a word; it may reach in from either side
+            # Bits from the begin of the word to that of the value; negative where the value begins in an
+            # earlier word.
+            move = lane * bits - 32 * word
             touches = (move > -32) & (move < 32)
             left = tl.where(touches, tl.maximum(move, 0), 0).to(tl.uint32)
             right = tl.where(touches, tl.maximum(-move, 0), 0).to(tl.uint32)
@@ -265,6 +284,7 @@ def pack(values, count, width, meta, entries, scratch, GROUPS: tl.constexpr):
 
 @triton.jit
 def _put_words(to, words, bits, room):
+    """Store `bits` words of 32 bits at `to`, byte by byte, at most `room` bytes."""
     byte = 4 * tl.arange(0, 32)
     for i in tl.static_range(4):
         mask = (byte < 4 * bits) & (byte + i < room)
@@ -284,9 +304,10 @@ def gather(
     filled,
     SIZE: tl.constexpr,
 ):
-    """Write prefix, sent rows and directory, and move each block to where the one before it ends.
+    """Write prefix, sent rows and directory, and move each block to its place; one program for each block.
 
-    ends: int64, sizes of all blocks up to each; filled: int64, takes the size of the payload.
+    levels: int32 [32][16] of sent rows; ends: int64, inclusive sums of the blocks' sizes; payload: room for
+    max_payload bytes; filled: int64, receives the size of the payload.
     """
     block = tl.program_id(0)
     log2, sent = tl.load(meta + LOG2), tl.load(meta + SENT).to(tl.int64) & 0xFFFFFFFF

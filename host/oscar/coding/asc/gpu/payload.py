@@ -1,7 +1,7 @@
-"""What the host does of a frame that a device decodes: it reads prefix, sent rows and directory, and learns.
+"""The host's part in decoding on a device: read and check prefix, sent rows and directory, and learn.
 
-These are some KiB, and they are on the host anyhow. The device gets a list of blocks that are checked: its
-kernels meet no length and no offset that a sender made up.
+These parts have a few KiB and arrive on the host. The kernels get a list of checked blocks: no length and no
+offset in it can lead them outside the payload.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ from oscar.errors import FrameError
 class Blocks:
     """The blocks of a payload, checked against it.
 
-    hist: int32 [32][16], what frequencies are made from; coded, plain: int32 [blocks][6], see `_fields`;
-    coded_at, plain_at: int64, where the bytes of each begin in the payload.
+    log2: log2 of the values of a block; shift: F of the prefix; last: last symbol of the frame
+    hist: int32 [32][16], histograms that the frequencies are made from, sent rows included
+    coded, plain: int32 [blocks][6], coded blocks and raw or constant ones; see `_fields`
+    coded_at, plain_at: int64 [blocks], offset of each block's bytes in the payload
     """
 
     log2: int
@@ -51,7 +53,10 @@ class Blocks:
 
 
 def parse(payload: bytes | memoryview, count: int, width: int, hist: np.ndarray) -> Blocks:
-    """Return the blocks of a payload of `count` > 0 values; raises FrameError where no sender wrote it so."""
+    """Return the blocks of a payload of `count` > 0 values of `width` bits.
+
+    hist: int64 [32][16] of the table set. Raises FrameError on a payload that no sender writes.
+    """
     data = np.frombuffer(payload, np.uint8)
     prefix = int.from_bytes(_take(data, 0, PREFIX_BYTES), "little")
     log2, shift, last, at = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15, PREFIX_BYTES
@@ -83,13 +88,14 @@ def parse(payload: bytes | memoryview, count: int, width: int, hist: np.ndarray)
 
 
 def _take(data: np.ndarray, at: int, size: int) -> bytes:
+    """Return `size` bytes from `at` on; raises FrameError where the payload ends before."""
     if at + size > data.size:
         raise FrameError("payload ends inside a block: frame damaged")
     return data[at : at + size].tobytes()
 
 
 def _sent_row(code: bytes) -> list[int]:
-    """Return the histogram row that stands for a row of octave levels."""
+    """Return the histogram row that a sent row of 16 levels stands for."""
     row = int.from_bytes(code, "little")
     levels = [row >> (4 * s) & 15 for s in range(SYMBOLS)]
     return [1 << (level - 1) if level else 0 for level in levels]
@@ -98,7 +104,7 @@ def _sent_row(code: bytes) -> list[int]:
 def _check_entries(entries: np.ndarray, values: np.ndarray, width: int, plain: int) -> np.ndarray:
     """Return the bytes of each block; raises FrameError at the first entry that no sender writes.
 
-    values: of each block; plain: bits that those of blocks which are not coded fit, under the frame's shift.
+    values: number of values of each block; plain: most bits of a value in a raw or constant block.
     """
     kind, sizes, limit = entries & 3, entries >> 24, 1 << (plain - 1)
     constants = (entries >> 16).astype(np.int32)
@@ -118,9 +124,11 @@ def _check_entries(entries: np.ndarray, values: np.ndarray, width: int, plain: i
 
 
 def _fields(entries: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return int32 rows: index, bytes; seed rows, first and last group of a coded block, 0.
+    """Return int32 [blocks][6], by kind of block.
 
-    Of another block 0, the bits of a raw value or 0, the constant or 0, 0 behind index and bytes.
+    coded: index, bytes, seed rows, first group, last group, 0
+    raw: index, bytes, 0, bits of a value, 0, 0
+    constant: index, 0, 0, 0, the value, 0
     """
     coded, raw = entries & 3 == CODED, entries & 3 == RAW
     columns = [
@@ -135,7 +143,7 @@ def _fields(entries: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def learned(state: TableState, counts: np.ndarray) -> None:
-    """Let the histograms of `state` learn what a device counted, integers [32][16] or flat."""
+    """Add a device's counts, integers [32][16] or flat, to the histograms of `state`."""
     fresh = counts.reshape(TABLE_ROWS, SYMBOLS)
     scale = [max(0, int(total).bit_length() - COUNT_BITS) for total in fresh.sum(axis=1)]
     fade = (state.hist.sum(axis=1) > FADE_ABOVE).astype(np.int64)

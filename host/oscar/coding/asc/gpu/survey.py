@@ -1,4 +1,8 @@
-"""Triton kernels that look at a frame before it is coded: classes of rows, counts, tables from them."""
+"""Triton kernels that look at a frame before it is coded: find_magnitude, classify, count, tables.
+
+`classify` needs the frame's shift, `count` the classes, `tables` all counts: so these are launches of their
+own on one stream, and nothing returns to the host between them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from oscar.coding.asc.gpu.values import (
     symbol_of,
 )
 
-GROUPS = 4  # that a program looks at, so that it adds to shared counters once for all of them
+GROUPS = 4  # for each program, so that shared counters get one addition for all of them
 SENT_GAIN = tl.constexpr(params.SENT_GAIN)
 COST_BITS = tl.constexpr(params.COST_BITS)
 AUTO_LOG2 = tl.constexpr(params.AUTO_BLOCK_LOG2)
@@ -36,7 +40,7 @@ BYTES_LOG2 = tl.constexpr(params.BLOCK_BYTES_LOG2)
 
 @triton.jit
 def find_magnitude(values, count, meta, SIZE: tl.constexpr):
-    """Note the largest magnitude of a frame of int32; narrower values need no frame shift."""
+    """Put the largest magnitude of a frame into `meta`; only int32 values can need a shift."""
     at = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     v = tl.load(values + at, mask=at < count, other=0).to(tl.int32)
     tl.atomic_max(meta + MAGNITUDE, tl.max(v ^ (v >> 31), 0), sem="relaxed")
@@ -54,7 +58,10 @@ def classify(
     POSITIONS: tl.constexpr,
     GROUPS: tl.constexpr,
 ):
-    """Write of each row its class and, above, its mean position class; of each group what it holds."""
+    """Write `info`, int32 for each row: class in bits 0..3, mean position class above.
+
+    Writes `groups`, GROUP_FIELDS for each group, and the frame's extremes to `meta`.
+    """
     shift = tl.maximum(bit_length(tl.load(meta + MAGNITUDE)) - 15, 0)
     row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
     lowest, highest = 0x7FFFFFFF, -0x7FFFFFFF - 1
@@ -92,7 +99,7 @@ def count(
     POSITIONS: tl.constexpr,
     GROUPS: tl.constexpr,
 ):
-    """Add what tables learn from `total` values to `counts`, int32 [32][16]."""
+    """Add the symbol counts of `total` values to `counts`, int32 [32][16]."""
     shift = tl.maximum(bit_length(tl.load(meta + MAGNITUDE)) - 15, 0)
     row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
     found = tl.zeros((BINS,), tl.int32)
@@ -128,10 +135,11 @@ def tables(
     BLOCK_LOG2: tl.constexpr,
     SENDS: tl.constexpr,
 ):
-    """Choose rows to send and the block size, and write the coding table; one program.
+    """Choose the rows to send and the block size, and write the coding table; one program.
 
-    coding: int32 [512][2] of symbols: frequency, cumulative frequency (from bit 11) and octave of the
-    frequency (from bit 21); multiplier m = ceil(2^(31 + octave) / f) < 2^32, see `push`.
+    coding: int32 [512][2], for each table row and symbol: frequency, cumulative frequency (from bit 11) and
+    octave of the frequency (from bit 21); then the multiplier m = ceil(2^(31 + octave) / f) < 2^32
+    (encode.push).
     """
     q, s = tl.arange(0, 32), tl.arange(0, 16)[None, :]
     at = q[:, None] * 16 + s
@@ -155,12 +163,12 @@ def tables(
         blocks = tl.maximum(((bits + tl.sum(tl.sum(raw, 1), 0)) >> 3) >> BYTES_LOG2, 1)
         log2 = tl.full((), AUTO_LOG2, tl.int32)
         for _ in range(AUTO_STEPS):
-            log2 += ((blocks << log2.to(tl.int64)) < count).to(tl.int32)  # once it is not, it stays so
+            log2 += ((blocks << log2.to(tl.int64)) < count).to(tl.int32)  # once false, always false
     tl.store(meta + LOG2, log2)
     tl.store(meta + LAST, last)
     tl.store(meta + SHIFT, tl.maximum(bit_length(tl.load(meta + MAGNITUDE)) - 15, 0))
     tl.store(meta + SENT, tl.sum(sent.to(tl.int32) << q, 0))
-    f = tl.maximum(freq, 1)  # a symbol without a place is never coded
+    f = tl.maximum(freq, 1)  # avoids a division by 0; a symbol of frequency 0 is never coded
     octave = short_length(f) - 1
     power = tl.full((32, 16), 1, tl.int64) << (31 + octave).to(tl.int64)
     magic = (power + f - 1) // f
@@ -170,11 +178,11 @@ def tables(
 
 @triton.jit
 def _octaves(counts):
-    """Return the levels of sent rows from counts, int64 [32][16] below 2^30: nothing overflows."""
+    """Return the levels of sent rows, int32 [32][16], from counts, int64 [32][16] below 2^30."""
     largest = tl.max(counts, 1)[:, None]
     down = tl.zeros((32, 16), tl.int32)
     scaled = counts
-    for _ in range(14):  # more octaves than that below the largest count are not told apart
+    for _ in range(14):  # levels end at 1, 14 octaves below the largest count
         below = 2 * scaled * scaled < largest * largest
         down += below.to(tl.int32)
         scaled = tl.where(below, scaled << 1, scaled)

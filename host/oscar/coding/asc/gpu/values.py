@@ -1,8 +1,9 @@
-"""What the Triton kernels of ASC share: bit lengths, row classes, contexts, symbols and counting.
+"""Device functions that all Triton kernels of ASC share: bit lengths, classes, contexts, symbols, counters.
 
-Integers only. Where a float32 occurs, it holds an integer below 2^24 exactly and only its bits are read.
-Every kernel has 32 lanes along a row; a tile is the 32 rows of a group by their 32 lanes. Counts of values
-stay below 2^30 (TritonCoder refuses more), so that indices are int32; offsets into bytes are int64.
+Integers only. A float32 occurs only as a way to read a bit length: it holds an integer below 2^24 exactly.
+Layout: the last axis has the 32 lanes of a row; a *tile* is [32][32], the rows of a group by their lanes.
+Numbers of values stay below 2^30 (TritonCoder refuses more), so value indices are int32. Byte offsets are
+int64.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from oscar.coding.asc import params
 
 ALL_COUNTED, QUARTER_COUNTED = tl.constexpr(params.ALL_COUNTED), tl.constexpr(params.QUARTER_COUNTED)
 BINS = tl.constexpr(params.TABLE_ROWS * params.SYMBOLS)
-# Places of `meta`, int32, that kernels of an encoder share.
+# Places of `meta`, int32 [8], which the encoder's kernels share: written by find_magnitude (MAGNITUDE),
+# classify (LOW, HIGH) and tables (SHIFT, LOG2, SENT, LAST), read by those that run later on the same stream.
 MAGNITUDE, LOW, HIGH = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 SHIFT, LOG2, SENT, LAST = tl.constexpr(3), tl.constexpr(4), tl.constexpr(5), tl.constexpr(6)
-META = 8
-OPTIONS = {"enable_fp_fusion": False}  # of every launch; nothing here adds or multiplies float32
-GROUP_FIELDS = tl.constexpr(3)  # of a group: lowest and highest value, rows whose class is not 0
+META = 8  # int32 in `meta`; the last is unused
+OPTIONS = {"enable_fp_fusion": False}  # for every launch; nothing here multiplies and adds float32
+GROUP_FIELDS = tl.constexpr(3)  # int32 for each group: lowest value, highest value, rows whose class is not 0
 
 
 @triton.jit
 def short_length(x):
-    """Return the bit length of 0 <= x < 2^24, from the exponent of an exact float32."""
+    """Return the bit length of 0 <= x < 2^24, read from the exponent of an exact float32."""
     exponent = x.to(tl.float32).to(tl.int32, bitcast=True) >> 23
     return tl.maximum(exponent - 126, 0)
 
@@ -38,16 +40,16 @@ def bit_length(x):
 
 @triton.jit
 def low_bits(row_class, shift):
-    """Return how many low bits of a row's values go round the tables."""
+    """Return how many low bits of a row's values go round the tables (1, 3 or 8 for classes 13 to 15)."""
     wide = tl.where(row_class == 13, 1, tl.where(row_class == 14, 3, tl.where(row_class == 15, 8, 0)))
     return shift + wide
 
 
 @triton.jit
 def context_of(row_class, position, mean):
-    """Return the table row of a value; it is one of values whatever the arguments are.
+    """Return the table row of a value, 0 to 23 whatever the arguments are; see params.context_of.
 
-    A wide row has the contexts of the class that its mean position class stands for.
+    A wide row (class above 12) uses the contexts of a class that its mean position class stands for.
     """
     scale = tl.minimum(12, tl.maximum(8, mean + 2 - low_bits(row_class, 0)))
     row_class = tl.where(row_class > 12, tl.where(mean > 0, scale, 12), row_class)
@@ -60,13 +62,16 @@ def context_of(row_class, position, mean):
 
 @triton.jit
 def class_context(mean):
-    """Return the table row of a row's class."""
+    """Return the table row of a row's class; mean: the row's mean position class."""
     return 24 + tl.minimum(mean, 7)
 
 
 @triton.jit
 def symbol_of(high):
-    """Return the symbol of |high| < 2^24: two to an octave from 2 to 127, then 128 and 160 and above."""
+    """Return the symbol of |high| < 2^24.
+
+    Symbols 2 to 13 come two to an octave, from 2 to 127; 14 is 128 to 159, and 15 is 160 and above.
+    """
     m = tl.abs(high)
     half_octaves = (m.to(tl.float32).to(tl.int32, bitcast=True) >> 22) - 254
     s = tl.maximum(half_octaves, tl.minimum(m, 1)) + (m >= 160).to(tl.int32)
@@ -75,7 +80,7 @@ def symbol_of(high):
 
 @triton.jit
 def raw_bits(s):
-    """Return the raw bits of a symbol: its sign and its low bits."""
+    """Return the number of raw bits of a symbol, sign included."""
     return tl.minimum(s, 1) + tl.minimum(tl.maximum((s >> 1) - 1, 0), 5)
 
 
@@ -88,14 +93,14 @@ def base_of(s):
 
 @triton.jit
 def raw_of(high, s):
-    """Return the raw bits of a value that has symbol `s`: low bits, then the sign."""
+    """Return the raw bits of a value that has symbol `s`: low bits of the magnitude, the sign above them."""
     extra = tl.maximum(raw_bits(s) - 1, 0)
     return (tl.abs(high) & ((1 << extra) - 1)) | ((high < 0).to(tl.int32) << extra)
 
 
 @triton.jit
 def value_of(s, raw):
-    """Undo `symbol_of` and `raw_of`."""
+    """Return the high part with symbol `s` and raw bits `raw`; undoes `symbol_of` and `raw_of`."""
     extra = tl.maximum(raw_bits(s) - 1, 0)
     magnitude = base_of(s) + (raw & ((1 << extra) - 1))
     return tl.where(((raw >> extra) & 1) > 0, -magnitude, magnitude)
@@ -103,7 +108,7 @@ def value_of(s, raw):
 
 @triton.jit
 def count_step(count, live):
-    """Return the distance of the rows of a group that tables learn from."""
+    """Return the distance between counted rows of a group; see params.count_step."""
     few = (count <= ALL_COUNTED) | (live <= 8)
     many = tl.where(count <= QUARTER_COUNTED, 4, 8)
     return tl.where(few, 1, tl.where(live <= 16, 2, many))
@@ -111,8 +116,8 @@ def count_step(count, live):
 
 @triton.jit
 def row_classes(high):
-    """Return the class of each row of a tile: the size of its sum of magnitudes, or how wide it is."""
-    high = tl.minimum(tl.maximum(high, -65535), 65535)  # of what is forged, too, the magnitude is an int32
+    """Return the class of each row of a tile, int32 [32]."""
+    high = tl.minimum(tl.maximum(high, -65535), 65535)  # keeps sums in int32, for forged values too
     sums = tl.sum(tl.abs(high), 1)
     narrow = tl.max(tl.abs(high), 1) < 192
     by_1 = tl.max(tl.abs(high >> 1), 1) < 192
@@ -123,10 +128,11 @@ def row_classes(high):
 
 @triton.jit
 def count_tile(v, p, c, mean, used, exists, step, shift):
-    """Return what tables learn from a group, int32 [BINS].
+    """Return what the tables learn from one group, int32 [BINS].
 
-    v, p: values and position classes; c, mean: of its rows; used: values that count, each `step` times;
-    exists: rows whose classes count.
+    v, p: int32 [32][32], values and position classes; c, mean: int32 [32], classes and mean position classes
+    of the rows; used: mask of the values that count, each `step` times; exists: mask of the rows whose class
+    counts.
     """
     high = tl.minimum(tl.maximum(v >> low_bits(c, shift)[:, None], -65535), 65535)
     bins = context_of(c[:, None], p, mean[:, None]) * 16 + symbol_of(high)
@@ -136,10 +142,9 @@ def count_tile(v, p, c, mean, used, exists, step, shift):
 
 @triton.jit
 def frequencies(hist, possible, last):
-    """Return the frequencies of all table rows, int32 [32][16].
+    """Return the frequencies of all table rows, int32 [32][16]; each row sums to 1024.
 
-    hist: int64 [32][16]; possible: int32 [32], how many symbols from 0 on a table row has, beside 15; last:
-    symbol of the frame's largest magnitude.
+    hist: int64 [32][16]; possible: int32 [32], params.POSSIBLE; last: last symbol of the frame.
     """
     s = tl.arange(0, 16)[None, :]
     places = tl.where(tl.arange(0, 32) < 24, tl.minimum(possible, last + 1), possible)
@@ -148,6 +153,6 @@ def frequencies(hist, possible, last):
     places = tl.sum(may.to(tl.int64), 1)
     ratio = ((1024 - places) << 16) // (tl.sum(kept, 1) + 1)
     freq = tl.where(may, 1 + (kept * ratio[:, None] >> 16), 0)
-    largest = 15 - (tl.max(kept * 16 + (15 - s), 1) & 15)  # the first of the largest
+    largest = 15 - (tl.max(kept * 16 + (15 - s), 1) & 15)  # lowest index among the largest counts
     rest = 1024 - tl.sum(freq, 1)
     return (freq + tl.where(s == largest[:, None], rest[:, None], 0)).to(tl.int32)
