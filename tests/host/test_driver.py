@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -17,6 +16,7 @@ from oscar.timeline.link import LinkModel, Pipeline, Stage
 from oscar.timeline.recurrence import ring_finish
 from oscar.timeline.replay import replay, time_of
 from oscar_lab.rivals.by_frame import allreduce
+from oscar_sim.seeds import dice
 from support.frames import unequal
 
 NOTHING = Stage(1e-30, 0.0, 0.0, 0.0, 0.0)  # a NIC that takes no time
@@ -57,25 +57,25 @@ def test_what_a_driver_takes_adds_up_where_one_thing_is_slow() -> None:
     assert only(notice_s=1e-6) * 1e6 == pytest.approx(4, abs=0.01)  # push came, was added; sum came, adopted
 
 
-def test_one_rank_models_all_of_direct_and_ring_with_their_driver() -> None:
-    seed = random.Random(number := random.SystemRandom().randrange(2**32))
+def test_one_rank_models_all_of_direct_and_ring_with_their_driver(seed: int) -> None:
+    drawn = dice(f"driver {seed}")
     for _ in range(12):
         for kind in (Direct, Ring):
-            schedule = kind(seed.randrange(2, 9), seed.randrange(1, 5))
-            values = schedule.nodes * schedule.subframes * seed.randrange(1, 9000)
+            schedule = kind(drawn.randrange(2, 9), drawn.randrange(1, 5))
+            values = schedule.nodes * schedule.subframes * drawn.randrange(1, 9000)
             frames = assumed_frames(schedule, values, lambda terms: 1.2 + 0.3 * terms)
             whole = replay(schedule, frames, BUSY)
             how = {"bits": lambda terms: 1.2 + 0.3 * terms, "header_bytes": 24}
-            assert equal_time(schedule, values, BUSY, **how) == whole.total_s, (number, schedule)
+            assert equal_time(schedule, values, BUSY, **how) == whole.total_s, schedule
 
 
-def test_the_recurrence_of_a_ring_takes_what_its_replay_takes() -> None:
-    seed = random.Random(number := random.SystemRandom().randrange(2**32))
+def test_the_recurrence_of_a_ring_takes_what_its_replay_takes(seed: int) -> None:
+    drawn = dice(f"driver of a ring {seed}")
     for _ in range(12):
-        schedule = Ring(seed.randrange(2, 7), seed.randrange(1, 5))
-        frames = unequal(schedule, seed)
+        schedule = Ring(drawn.randrange(2, 7), drawn.randrange(1, 5))
+        frames = unequal(schedule, drawn)
         wanted = replay(schedule, frames, BUSY).finish_s
-        assert ring_finish(schedule, frames, BUSY) == pytest.approx(wanted, rel=1e-12), (number, schedule)
+        assert ring_finish(schedule, frames, BUSY) == pytest.approx(wanted, rel=1e-12), schedule
 
 
 def test_what_has_no_driver_is_told() -> None:
