@@ -96,7 +96,7 @@ def test_a_schedule_for_other_ranks_is_refused(path: Path) -> None:
         ConfigError, match=r"s.json: expected a schedule for 8 ranks, got one for 3; run as many"
     ):
         read_schedule(path, nodes=8)
-    with pytest.raises(ValueError, match="expected routes between 4 ranks, got those of 3"):
+    with pytest.raises(ValueError, match="expected routes between 4 ranks, got routes of 3"):
         FileSchedule(4, routes=Direct(3).routes)
     with pytest.raises(ValueError, match="expected the path of a schedule file, got none"):
         make_schedule("file", 3)
