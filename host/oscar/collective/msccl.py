@@ -41,9 +41,9 @@ class _Cell:
 def to_msccl(schedule: Schedule, name: str | None = None) -> str:
     """Return `schedule` as MSCCL XML: a deterministic in-place allreduce, one GPU for each rank.
 
-    Each sub-frame becomes an MSCCL chunk. A rank has a sending and a receiving thread block for each phase and
-    peer; each phase has its own channel. A step depends on earlier steps that read or write the same piece.
-    MSCCL moves plain floats; nothing is coded.
+    Each sub-frame becomes an MSCCL chunk. A rank has two thread blocks for each phase and peer, one to send
+    and one to receive; each phase has its own channel. A step depends on earlier steps that read or write the
+    same piece. MSCCL moves plain floats; nothing is coded.
     Raises ConfigError where `schedule` breaks a rule, or would deadlock on links that keep their order;
     ValueError for a schedule that is for integers only.
 

@@ -93,8 +93,8 @@ def read_schedule(
 ) -> FileSchedule:
     """Return the schedule in a file, checked by `oscar.collective.check`.
 
-    nodes: required number of ranks; None: any. subframes, adopt: as in Schedule. Raises ConfigError for a file
-    that cannot be used; the message says how to correct it. Raises ValueError for subframes out of range.
+    nodes: required number of ranks; None: any. subframes, adopt: as in Schedule. Raises ConfigError for an
+    unusable file; the message says how to correct it. Raises ValueError for subframes out of range.
 
     >>> import tempfile
     >>> from oscar.collective.routes import Routes, Transfer
