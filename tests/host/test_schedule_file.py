@@ -93,10 +93,10 @@ def test_who_made_a_schedule_does_not_make_it_another_and_its_routes_do() -> Non
 def test_a_schedule_for_other_ranks_is_refused(path: Path) -> None:
     assert read_schedule(path, nodes=3).for_nodes(3).nodes == 3
     with pytest.raises(
-        ConfigError, match=r"s.json: expected a schedule for 8 ranks, got one for 3; run as many"
+        ConfigError, match=r"s.json: expected a schedule for 8 ranks, got one for 3; run 3 ranks"
     ):
         read_schedule(path, nodes=8)
-    with pytest.raises(ValueError, match="expected routes between 4 ranks, got those of 3"):
+    with pytest.raises(ValueError, match="expected routes between 4 ranks, got routes of 3"):
         FileSchedule(4, routes=Direct(3).routes)
     with pytest.raises(ValueError, match="expected the path of a schedule file, got none"):
         make_schedule("file", 3)

@@ -316,7 +316,7 @@ def given(owners: tuple[int, ...], reduce: str, gather: str, *, nodes: int = 3) 
         (
             "0:10 0:21",
             "0:01 0:12",
-            r"rank 1, step 0 of the reduce-scatter, chunk 0, .*terms that are there, ranks 1, 2, got rank 1",
+            r"rank 1, step 0 of the reduce-scatter, chunk 0, .*terms of the sum, ranks 1, 2, got rank 1",
         ),
         ("0:10 0:20", "0:12 0:01", "chunk 0, sub-frame 0: expected a frame from rank 1, got none"),
         (

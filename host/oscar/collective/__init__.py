@@ -1,1 +1,1 @@
-"""AllReduce as actions: a schedule yields them, a node performs them, an executor runs them."""
+"""AllReduce as actions: a schedule yields them, an executor drives them, a node performs them."""

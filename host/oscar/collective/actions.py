@@ -1,7 +1,7 @@
-"""What a node does in an AllReduce, one action at a time (docs/protocol.md, "Schedule").
+"""The actions of a node in an AllReduce (docs/protocol.md, "Schedule").
 
-A schedule yields actions, a node performs them, an executor drives both. An action knows ranks, steps, chunks
-and sub-frames; it never sees a value, a byte or a clock.
+A schedule yields actions, a node performs them, an executor drives both. An action names ranks, steps, chunks
+and sub-frames. It holds no values, no bytes and no times.
 """
 
 from __future__ import annotations
@@ -10,40 +10,43 @@ from enum import IntEnum
 from typing import NamedTuple
 
 MAX_SUBFRAMES = 64
-MAX_SLOTS = 510  # chunks on one directed link: as many as a ring of 256 ranks has in both phases
+MAX_SLOTS = 510  # most chunks that one directed link carries: a ring of 256 ranks needs 2 * 255
 
 
 class Phase(IntEnum):
-    """Half of an AllReduce."""
+    """A half of an AllReduce."""
 
     REDUCE_SCATTER = 0
     ALL_GATHER = 1
 
 
 class Op(IntEnum):
-    """What a node does; ENCODE, DECODE_ADD and DECODE occupy the codec, SEND and FORWARD the link."""
+    """The kind of an action. ENCODE, DECODE_ADD and DECODE occupy the codec, SEND and FORWARD the link."""
 
-    POST_RECV = 0  # make room for the frame of this key from `peer`
-    ENCODE = 1  # code this sub-frame of the partial sum (or residual) into a frame
-    SEND = 2  # give the frame just encoded to the link towards `peer`
-    WAIT = 3  # until the frame of this key has arrived from `peer`
-    DECODE_ADD = 4  # decode it and add it to the partial sum (or keep the residual)
-    DECODE = 5  # decode it and adopt the values as final (forward all-gather)
-    FORWARD = 6  # pass a received frame on to `peer`, its bytes unchanged
-    ADOPT = 7  # owner decodes its own final frame, so that lossy codecs leave all nodes identical
+    POST_RECV = 0  # make room for the frame that `peer` will send
+    ENCODE = 1  # code a sub-frame of the partial sum into a frame
+    SEND = 2  # send the frame that was just encoded to `peer`
+    WAIT = 3  # wait until the frame from `peer` has arrived
+    DECODE_ADD = 4  # decode the frame and add its values to the partial sum
+    DECODE = 5  # decode the frame and take its values as the final sum
+    FORWARD = 6  # send a received frame on to `peer`, its bytes unchanged
+    ADOPT = 7  # decode this owner's own final frame, so that a lossy codec leaves all nodes identical
 
 
 SENDS = (Op.SEND, Op.FORWARD)
 
 
 class Action(NamedTuple):
-    """One thing a node does with one frame.
+    """An action of one node with one frame.
 
-    step: within the phase; what it counts is the schedule's. peer: the rank at the other end of the wire, -1
-    without one. source: the rank that encoded the frame; for a forwarded frame that is not the peer it came
-    from. table: number of the coding tables, which the frame's header carries. terms: bit r is set where the
-    frame sums rank r's values. slot: of the chunks that cross one directed link, in both phases, which one
-    this is, 0 .. MAX_SLOTS - 1.
+    op: kind of the action. phase: half of the AllReduce.
+    step: number within the phase; each schedule says what it counts.
+    chunk, sub: number of the chunk, and of the sub-frame in it.
+    peer: rank at the other end of the link; -1 for an action without a link.
+    source: rank that encoded the frame. A forwarded frame comes from another rank than its source.
+    table: number of the set of coding tables, which the frame's header carries.
+    terms: bit r is set where the frame's sum includes the values of rank r.
+    slot: position of this chunk among all chunks that cross the directed link, 0 to MAX_SLOTS - 1.
     """
 
     op: Op
@@ -59,16 +62,16 @@ class Action(NamedTuple):
 
     @property
     def workers(self) -> int:
-        """How many workers' values the frame sums."""
+        """Number of workers whose values the frame sums."""
         return self.terms.bit_count()
 
     @property
     def place(self) -> str:
-        """Where in the AllReduce this is, in words."""
+        """Step, phase and chunk in words, for messages."""
         half = "all-gather" if self.phase else "reduce-scatter"
         return f"step {self.step} of the {half}, chunk {self.chunk}"
 
     @property
     def tag(self) -> int:
-        """Message tag, unique on one directed link, below 32,640, where the transports' own tags begin."""
+        """Message tag, unique on one directed link. Tags from 32,640 on belong to the transports."""
         return self.slot * MAX_SUBFRAMES + self.sub

@@ -1,4 +1,4 @@
-"""In which order the owners of a schedule add: what floats' sums depend on."""
+"""The order in which the owners of a schedule add: sums of floats depend on it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from typing import Any
 from oscar.collective.actions import Op
 from oscar.collective.schedule import Schedule
 
-Tree = Any  # a rank, or a pair of trees: (what a rank held, what it then added)
+Tree = Any  # a rank, or a pair of trees: (sum that a rank held, sum that it added)
 
 
 @lru_cache(maxsize=32)
 def association(schedule: Schedule) -> tuple[Tree, ...]:
-    """Return, for each chunk, in which order its owner's sum is added: a rank, or a pair (held, added).
+    """Return the order of additions that leads to each chunk's sum, as a tree by chunk.
 
-    Floats added in this order have the bits that the owner has. The tree of a ring is as deep as it has
-    ranks; `add_up` needs no recursion. Raises ValueError for schedules of integers only, and for a deadlock.
+    A tree is a rank, or a pair (held, added) of trees. Floats added in this order equal the owner's sum bit
+    for bit. A ring's tree is as deep as the ring has ranks; `add_up` walks it without recursion.
+    Raises ValueError for a schedule that is for integers only, and for a schedule that deadlocks.
+
+    >>> from oscar.collective.schedules import make_schedule
+    >>> association(make_schedule("ring", 3))
+    ((2, (1, 0)), (0, (2, 1)), (1, (0, 2)))
     """
     if schedule.integers:
         raise ValueError(
@@ -54,7 +59,7 @@ def association(schedule: Schedule) -> tuple[Tree, ...]:
 
 
 def add_up(tree: Tree, values: Sequence[Any]) -> Any:
-    """Return the sum of `values`, by rank, in the order of a tree of `association`."""
+    """Return the sum of `values` (by rank), added in the order of a tree from `association`."""
     stack: list[Tree] = [tree]
     sums: list[Any] = []
     while stack:

@@ -1,4 +1,4 @@
-"""A schedule is checked by following the actions of all its ranks: no values, no clock."""
+"""Checks a schedule: follows the actions of all its ranks, without values and without a clock."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from oscar.errors import ConfigError
 
 CORRECT = "correct the schedule, or take a built-in one"
 FEWER = "take it for fewer ranks, or another schedule"
-MAX_TABLE = MAX_CHUNK = (1 << 16) - 1  # what a frame's header holds
+MAX_TABLE = MAX_CHUNK = (1 << 16) - 1  # a frame's header has 16 bits for each
 
 _RECEIVES = (Op.POST_RECV, Op.WAIT)
 _TAKES = (Op.DECODE_ADD, Op.DECODE, Op.ADOPT)
 _SAME = ("phase", "step", "chunk", "sub", "source", "table", "terms", "slot")
 _Place = tuple[int, int]  # chunk, sub-frame
 _Wire = tuple[int, int, int]  # sender, receiver, tag
-_End = tuple[int, Phase, int]  # rank, phase, peer or source: one coder with its tables
+_End = tuple[int, Phase, int]  # rank, phase, peer or source: one encoder or decoder with its tables
 
 
 class _Frame(NamedTuple):
-    """A frame under way: its terms, who coded it with which tables, and as which frame of that end."""
+    """A frame under way.
+
+    terms: ranks that it sums, as bits. table: set of tables that coded it. end: its encoder. number: how many
+    frames that encoder had coded, this one included.
+    """
 
     terms: int
     table: int
@@ -32,15 +36,18 @@ class _Frame(NamedTuple):
 
 
 def check(schedule: Schedule) -> None:
-    """Raise ConfigError, with rank, step and chunk, for the first rule that `schedule` breaks.
+    """Raise ConfigError for the first rule that `schedule` breaks; the message names rank, step and chunk.
 
-    docs/schedules.md has the rules. Every action is followed once, for all ranks and sub-frames.
+    docs/schedules.md lists the rules. Every action of every rank and sub-frame is followed once.
+
+    >>> from oscar.collective.schedules import make_schedule
+    >>> check(make_schedule("hierarchical", 8, group=4))
     """
     check_programs(schedule, [list(schedule.actions(rank)) for rank in range(schedule.nodes)])
 
 
 def check_programs(schedule: Schedule, programs: Sequence[Sequence[Action]]) -> None:
-    """Check `programs`, the actions of each rank, as those of `schedule`; see `check`."""
+    """Check `programs`, the actions by rank, against the rules of `schedule`; see `check`."""
     if len(programs) != schedule.nodes:
         raise ConfigError(
             f"schedule {schedule.name}: expected a program for each of {schedule.nodes} ranks, "
@@ -52,7 +59,7 @@ def check_programs(schedule: Schedule, programs: Sequence[Sequence[Action]]) -> 
 
 
 class _Rules:
-    """Says where a schedule breaks a rule."""
+    """The base of all checks: refuses a schedule with the place of the broken rule."""
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
@@ -66,7 +73,7 @@ class _Rules:
 
 
 class _Ranges(_Rules):
-    """Every number is in its range, and receives come first."""
+    """Checks that every number is in its range, and that receives come first."""
 
     def check(self, programs: Sequence[Iterable[Action]]) -> None:
         for rank, program in enumerate(programs):
@@ -76,9 +83,7 @@ class _Ranges(_Rules):
                 if action.op is not Op.POST_RECV:
                     begun = action
                 elif begun is not None:
-                    self.refuse(
-                        rank, action, "expected receives posted before anything else, this one comes later"
-                    )
+                    self.refuse(rank, action, "expected all receives posted first, this one comes later")
 
     def _check(self, rank: int, action: Action) -> None:
         s, wired = self.schedule, action.op in _RECEIVES or action.op in SENDS
@@ -103,7 +108,7 @@ class _Ranges(_Rules):
 
 
 class _Wires(_Rules):
-    """Every frame has one send, one posted receive and one wait, which name the same frame."""
+    """Checks that every frame has one send, one posted receive and one wait, and that the three agree."""
 
     def check(self, programs: Sequence[Iterable[Action]]) -> None:
         ends: dict[Op, dict[_Wire, Action]] = {Op.SEND: {}, Op.POST_RECV: {}, Op.WAIT: {}}
@@ -137,8 +142,8 @@ class _Wires(_Rules):
             self.refuse(
                 rank,
                 action,
-                f"expected a tag of its own on the link {wire[0]} -> {wire[1]}, tag {wire[2]} is that of "
-                f"{found[wire].place} too",
+                f"expected a unique tag on the link {wire[0]} -> {wire[1]}, tag {wire[2]} is also used by "
+                f"{found[wire].place}",
             )
         found[wire] = action
 
@@ -151,7 +156,7 @@ class _Wires(_Rules):
 
 
 class _Run(_Rules):
-    """Follows all ranks until they are done: what every rank holds, and every frame under way."""
+    """Follows all ranks until they are done: tracks the terms that every rank holds, and every frame."""
 
     def __init__(self, schedule: Schedule, programs: Sequence[Sequence[Action]]) -> None:
         super().__init__(schedule)
@@ -180,13 +185,13 @@ class _Run(_Rules):
             if at[rank] < len(program):
                 stuck = program[at[rank]]
                 self.refuse(
-                    rank, stuck, f"expected an end, got a deadlock: it waits for rank {stuck.peer} for ever"
+                    rank, stuck, f"expected no deadlock, this action waits for rank {stuck.peer} forever"
                 )
         self._check_ends()
         self._check_whole()
 
     def _perform(self, rank: int, a: Action) -> bool:
-        """Do one action; return False where it has to wait."""
+        """Perform one action; return False where it has to wait."""
         key = (a.phase, a.source, a.chunk, a.sub)
         held = self.frames[rank]
         if a.op is Op.WAIT:
@@ -213,7 +218,7 @@ class _Run(_Rules):
 
     def _wrong(self, rank: int, action: Action, terms: int) -> NoReturn:
         self.refuse(
-            rank, action, f"expected the terms that are there, {_ranks(terms)}, got {_ranks(action.terms)}"
+            rank, action, f"expected the terms of the sum, {_ranks(terms)}, got {_ranks(action.terms)}"
         )
 
     def _encode(self, rank: int, a: Action) -> _Frame:
@@ -229,7 +234,7 @@ class _Run(_Rules):
         return _Frame(terms, a.table, end, self.coded[end])
 
     def _take(self, rank: int, a: Action, frame: _Frame) -> None:
-        """Decode a frame: in the order in which that end coded, whatever the tables, and each term once."""
+        """Decode a frame. An encoder's frames are decoded in coding order; each term is added once."""
         end, place = (rank, a.phase, a.source), (a.chunk, a.sub)
         self.taken[end] += 1
         first, _ = self.paired.setdefault(end, (frame.end, a))
@@ -265,7 +270,7 @@ class _Run(_Rules):
         self.final[rank].add(place)
 
     def _check_ends(self) -> None:
-        """Raise where an end codes frames that a decoder never sees: they would differ in the next call."""
+        """Raise where a decoder misses frames of its encoder: their tables would differ in the next call."""
         for end, (coder, action) in self.paired.items():
             if self.taken[end] != self.coded[coder]:
                 self.refuse(
@@ -287,10 +292,12 @@ class _Run(_Rules):
                     self._lack(rank, place, f"expected the whole sum in the end, {missing} are missing")
                 added = s.integers or s.nodes == 1 or (mine and not s.adopt)
                 if not added and place not in self.final[rank]:
-                    self._lack(rank, place, "expected the owner's final frame decoded, got a sum of its own")
+                    self._lack(
+                        rank, place, "expected the owner's final frame decoded, got the rank's own sum"
+                    )
 
     def _lack(self, rank: int, place: _Place, what: str) -> NoReturn:
-        """Refuse what a rank ends with; the step is that of its last action with the chunk."""
+        """Refuse a rank's final state; the message gives the step of its last action with the chunk."""
         steps = [a.step for a in self.programs[rank] if a.chunk == place[0] and a.phase]
         self.refuse(rank, Action(Op.ADOPT, Phase.ALL_GATHER, max(steps, default=0), *place), what)
 

@@ -1,4 +1,4 @@
-"""Groups that exchange their sums: both sides add, so that links between groups carry group sums alone."""
+"""The exchange schedule: groups exchange their sums, and both sides add."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class _Leg(NamedTuple):
     terms: int
 
     def act(self, op: Op, sub: int) -> Action:
-        """Return an action with the frame of this leg; a sum's coder is that of its first receiver."""
+        """Return an action with this leg's frame. A partial sum's encoder belongs to its first receiver."""
         peer = self.receiver if op in (Op.ENCODE, Op.SEND) else self.sender
         if op is Op.ENCODE and self.phase:
-            peer = -1  # one frame for all of the group
+            peer = -1  # the whole group gets the same frame
         table = self.terms.bit_count() - 1
         return Action(
             op, self.phase, self.step, self.chunk, sub, peer, self.sender, table, self.terms, self.slot
@@ -37,14 +37,15 @@ class _Leg(NamedTuple):
 
 @dataclass(frozen=True)
 class ExchangeSchedule(Schedule):
-    """Groups of `group` consecutive ranks; every chunk has a collector in each, and these exchange sums.
+    """An AllReduce in groups of `group` consecutive ranks. Each group has one collector for each chunk.
 
-    A rank sends a chunk to its group's collector. Collectors send each other the sums of their groups, add
-    what comes, and send the whole sum to their own group. So no link between groups carries a sum of more
-    than one group, whose frame would be larger. Each of G groups sends G - 1 sums of a chunk: best for two.
-    Each collector adds in an order of its own: for integers only. The last group may be smaller.
+    A rank sends a chunk to the collector of its group. The collectors of a chunk send each other the sums of
+    their groups, add the sums that they receive, and send the total to their own group. A link between groups
+    so carries the sum of one group only; the frame of a larger sum would be larger. Each of G groups sends
+    G - 1 sums of a chunk, so the schedule suits two groups best. Collectors add in different orders, so it
+    takes integers only. The last group may be smaller.
 
-    owners: chunk c's is rank c, the collector in its own group; the others have the sum as early.
+    owners: rank c owns chunk c. The other collectors of the chunk have its sum as early.
     """
 
     name: ClassVar[str] = "exchange"
@@ -81,9 +82,9 @@ class ExchangeSchedule(Schedule):
         return tuple(range(first, min(n, first + g)) for first in range(0, n, g))
 
     def collectors(self, chunk: int) -> list[int]:
-        """Return the collector of a chunk in each group: as far from its first rank as in the owner's group.
+        """Return the collector of a chunk in each group.
 
-        A group with fewer ranks begins again at its first one.
+        Its position in the group equals the owner's position in the owner's group, modulo the group's size.
         """
         return [ranks[chunk % self.group % len(ranks)] for ranks in self.groups]
 
@@ -101,7 +102,7 @@ class ExchangeSchedule(Schedule):
 
     @cached_property
     def legs(self) -> tuple[dict[int, list[_Leg]], ...]:
-        """By stage (pushes, sums of groups, whole sums) and rank: the legs that it has an end of."""
+        """The legs that begin or end at a rank, by stage (pushes, group sums, whole sums) and rank."""
         slots: dict[tuple[int, int], int] = defaultdict(int)
         steps: dict[tuple[Phase, int], int] = defaultdict(int)
         stages: list[dict[int, list[_Leg]]] = []
@@ -122,7 +123,7 @@ class ExchangeSchedule(Schedule):
         return tuple(stages)
 
     def _terms(self, stage: int) -> list[int]:
-        """Return the terms of what each rank sends in stage 1, 2 or 3."""
+        """Return the terms that each rank sends in stage 1, 2 or 3."""
         if stage == 1:
             return [1 << rank for rank in range(self.nodes)]
         if stage == 3:
@@ -130,7 +131,7 @@ class ExchangeSchedule(Schedule):
         return [sum(1 << rank for rank in ranks) for ranks in self.groups for _ in ranks]
 
     def _inside(self, *, towards: bool) -> Iterator[tuple[int, int, int]]:
-        """Yield (chunk, sender, receiver) inside groups, rotated: towards collectors or from them."""
+        """Yield (chunk, sender, receiver) inside groups, in rotated order, towards or from collectors."""
         for block, turn, ranks in product(self.groups, range(1, self.group), self.groups):
             for at, sender in enumerate(ranks if turn < len(ranks) else ()):
                 to = (at + turn) % len(ranks)
@@ -147,7 +148,7 @@ class ExchangeSchedule(Schedule):
 
 
 class _Program:
-    """What one rank does, from its legs."""
+    """The program of one rank, made from its legs."""
 
     def __init__(self, schedule: ExchangeSchedule, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
@@ -155,7 +156,7 @@ class _Program:
         self.mine = [chunk for chunk in range(schedule.nodes) if rank in schedule.collectors(chunk)]
 
     def actions(self) -> Iterator[Action]:
-        """Yield all actions, stage by stage: what needs no input comes first, and final frames last."""
+        """Yield all actions, stage by stage: sends that need no input come first, final frames last."""
         if self.schedule.nodes == 1:
             return
         subs = self.schedule.subframes
@@ -177,7 +178,7 @@ class _Program:
                     yield from (leg.act(op, sub) for op in (Op.WAIT, Op.DECODE))
 
     def _sum(self, sub: int, stage: int, onward: int) -> Iterator[Action]:
-        """Add what comes in a stage, chunk by chunk, and send the sum in the next."""
+        """Add the sums received in a stage, chunk by chunk, and send the result in the next stage."""
         for chunk in self.mine:
             for leg in self.stages[stage]:
                 if leg.chunk == chunk and leg.receiver == self.rank:

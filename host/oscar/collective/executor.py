@@ -1,4 +1,4 @@
-"""The one loop that performs a rank's actions: in process, over a transport, and in replays."""
+"""The loop that performs a rank's actions: in process, over a transport, and in the time model."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from oscar.collective.frames import FrameLog
 
 
 class Performer(Protocol):
-    """Performs actions: a Node, which has the values, or something that only knows the frames' sizes."""
+    """An object that performs actions: a Node with values, or a stand-in that only knows frame sizes."""
 
     rank: int
 
     def count(self, action: Action) -> int:
-        """Return how many values the action's frame has; one without values is never sent."""
+        """Return the number of values in the action's frame. An empty frame is never sent."""
 
     def coding_work(self, action: Action) -> Array | None:
-        """Return what coding the action's frame is to a NIC (`Codec.work`), where that is known."""
+        """Return the NIC's work for the action's frame (`Codec.work`); None where it is not known."""
 
     def cap(self, action: Action) -> int:
-        """Return the bytes that the action's frame never exceeds."""
+        """Return an upper bound of the action's frame, in bytes."""
 
     def receive(self, action: Action, frame: bytes) -> None:
-        """Keep the frame that a WAIT waited for."""
+        """Keep the frame that a WAIT has received."""
 
     def perform(self, action: Action) -> bytes | memoryview | None:
-        """Do any other action; return the frame of a SEND or FORWARD."""
+        """Perform any other action; return the frame of a SEND or FORWARD."""
 
 
 class TransportEnd(Protocol):
-    """One rank's end of a transport: the part that never waits."""
+    """The part of a rank's transport that never waits."""
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None: ...
 
@@ -42,9 +42,9 @@ class TransportEnd(Protocol):
 def execute(
     node: Performer, actions: Iterable[Action], port: TransportEnd, log: FrameLog
 ) -> Generator[Action, Any, None]:
-    """Perform `actions` on `node`. Each is yielded first, and performed when the driver resumes.
+    """Perform `actions` on `node`. Each action is yielded first and performed when the driver resumes.
 
-    The driver resumes a WAIT with the frame that came. Actions on empty sub-frames are left out.
+    The driver resumes a WAIT with the received frame. Actions on empty sub-frames are left out.
     """
     for action in actions:
         count = node.count(action)
@@ -64,7 +64,7 @@ def execute(
 
 
 def drive(program: Generator[Action, Any, None], wait: Callable[[Action], Any]) -> None:
-    """Perform a whole program of `execute`; wait: returns the frame that a WAIT is for."""
+    """Run a generator of `execute` to its end. wait: returns the frame for a WAIT."""
     action = next(program, None)
     while action is not None:
         came = wait(action) if action.op is Op.WAIT else None

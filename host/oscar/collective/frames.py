@@ -1,4 +1,4 @@
-"""What was sent in an AllReduce: a row for every frame, whatever the schedule was."""
+"""The frames that an AllReduce sent: one row for each frame, for any schedule."""
 
 from __future__ import annotations
 
@@ -15,20 +15,26 @@ ROW = np.dtype([
     ("phase", np.int8), ("step", np.int32), ("sender", np.int32), ("receiver", np.int32), ("chunk", np.int32),
     ("sub", np.int32), ("terms", np.int32), ("count", np.int64), ("bytes", np.int64),
 ])  # fmt: skip
-CLOCKS = np.dtype([  # what a device took for one frame
+CLOCKS = np.dtype([  # clock cycles that a device needed for one frame
     ("encodes", np.bool_), ("phase", np.int8), ("step", np.int32), ("rank", np.int32), ("clocks", np.int64),
 ])  # fmt: skip
-KEY = "phase", "sender", "chunk", "sub"  # of one frame, to however many it is sent
+KEY = "phase", "sender", "chunk", "sub"  # identifies a frame; copies to several receivers share it
 Key = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """rows: structured array [frame] of ROW, in the order of its fields.
+    """The frames of one or more messages.
 
-    phase: 0 reduce-scatter, 1 all-gather. terms: how many workers' values the frame sums. count: its values.
-    bytes: header included. A frame that goes to several receivers has a row for each.
-    cells: what coding a frame is to a NIC (`Codec.work`), by its key, where the codec says it.
+    rows: structured array [frame] of ROW, sorted by its fields. A frame to several receivers has a row for
+    each. phase: 0 reduce-scatter, 1 all-gather. terms: number of workers whose values the frame sums. count:
+    number of values. bytes: size with header.
+    cells: a NIC's work for a frame (`Codec.work`), by KEY; only for codecs that give it.
+
+    >>> one = (0, 0, 0, 1, 0, 0, 1, 100, 240)  # rank 0 sends 100 values in 240 bytes to rank 1
+    >>> frames = Frames.of([one])
+    >>> frames.bytes, frames.sent(nodes=2).tolist()
+    (240, [240, 0])
     """
 
     rows: Array
@@ -36,14 +42,14 @@ class Frames:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, ...]] | Array, cells: Mapping[Key, Array] | None = None) -> Frames:
-        """Return the frames of `rows`, an array or tuples with ROW's fields, put in order."""
+        """Return sorted frames. rows: an array of ROW, or tuples with its fields."""
         if not isinstance(rows, np.ndarray):
             rows = np.array([*rows], ROW)
         return cls(np.sort(rows, order=ROW.names), cells or {})
 
     @classmethod
     def joined(cls, every: Iterable[Frames]) -> Frames:
-        """Return the frames of several messages together."""
+        """Return the frames of several messages as one object."""
         parts = list(every)
         cells = {key: found for one in parts for key, found in one.cells.items()}
         return cls.of(np.concatenate([np.zeros(0, ROW), *(one.rows for one in parts)]), cells)
@@ -65,12 +71,12 @@ class Frames:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all frames."""
+        """Total bytes of all frames."""
         return int(self.rows["bytes"].sum())
 
     @property
     def values(self) -> int:
-        """Values of all frames."""
+        """Total number of values in all frames."""
         return int(self.rows["count"].sum())
 
     def sent(self, nodes: int) -> Array:
@@ -87,7 +93,7 @@ class Frames:
         return Frames(self.rows[self.rows["sender"] == rank], cells)
 
     def by_step(self, nodes: int) -> Array:
-        """Return the bytes by step and sender, int64 [steps of both phases, nodes], in order."""
+        """Return the bytes by step and sender, int64 [step, nodes]; both phases' steps, in order."""
         steps, at = np.unique(self.rows[["phase", "step"]], return_inverse=True)
         flat = _total(at * nodes + self.rows["sender"], self.rows["bytes"], len(steps) * nodes)
         return flat.reshape(-1, nodes)
@@ -99,19 +105,19 @@ class Frames:
         return dict(zip(keys, sizes, strict=True))
 
     def work(self) -> dict[Key, Array]:
-        """Return the cells of every frame by its key; of a frame passed on, those of its encoder."""
+        """Return the cells of every frame by its key. A forwarded frame has the cells of its encoder."""
         origins = {(phase, chunk, sub): found for (phase, _, chunk, sub), found in self.cells.items()}
         found = {key: self.cells.get(key, origins.get((key[0], *key[2:]))) for key in self.sizes()}
         return {key: cells for key, cells in found.items() if cells is not None}
 
     def tree(self) -> dict[str, Any]:
-        """Return the columns by name, for a file, and the cells; `from_tree` reads them."""
+        """Return columns by name and cells, for a JSON file; `from_tree` reads them."""
         columns: dict[str, Any] = {name: self.rows[name].tolist() for name in ROW.names or ()}
         return columns | {"cells": [[*key, self.cells[key].tolist()] for key in sorted(self.cells)]}
 
     @classmethod
     def from_tree(cls, tree: Mapping[str, Any]) -> Frames:
-        """Return the frames that `tree` wrote."""
+        """Return the frames of a tree that `Frames.tree` made."""
         rows = np.zeros(len(tree["phase"]), ROW)
         for name in ROW.names or ():
             rows[name] = tree[name]
@@ -119,21 +125,21 @@ class Frames:
 
 
 class FrameLog:
-    """Notes frames as they are sent."""
+    """Records frames as they are sent."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, ...]] = []
         self._cells: dict[Key, Array] = {}
 
     def add(self, action: Action, sender: int, size: int, count: int, cells: Array | None = None) -> None:
-        """Note the frame of a SEND or FORWARD of `sender`, and its cells where it was coded there."""
+        """Record a frame that `sender` sends or forwards. cells: the NIC's work, if `sender` coded it."""
         a = action
         self._rows.append((a.phase, a.step, sender, a.peer, a.chunk, a.sub, a.workers, count, size))
         if cells is not None:
             self._cells[int(a.phase), sender, a.chunk, a.sub] = cells
 
     def frames(self) -> Frames:
-        """Return what was noted."""
+        """Return the recorded frames."""
         return Frames.of(self._rows, self._cells)
 
 

@@ -1,4 +1,4 @@
-"""How the sums of a ring come back to all nodes."""
+"""The second half of a ring AllReduce: how its sums return to all nodes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ GatherName = Literal["forward", "boomerang", "duplex"]
 
 @dataclass(frozen=True)
 class Gather:
-    """The second half of a ring AllReduce, and what codecs do in it.
+    """The way in which a ring returns its sums, and the work of codecs in it.
 
     name: "forward" passes final frames on unchanged, in the direction of the reduce-scatter. "boomerang" runs
-    the other way and sends each node the sum of what it lacks. "duplex" is a boomerang beside the
-    reduce-scatter instead of after it. adopt: owners decode their own final frames, so that a lossy codec
+    against that direction and sends each node the sum of the terms that it lacks. "duplex" runs a boomerang
+    at the same time as the reduce-scatter. adopt: owners decode their own final frames, so that a lossy codec
     leaves all nodes identical. coded: an entropy coder works on the frames; otherwise coding costs nothing.
 
-    Raises ValueError for an unknown name, and for `adopt` where no final frame is sent.
+    Raises ValueError for an unknown name, and for `adopt` with a gather that sends no final frames.
     """
 
     name: GatherName = "forward"
@@ -32,12 +32,12 @@ class Gather:
 
     @property
     def boomerang(self) -> bool:
-        """Whether frames of the second half run against the ring and hold what their receiver lacks."""
+        """Whether the second half runs against the ring and sends the terms that each receiver lacks."""
         return self.name != "forward"
 
     @property
     def duplex(self) -> bool:
-        """Whether both halves run at once."""
+        """Whether both halves run at the same time."""
         return self.name == "duplex"
 
 

@@ -1,4 +1,4 @@
-"""An exchange without sums: every rank has a buffer for every other rank, and sends it straight."""
+"""An all-to-all exchange: every rank has a buffer for every other rank and sends it directly."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from oscar.collective.schedule import Schedule
 
 @dataclass(frozen=True)
 class HandOver(Schedule):
-    """Rank r sends to r+1, r+2, ..; no codec works on what it sends, and nothing comes back.
+    """An all-to-all exchange as a schedule, for the time model. Rank r sends to r+1, r+2, and so on.
 
-    It exists for the time model. Chunk s N + d is the buffer that rank s has for rank d.
+    No codec is involved and nothing is summed. Chunk s N + d is the buffer of rank s for rank d.
     """
 
     name: ClassVar[str] = "hand-over"
@@ -52,9 +52,9 @@ class HandOver(Schedule):
 
 
 def handed_over(lengths: Array, header: int) -> Frames:
-    """Return the frames of an exchange in which rank s has `lengths[s, d]` bytes for rank d.
+    """Return the frames of an exchange in which rank s sends `lengths[s, d]` bytes to rank d.
 
-    Empty buffers are not sent, nor is what a rank has for itself.
+    header: bytes added to each frame. Empty buffers, and buffers for the rank itself, are not sent.
     """
     nodes = len(lengths)
     sender, receiver = np.nonzero(lengths * (1 - np.eye(nodes, dtype=np.int64)))

@@ -1,4 +1,4 @@
-"""All ranks in one process: mailboxes instead of wires, turns instead of threads, and faults on request."""
+"""All ranks in one process: mailboxes replace links, ranks take turns, and faults can be injected."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ FaultKind = Literal["kill", "stall", "corrupt", "delay"]
 
 @dataclass(frozen=True)
 class Fault:
-    """What goes wrong on `rank` when it is about to perform its action number `action`.
+    """A fault that strikes `rank` just before its action number `action`.
 
-    kill: the rank is gone, and its peers notice. stall: it does nothing more, and only the deadline shows it.
-    corrupt: one bit of the next frame it sends is flipped. delay: it pauses for `rounds` scheduler rounds.
+    kill: the rank dies, and its peers notice at once. stall: the rank stops, and its peers notice at the
+    deadline. corrupt: one bit of the rank's next sent frame is flipped. delay: the rank pauses for `rounds`
+    scheduler rounds.
     """
 
     kind: FaultKind
@@ -35,11 +36,11 @@ class Fault:
         if self.kind not in ("kill", "stall", "corrupt", "delay"):
             raise ValueError(f"fault must be kill, stall, corrupt or delay, got {self.kind!r}")
         if min(self.rank, self.action, self.rounds) < 0:
-            raise ValueError(f"rank, action and rounds of a fault are 0 or more, got {self}")
+            raise ValueError(f"rank, action and rounds of a fault must be 0 or more, got {self}")
 
 
 class _Rank:
-    """One rank: its place in its actions, its mailbox, and its faults."""
+    """One rank: its position in its program, its mailbox, and its faults."""
 
     def __init__(self, run: LocalRun, node: Node, actions: Iterable[Action], faults: Sequence[Fault]) -> None:
         self.run, self.node = run, node
@@ -53,7 +54,7 @@ class _Rank:
         self.current: Action | None = next(self._program, None)
 
     def _struck(self, actions: Iterable[Action]) -> Iterator[Action]:
-        """Yield `actions`; a fault strikes when its action comes up."""
+        """Yield `actions`; apply each fault when its action comes up."""
         for self.index, action in enumerate(actions):
             fault = self.faults.get(self.index)
             if fault is not None:
@@ -65,7 +66,7 @@ class _Rank:
 
     @property
     def faulty(self) -> bool:
-        """Whether this rank does nothing more."""
+        """Whether a fault has ended this rank's work."""
         return self.dead or self.stalled
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None:
@@ -73,14 +74,14 @@ class _Rank:
         self._caps[peer, tag] = cap
 
     def post_send(self, peer: int, tag: int, frame: bytes) -> None:
-        """Deliver `frame` to `peer`, unless a fault is in the way."""
+        """Deliver `frame` to `peer`, unless a fault prevents it."""
         if self.corrupting:
             frame, self.corrupting = damaged(frame, self.index), False
         if not self.run.ranks[peer].faulty:
             self.run.ranks[peer].deliver(self.node.rank, tag, frame)
 
     def deliver(self, sender: int, tag: int, frame: bytes) -> None:
-        """Take a frame in; raises ValueError where nobody made room for it."""
+        """Accept a frame. Raises ValueError where no receive was posted for it, or where it is too long."""
         cap = self._caps.get((sender, tag))
         if cap is None or len(frame) > cap:
             room = "no receive was posted" if cap is None else f"at most {cap} bytes fit"
@@ -110,9 +111,9 @@ class _Rank:
 
 
 class LocalRun:
-    """One AllReduce between the nodes of one process: deterministic, without threads.
+    """One AllReduce between the nodes of this process. It is deterministic and uses no threads.
 
-    programs: every rank's actions. `log` notes every frame.
+    programs: the actions of each rank. faults: faults to inject. `log` records every frame.
     """
 
     def __init__(
@@ -128,16 +129,16 @@ class LocalRun:
             self.ranks.append(_Rank(self, node, actions, faults))
 
     def run(self) -> None:
-        """Perform all actions of all nodes; raises PeerError as soon as one cannot go on."""
+        """Perform all actions of all nodes. Raises PeerError as soon as no rank can go on."""
         while any(rank.advance(only=Op.POST_RECV) for rank in self.ranks):
-            pass  # receives first, those of late ranks too: a frame finds room wherever it arrives
+            pass  # post the receives of all ranks first, so that every frame finds room
         while any(rank.current is not None for rank in self.ranks):
             moved = [rank.advance() for rank in self.ranks]
             if not any(moved):
                 self._deadline()
 
     def clocks(self) -> Array | None:
-        """Return what the nodes' devices took, a row of CLOCKS each time, or None without any device."""
+        """Return the devices' clock cycles as rows of CLOCKS; None where no device counts them."""
         if not self.ranks or self.ranks[0].node.codec.clocks is None:
             return None
         rows = [
@@ -148,7 +149,7 @@ class LocalRun:
         return np.array(rows, CLOCKS)
 
     def _deadline(self) -> None:
-        """Nobody can move any more: the first healthy rank that waits for a faulty one says so."""
+        """Raise the PeerError of the first healthy rank that waits for a faulty one: no rank can move."""
         broken = {rank.node.rank: rank for rank in self.ranks if rank.faulty}
         waiting = [(r.node.rank, r.current) for r in self.ranks if r.current is not None and not r.faulty]
         for number, action in sorted(waiting, key=lambda pair: pair[1].peer not in broken):
@@ -159,7 +160,7 @@ class LocalRun:
 
 
 def damaged(frame: bytes, seed: int) -> bytes:
-    """Return `frame` with one bit flipped, at a place that depends on `seed`."""
+    """Return `frame` with one bit flipped; `seed` chooses the bit."""
     bit = (seed * 2654435761) % (8 * len(frame))
     out = bytearray(frame)
     out[bit // 8] ^= 1 << (bit % 8)
@@ -167,7 +168,7 @@ def damaged(frame: bytes, seed: int) -> bytes:
 
 
 def silent(rank: int, peer: int, action: Action | None, *, dead: bool) -> PeerError:
-    """The error of a node whose peer will never send what it waits for."""
+    """Return the error of `rank`, whose `peer` will never send the frame of `action`."""
     what = "died" if dead else "was silent past the deadline"
     due = "its last frames were" if action is None else f"its frame of {action.place} was"
     step, chunk = (0, 0) if action is None else (action.step, action.chunk)

@@ -1,4 +1,4 @@
-"""A schedule as MSCCL's XML: for runtimes that take their AllReduce from such a file (docs/schedules.md)."""
+"""Exports a schedule as MSCCL's XML, for runtimes that read their AllReduce from it (docs/schedules.md)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from oscar.collective.check import check
 from oscar.collective.schedule import Schedule
 from oscar.errors import ConfigError
 
-_Tb = tuple[int, int, int]  # phase, peer that is sent to, peer that is received from; -1: none
+_Tb = tuple[int, int, int]  # thread block: phase, peer to send to, peer to receive from (-1: none)
 
 
 class _At(NamedTuple):
-    """A step of one rank: its thread block, and its place there."""
+    """The position of a step: its thread block, and its number there."""
 
     tb: _Tb
     place: int
@@ -25,31 +25,36 @@ class _At(NamedTuple):
 
 @dataclass
 class _Step:
-    kind: str  # s: send, r: receive, rrc: receive, add and keep
-    cell: int  # the chunk's sub-frame, as a place in the buffer
+    kind: str  # s: send; r: receive; rrc: receive, reduce and copy
+    cell: int  # the sub-frame's number in the buffer
     needs: list[_At] = field(default_factory=list)
 
 
 @dataclass
 class _Cell:
-    """Who wrote one piece of the buffer last, and who has read it since."""
+    """The last step that wrote a piece of the buffer, and the steps that have read it since."""
 
     wrote: _At | None = None
     read: list[_At] = field(default_factory=list)
 
 
 def to_msccl(schedule: Schedule, name: str | None = None) -> str:
-    """Return `schedule` as XML: an in-place allreduce with nodes GPUs, deterministic.
+    """Return `schedule` as MSCCL XML: a deterministic in-place allreduce, one GPU for each rank.
 
-    A chunk's sub-frame is a chunk there. For each phase and peer a rank has a thread block that sends and one
-    that receives; a phase has a channel of its own. A step depends on those before it that read or write the
-    same piece. Frames have no coding there. Raises ConfigError where `schedule` breaks a rule, or where links
-    that keep their order would deadlock; ValueError for schedules of integers only: floats run there.
+    Each sub-frame becomes an MSCCL chunk. A rank has two thread blocks for each phase and peer, one to send
+    and one to receive; each phase has its own channel. A step depends on earlier steps that read or write the
+    same piece. MSCCL moves plain floats; nothing is coded.
+    Raises ConfigError where `schedule` breaks a rule, or would deadlock on links that keep their order;
+    ValueError for a schedule that is for integers only.
+
+    >>> from oscar.collective.schedules import make_schedule
+    >>> to_msccl(make_schedule("ring", 2), name="pair").splitlines()[0][:26]
+    '<algo name="pair" proto="S'
     """
     if schedule.integers:
         raise ValueError(
-            f"expected a schedule whose owners send final sums, got {schedule.name}, each of whose ranks "
-            "adds in its own order: floats would differ; take ring, direct, hierarchical, star or a file"
+            f"expected a schedule whose owners send final sums, got {schedule.name}: its ranks add in "
+            "different orders, so sums of floats would differ; take ring, direct, hierarchical, star or file"
         )
     check(schedule)
     ranks = [_rank(schedule, rank) for rank in range(schedule.nodes)]
@@ -73,9 +78,9 @@ _Blocks = dict[_Tb, list[_Step]]
 
 
 def _rank(schedule: Schedule, rank: int) -> _Blocks:
-    """Return a rank's steps by thread block, each with the steps that it depends on.
+    """Return a rank's steps by thread block, each with its dependencies.
 
-    Links keep their order, so a thread block's receives are in the order in which the peer sends.
+    Links keep their order, so a thread block receives in the order in which the peer sends.
     """
     order = {
         (peer, a.tag): place
@@ -126,7 +131,7 @@ def _writes(cell: _Cell, at: _At) -> list[_At]:
 
 
 def _check_order(schedule: Schedule, ranks: list[_Blocks]) -> None:
-    """Raise unless all steps can be done in the order of their thread blocks."""
+    """Raise ConfigError unless all steps can run in the order of their thread blocks."""
     done = [dict.fromkeys(blocks, 0) for blocks in ranks]
     moved = True
     while moved:
@@ -143,12 +148,12 @@ def _check_order(schedule: Schedule, ranks: list[_Blocks]) -> None:
                 raise ConfigError(
                     f"schedule {schedule.name}: rank {rank}, step {done[rank][tb]} of the {half} with rank "
                     f"{max(tb[1:])}, chunk {chunk}: expected an order that links can keep, got a deadlock; "
-                    "export it with one sub-frame, or another schedule"
+                    "export the schedule with one sub-frame, or export another schedule"
                 )
 
 
 def _ready(rank: int, tb: _Tb, step: _Step, done: list[dict[_Tb, int]]) -> bool:
-    """Whether what a step depends on is done, and, for a receive, the peer has sent as many before."""
+    """Whether a step can run: its dependencies are done, and a receive's frame has been sent."""
     phase, _, source = tb
     if source >= 0 and done[source].get((phase, rank, -1), 0) <= done[rank][tb]:
         return False
@@ -156,7 +161,7 @@ def _ready(rank: int, tb: _Tb, step: _Step, done: list[dict[_Tb, int]]) -> bool:
 
 
 def _write(gpu: ElementTree.Element, blocks: _Blocks) -> None:
-    """Write the thread blocks of a rank; a step that depends on several has a `nop` for each other one."""
+    """Write the thread blocks of a rank. MSCCL allows one dependency per step; a `nop` carries each other."""
     numbers = {tb: number for number, tb in enumerate(sorted(blocks))}
     placed: dict[_At, int] = {}
     needed = {need for steps in blocks.values() for step in steps for need in step.needs}
@@ -187,5 +192,5 @@ def _write(gpu: ElementTree.Element, blocks: _Blocks) -> None:
 
 
 def _others(tb: _Tb, step: _Step) -> list[_At]:
-    """Return what a step depends on outside its own thread block, whose order holds anyway."""
+    """Return a step's dependencies outside its own thread block; steps inside one run in order anyway."""
     return [need for need in step.needs if need.tb != tb]

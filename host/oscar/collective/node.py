@@ -1,4 +1,4 @@
-"""One node of an AllReduce: performs actions on its values with its own link tables."""
+"""A node of an AllReduce: performs actions on its values with its own link state."""
 
 from __future__ import annotations
 
@@ -15,34 +15,38 @@ from oscar.collective.actions import Action, Op, Phase
 from oscar.errors import FrameError, PeerError
 from oscar.state import Saved
 
-MIN_SUBFRAME = 4096  # values; smaller sub-frames cost more in flushes and headers than overlap gains
+MIN_SUBFRAME = 4096  # values; for smaller sub-frames, headers and flushes cost more than overlap gains
 
-# "encode" with the receiver (-1: all to whom frames are passed on), "decode" with the rank that encodes.
+# A link end: "encode" with the receiver's rank (-1: several receivers), or "decode" with the encoder's rank.
 End = tuple[str, Phase, int]
 
 
 @dataclass(frozen=True)
 class ChunkLayout:
-    """Where chunks and sub-frames lie in plan order; the same on all nodes."""
+    """The positions of chunks and sub-frames in plan order; equal on all nodes.
+
+    bounds: first value of each chunk, then the number of values. subframes: sub-frames of each chunk.
+    """
 
     bounds: tuple[int, ...]
     subframes: int
 
     def span(self, chunk: int, sub: int) -> tuple[int, int]:
-        """Return the range of values of a sub-frame; empty when the chunk is too short for it."""
+        """Return (first, end) of a sub-frame's values; an empty range where the chunk is too short for it."""
         low, high = self.bounds[chunk], self.bounds[chunk + 1]
         size = max(-(-(high - low) // self.subframes), min(high - low, MIN_SUBFRAME))
         return min(high, low + sub * size), min(high, low + (sub + 1) * size)
 
 
 class Node:
-    """Values, partial sums and link ends of one rank; `perform` does one action.
+    """The values, partial sums and link ends of one rank. `perform` performs one action.
 
-    A link end outlives an AllReduce. In each phase there is one encoder for each receiver, and one decoder
-    for each rank that encodes. An end has a set of tables for each table number that actions name. `begin`
-    hands in the values of one AllReduce and `result` returns its sums. apart: the sums of the second phase
-    are kept apart from partial sums. Neither is ever sent as part of the other, so they may arrive in either
-    order. width(workers): raw width in bits of a sum of so many workers' values.
+    `begin` hands in the values of one AllReduce, `result` returns its sums. Link ends live on from one
+    AllReduce to the next. Each phase has one encoder for each receiver and one decoder for each rank that
+    encodes. An end keeps one set of tables for each table number of the actions.
+    apart: keep the sums of the all-gather apart from the partial sums of the reduce-scatter. Neither is sent
+    as part of the other, so they may arrive in any order.
+    width: returns the raw width, in bits, of a sum over the given number of workers.
     """
 
     def __init__(
@@ -53,18 +57,22 @@ class Node:
         self.ends: dict[End, Any] = {}
         self._frames: dict[tuple[Phase, int, int, int], bytes] = {}
         self._came_by: dict[tuple[Phase, int, int, int], Action] = {}  # the WAIT that brought a frame
-        self.clocks: list[tuple[Action, int]] = []  # of a device that counts them, since `begin`
+        self.clocks: list[tuple[Action, int]] = []  # a device's clock cycles by action, since `begin`
         self._work: dict[
             tuple[Phase, int, int, int], Array | None
-        ] = {}  # of frames coded here, where the codec says
+        ] = {}  # NIC work of the frames coded here, for codecs that give it
         self.local = self.work = self._spare = np.zeros(0, np.int32)
         self.suffix: Array | None = None
-        # Sub-frames of `work` and `suffix` that have values; until then they are `local`, and 0: not copied.
+        # Sub-frames for which `work` and `suffix` hold values. For all others the partial sum is `local` and
+        # the suffix is 0, which saves copying them.
         self._summed: set[tuple[int, int]] = set()
         self._came: set[tuple[int, int]] = set()
 
     def begin(self, local: Array, classes: Array | None, layout: ChunkLayout) -> None:
-        """Start an AllReduce over `local` (plan order; kept, and unchanged) with position `classes`."""
+        """Start an AllReduce.
+
+        local: values in plan order; kept, never written to. classes: position classes in plan order, or None.
+        """
         self.local, self.classes, self.layout = local, classes, layout
         if self.work.shape != local.shape or self.work.dtype != local.dtype:
             self.work = np.empty_like(local)  # kept from call to call, so that pages stay mapped
@@ -78,11 +86,11 @@ class Node:
         self.clocks = []
 
     def result(self) -> Array:
-        """Return the sums in plan order and the dtype of `begin`; final once all actions are performed.
+        """Return the sums in plan order, in the dtype of `begin`; final once all actions are performed.
 
-        Sums that were kept apart are added here: the prefix summed on this node and the suffix received. Each
-        node splits the sum elsewhere. The sums are bit-identical because integer addition is exact in any
-        order. The next `begin` writes to the array that is returned.
+        Sums that were kept apart are added here: the prefix summed on this node and the received suffix. Each
+        node splits the sum at another place. The results are still bit-identical, because integer addition is
+        exact in any order. The returned array is overwritten after the next `begin`.
         """
         for chunk in range(len(self.layout.bounds) - 1):
             for sub in range(self.layout.subframes):
@@ -97,48 +105,48 @@ class Node:
         return self.work
 
     def _prefix(self, chunk: int, sub: int) -> Array:
-        """Return the partial sum of a sub-frame: this node's values, until others were added."""
+        """Return the partial sum of a sub-frame: this node's values until other values were added."""
         low, high = self.layout.span(chunk, sub)
         return (self.work if (chunk, sub) in self._summed else self.local)[low:high]
 
     def count(self, action: Action) -> int:
-        """Return how many values the action's sub-frame has."""
+        """Return the number of values in the action's sub-frame."""
         low, high = self.layout.span(action.chunk, action.sub)
         return high - low
 
     def coding_work(self, action: Action) -> Array | None:
-        """Return the cells of the action's frame, where it was coded here and the codec says so."""
+        """Return a NIC's work for the action's frame; None unless coded here by a codec that gives it."""
         return self._work.get(self._key(action))
 
     def cap(self, action: Action) -> int:
-        """Return the bytes that the action's frame never exceeds, on any node."""
+        """Return an upper bound of the action's frame in bytes, valid on every node."""
         return self.codec.max_frame(self.count(action), self.width(action.workers))
 
     def receive(self, action: Action, frame: bytes) -> None:
-        """Keep the frame that a WAIT waited for."""
+        """Keep the frame that a WAIT has received."""
         self._frames[self._key(action)] = frame
         self._came_by[self._key(action)] = action
 
     def perform(self, action: Action) -> bytes | None:
-        """Do one action; return the frame of a SEND or FORWARD.
+        """Perform one action; return the frame of a SEND or FORWARD.
 
-        Raises PeerError when a received frame does not decode.
+        Raises PeerError for a received frame that does not decode.
         """
         return self._HANDLERS[action.op](self, action)
 
     def _key(self, action: Action) -> tuple[Phase, int, int, int]:
-        """Return what names a frame: coded here, or brought by a WAIT of equal source."""
+        """Return the key under which the action's frame is stored, coded here or received."""
         return action.phase, action.source, action.chunk, action.sub
 
     def _context(self, low: int, high: int) -> Array | None:
         return None if self.classes is None else self.classes[low:high]
 
     def _apart(self, action: Action) -> Array | None:
-        """Return the array of the action's phase, where it is kept apart from the partial sums."""
+        """Return the array for sums kept apart if the action's phase uses it, else None."""
         return self.suffix if action.phase is Phase.ALL_GATHER else None
 
     def _end(self, kind: str, phase: Phase, source: int) -> Any:
-        """Return a link end, made when it is first used."""
+        """Return a link end; make it at its first use."""
         key = (kind, phase, source)
         if key not in self.ends:
             self.ends[key] = self._make(kind)
@@ -177,7 +185,7 @@ class Node:
         return self._frames[self._key(action)]
 
     def _forward(self, action: Action) -> bytes:
-        """Return a frame that came, once it is known to be intact: who is told of damage had it from us."""
+        """Return a received frame to pass on. Check it first, so that the next rank cannot blame this one."""
         frame, came = self._frames[self._key(action)], self._came_by[self._key(action)]
         try:
             unpack_frame(frame)
@@ -186,7 +194,7 @@ class Node:
         return frame
 
     def _bad(self, action: Action, error: FrameError) -> PeerError:
-        """The error of a frame that is not what `action` needs."""
+        """Return the error of a received frame that does not fit `action`."""
         peer = action.source if action.peer < 0 else action.peer
         return PeerError(
             f"rank {self.rank}: frame from rank {peer} at {action.place}, "
@@ -198,14 +206,14 @@ class Node:
         )
 
     def _decode(self, action: Action, frame: bytes, into: Array, *, plus: Array | None = None) -> None:
-        """Put a frame's values where they belong in `into` (plan order), each plus its one of `plus`."""
+        """Decode a frame into its sub-frame of `into` (plan order). plus: values to add, or None."""
         low, high = self.layout.span(action.chunk, action.sub)
         end: Any = self._end("decode", action.phase, action.source)
         out, known = into[low:high], {"step": action.table, "context": self._context(low, high)}
         try:
             if self.codec.decodes_into:
                 if plus is not None and (action.chunk, action.sub) not in self._summed:
-                    out[:] = plus  # otherwise it is there
+                    out[:] = plus  # otherwise `out` holds the partial sum already
                 end.decode(frame, **known, out=out, add=plus is not None)
                 self._check_place(action, frame, high - low)
             else:
@@ -220,14 +228,14 @@ class Node:
         self._count_clocks(action, end)
 
     def _check_place(self, action: Action, frame: bytes, count: int) -> None:
-        """Raise FrameError unless an intact frame is the frame of this action."""
+        """Raise FrameError unless an intact frame belongs to this action."""
         head = peek(frame)
         came = (head.count, head.width, head.chunk, head.sub)
         expected = (count, self.width(action.workers), action.chunk, action.sub)
         if came != expected:
             raise FrameError(
                 f"frame has (count, width, chunk, sub-frame) {came}, expected {expected}: "
-                "sent to the wrong place, or by a node with another configuration"
+                "it went to the wrong place, or its sender has another configuration"
             )
 
     def _decode_add(self, action: Action) -> None:
@@ -268,7 +276,7 @@ class Node:
     }
 
     def saturated(self) -> Array:
-        """Return the sums of Codec.saturated, float64 [2], since the link ends were made."""
+        """Return the sums of Codec.saturated over all encoders since they were made, float64 [2]."""
         total = np.zeros(2)
         if self.codec.saturated is not None:
             encoders = [end for (kind, *_), end in self.ends.items() if kind == "encode"]
@@ -280,9 +288,9 @@ class Node:
         return {key: end.state_dict() for key, end in self.ends.items()}
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; link ends made since then are dropped.
+        """Load a state that `state_dict` returned; drop link ends made since then.
 
-        Raises ConfigError, and changes nothing, where it is none.
+        Raises ConfigError, and changes nothing, where `state` does not fit.
         """
         saved = Saved.of(state)
         ends = {key: self._make(key[0]) for key in saved.keys(self._is_end, "ends of links")}
@@ -298,11 +306,11 @@ class Node:
         return isinstance(key[2], int) and first <= key[2] < self.nodes
 
     def snapshot(self) -> dict[Any, Any]:
-        """Return a cheap token of all link ends for `restore`."""
+        """Return a cheap token of all link ends, for `restore`."""
         return {key: end.snapshot() for key, end in self.ends.items()}
 
     def restore(self, token: dict[Any, Any]) -> None:
-        """Go back to the link ends of `snapshot`; those made since then are dropped."""
+        """Restore the link ends of a `snapshot`; drop link ends made since then."""
         self.ends = {key: end for key, end in self.ends.items() if key in token}
         for key, end in self.ends.items():
             end.restore(token[key])

@@ -1,6 +1,6 @@
-"""Rings (docs/protocol.md, "Schedule").
+"""The ring schedules: ring, boomerang and duplex (docs/protocol.md, "Schedule").
 
-One generator of actions drives the in-process cluster, real transports, the RTL and the timeline.
+One generator of actions drives the in-process cluster, the transports, the RTL and the time model.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from oscar.collective.schedule import Schedule
 
 
 def ring_chunk_sent(rank: Any, nodes: int, phase: Phase, step: Any, gather: Gather = FORWARD) -> Any:
-    """Return the chunk that `rank` sends at `step` of `phase`, both numbers or arrays.
+    """Return the chunk that `rank` sends at `step` of `phase`. rank, step: int, or int arrays.
 
-    A rank receives what its upstream peer sends.
+    A rank receives the chunk that its upstream peer sends.
     """
     if phase is Phase.REDUCE_SCATTER:
         return (rank - step) % nodes
@@ -36,7 +36,7 @@ def ring_chunks(nodes: int, gather: Gather = FORWARD) -> Array:
 
 
 def ring_frames(counts: Array, sizes: Array) -> Frames:
-    """Return the frames of a ring whose chunks have `counts` values and `sizes` bytes, int64 [chunk]."""
+    """Return the frames of a ring. counts, sizes: values and bytes of each chunk, int64 [chunk]."""
     nodes = counts.size
     chunks = ring_chunks(nodes) if nodes > 1 else np.zeros((2, 0, 1), np.int64)
     rows = np.zeros(chunks.shape, ROW)
@@ -48,16 +48,16 @@ def ring_frames(counts: Array, sizes: Array) -> Frames:
 
 
 def passed_on(counts: Array, sizes: Array) -> Frames:
-    """Return the frames of a gather around a ring: every rank's buffer is passed on N - 1 times."""
-    rows = ring_frames(np.roll(counts, 1), np.roll(sizes, 1)).rows  # a rank sends its own first
+    """Return the frames of an all-gather around a ring: every rank's buffer takes N - 1 hops."""
+    rows = ring_frames(np.roll(counts, 1), np.roll(sizes, 1)).rows  # each rank first sends its own
     return Frames.of(rows[rows["phase"] == Phase.ALL_GATHER])
 
 
 @dataclass(frozen=True)
 class Ring(Schedule):
-    """Reduce-scatter and all-gather around a ring, rank -> rank+1; final frames are passed on unchanged.
+    """Reduce-scatter and all-gather around a ring, rank -> rank+1. Final frames are passed on unchanged.
 
-    A received sub-frame is decoded, added, encoded and sent before the next one is waited for, so that
+    A rank decodes, adds, encodes and sends a received sub-frame before it waits for the next one, so that
     transfers overlap with coding.
     """
 
@@ -75,7 +75,7 @@ class Ring(Schedule):
 
     @property
     def form(self) -> Gather:
-        """How sums come back, and whether owners adopt their own."""
+        """The ring's gather, with this schedule's `adopt`."""
         return replace(self.gather, adopt=self.adopt)
 
     @cached_property
@@ -92,7 +92,7 @@ class Ring(Schedule):
 
 @dataclass(frozen=True)
 class Boomerang(Ring):
-    """The all-gather runs rank -> rank-1 and sends the sum of what the receiver lacks."""
+    """A ring whose all-gather runs backwards, rank -> rank-1, and sends the sum of the missing terms."""
 
     name: ClassVar[str] = "boomerang"
     apart: ClassVar[bool] = True
@@ -102,12 +102,12 @@ class Boomerang(Ring):
 
 @dataclass(frozen=True)
 class Duplex(Ring):
-    """Both phases of a boomerang at once.
+    """A boomerang whose two phases run at the same time. It takes N-1 hops instead of 2(N-1).
 
-    What comes back are sums over the end of the ring (suffixes), which never depend on the reduce-scatter's
-    sums over its beginning (prefixes). A node's result is its prefix, own values included, plus the suffix
-    it received; either may come first. That takes N-1 hops instead of 2(N-1). Each node splits the sum at
-    another place, so only integers, whose addition is exact in any order, leave all nodes identical.
+    The reduce-scatter sums over the beginning of the ring (prefixes). The all-gather sums over its end
+    (suffixes) and needs no prefix. A node's result is its prefix, own values included, plus the suffix that
+    it received; either may arrive first. Each node splits the sum at another place. The results are identical
+    for integers only, whose addition is exact in any order.
     """
 
     name: ClassVar[str] = "duplex"
@@ -122,7 +122,7 @@ class Duplex(Ring):
 
 @dataclass(frozen=True)
 class _Rank:
-    """One rank's place in the ring."""
+    """The program of one rank in the ring."""
 
     rank: int
     nodes: int
@@ -142,23 +142,25 @@ class _Rank:
             yield from self._forward()
 
     def _peers(self, phase: Phase) -> tuple[int, int]:
-        """Return the ranks that frames of a phase come from and go to."""
+        """Return the ranks that this rank receives from and sends to in a phase."""
         left, right = (self.rank - 1) % self.nodes, (self.rank + 1) % self.nodes
         return (right, left) if self.gather.boomerang and phase is Phase.ALL_GATHER else (left, right)
 
     def _frame(self, op: Op, phase: Phase, step: int, sub: int, sender: int, peer: int = -1) -> Action:
-        """Return an action with the frame that `sender` sends at `step`."""
+        """Return an action on the frame that `sender` sends at `step`."""
         chunk = ring_chunk_sent(sender, self.nodes, phase, step, self.gather)
         source, table = sender, step
         if phase is Phase.ALL_GATHER:
-            table = self.nodes - 1 + (step if self.gather.boomerang else 0)  # one for all forwarded frames
+            table = (
+                self.nodes - 1 + (step if self.gather.boomerang else 0)
+            )  # forwarded frames share one table
             if not self.gather.boomerang:
                 source = (chunk - 1) % self.nodes  # the chunk's owner
         terms, slot = self._terms(phase, step, chunk), step << 1 | phase
         return Action(op, phase, step, chunk, sub, peer, source, table, terms, slot)
 
     def _terms(self, phase: Phase, step: int, chunk: int) -> int:
-        """Return the ranks whose values a frame sums: one more with each step, as bits."""
+        """Return the ranks whose values a frame sums, as bits; each step adds one rank."""
         every = (1 << self.nodes) - 1
         if phase is Phase.ALL_GATHER and not self.gather.boomerang:
             return every
@@ -167,7 +169,7 @@ class _Rank:
         return (run | run >> self.nodes) & every
 
     def _posts(self) -> Iterator[Action]:
-        """Post every receive up front: a frame never arrives where nobody made room for it."""
+        """Post all receives first, so that every arriving frame finds room."""
         for phase in Phase:
             source, _ = self._peers(phase)
             for step in range(self.nodes - 1):
@@ -175,11 +177,11 @@ class _Rank:
                     yield self._frame(Op.POST_RECV, phase, step, sub, source, source)
 
     def _sums(self, *phases: Phase) -> Iterator[Action]:
-        """Run `phases` at once; in each, every hop adds its own values to what came and sends the sum on.
+        """Run `phases` at the same time. Every hop adds its own values to a received sum and sends it on.
 
-        The reduce-scatter's partial sums travel to the right. The boomerang's residuals go back to the left:
-        the owner of a chunk starts with its own local values, so that each hop codes only what the receiver
-        lacks. Two phases take turns by sub-frame: while a frame of one is sent, a frame of the other is
+        Partial sums of the reduce-scatter travel to the right. Sums of a boomerang's all-gather travel to the
+        left: a chunk's owner starts with its own local values, so a frame sums only terms that its receiver
+        lacks. Two phases take turns by sub-frame: a frame of one phase is sent while a frame of the other is
         coded.
         """
         for step in range(self.nodes):
@@ -194,7 +196,7 @@ class _Rank:
                         yield self._frame(Op.SEND, phase, step, sub, self.rank, target)
 
     def _forward(self) -> Iterator[Action]:
-        """Code this rank's final sums once, then forward what comes."""
+        """Code this rank's final sums once, then forward and decode the frames of other owners."""
         phase = Phase.ALL_GATHER
         left, right = self._peers(phase)
         for step in range(self.nodes):

@@ -1,4 +1,4 @@
-"""Schedules made of routes: every chunk runs up a tree to its owner and down another to all."""
+"""Schedules made of routes: a chunk runs up one tree to its owner and down another to all ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oscar.collective.schedule import Schedule
 
 
 class Transfer(NamedTuple):
-    """One chunk over one directed link."""
+    """The transfer of one chunk over one directed link."""
 
     chunk: int
     sender: int
@@ -24,12 +24,18 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True)
 class Routes:
-    """Who sends which chunk to whom, in order.
+    """The transfers of an AllReduce, in order: who sends which chunk to whom.
 
-    owners: rank by chunk. reduce: a rank sends a chunk once, on towards its owner, after all that it receives
-    of it, in the order of this list. gather: from the owner to all; a rank sends on what it has received
-    before. Both lists are in the order in which a port takes them; docs/schedules.md has the rules, and
-    `oscar.collective.check` holds them.
+    nodes: number of ranks. owners: owner's rank by chunk.
+    reduce: transfers towards the owners. A rank sends a chunk once, after all its receives of that chunk.
+    gather: transfers from the owners to all. A rank passes a chunk on after it has received it.
+    A port takes its transfers in the order of these lists. docs/schedules.md has the rules;
+    `oscar.collective.check` checks them.
+
+    >>> reduce = (Transfer(0, 1, 0), Transfer(0, 2, 0))  # rank 0 owns the only chunk
+    >>> gather = (Transfer(0, 0, 1), Transfer(0, 1, 2))
+    >>> Routes(3, (0,), reduce, gather).gather[1].sender
+    1
     """
 
     nodes: int
@@ -39,7 +45,7 @@ class Routes:
 
 
 class Leg(NamedTuple):
-    """A transfer with all that its actions need to know; depth: transfers in sequence up to this one."""
+    """A transfer with the fields of its actions. depth: transfers in sequence, up to and with this one."""
 
     phase: Phase
     transfer: Transfer
@@ -55,12 +61,12 @@ _Job = tuple[tuple[int, ...], int, Any, int, Callable[[int, Any, int], Iterator[
 
 @dataclass(frozen=True)
 class Routed(Schedule):
-    """Routes as a schedule.
+    """A schedule that follows routes; subclasses make the routes.
 
-    Frames of a link share tables where they sum equally many workers. Both its ends take them in one order,
-    whatever their tables: by the transfers in sequence up to them, then by sub-frame, then in order of the
-    routes. So sends that need no input come before everything else. An owner codes its sum once and sends the
-    same bytes to all; a rank passes a final frame on before it decodes it.
+    Frames of a link that sum equally many workers share a set of tables. Both ends of a link process its
+    frames in the same order: by depth, then by sub-frame, then in the order of the routes. Sends that need no
+    input therefore come first. An owner codes its sum once and sends the same bytes to all. A rank passes a
+    final frame on before it decodes it.
     """
 
     name: ClassVar[str] = "routed"
@@ -68,7 +74,7 @@ class Routed(Schedule):
 
     @cached_property
     def routes(self) -> Routes:
-        """The routes; a subclass makes them."""
+        """The routes, made by a subclass."""
         raise NotImplementedError
 
     @property
@@ -81,7 +87,7 @@ class Routed(Schedule):
 
     @cached_property
     def depths(self) -> tuple[dict[tuple[int, int], int], ...]:
-        """For each phase, how many transfers in sequence bring (chunk, rank) there; absent: none."""
+        """For each phase, the number of transfers in sequence until `rank` has `chunk`; absent means 0."""
         phases = []
         for transfers in (self.routes.reduce, self.routes.gather):
             depth: dict[tuple[int, int], int] = defaultdict(int)
@@ -97,7 +103,7 @@ class Routed(Schedule):
 
     @cached_property
     def born(self) -> tuple[tuple[int, int], ...]:
-        """When the sum of each chunk is whole: depth and place of the last leg that its owner needs."""
+        """For each chunk, depth and position of the last leg that its owner needs for the whole sum."""
         last = [(0, 0)] * self.chunks
         for place, leg in enumerate(self.legs[0]):
             if leg.transfer.receiver == self.owners[leg.transfer.chunk]:
@@ -106,12 +112,12 @@ class Routed(Schedule):
 
     @cached_property
     def spread(self) -> int:
-        """Transfers in sequence until the last rank has a final frame."""
+        """Number of transfers in sequence until the last rank has a final frame."""
         return max(self.depths[1].values(), default=0)
 
     @cached_property
     def legs(self) -> tuple[tuple[Leg, ...], ...]:
-        """The transfers of each phase with their terms and their places on sender and link."""
+        """The transfers of each phase, with their terms, steps and slots."""
         terms = {(chunk, rank): 1 << rank for chunk in range(self.chunks) for rank in range(self.nodes)}
         slots: dict[tuple[int, int], int] = defaultdict(int)
         every = (1 << self.nodes) - 1
@@ -144,7 +150,7 @@ class Routed(Schedule):
         return tuple(every)
 
     def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
-        """Return the legs of each phase that `rank` has an end of, in order."""
+        """Return the legs of each phase that begin or end at `rank`, in order."""
         there, back = self._by_rank
         return there.get(rank, []), back.get(rank, [])
 
@@ -156,16 +162,16 @@ class Routed(Schedule):
 
 
 class _Program:
-    """What one rank does, from its legs: by hops in sequence before it, then by sub-frame.
+    """The program of one rank, made from its legs: ordered by depth, then by sub-frame.
 
-    So while the first sub-frame is on its way, later ones are coded. Both ends of a link know that order.
+    Later sub-frames are so coded while the first one is under way. Both ends of a link use the same order.
     """
 
     def __init__(self, schedule: Routed, rank: int) -> None:
         self.schedule, self.rank = schedule, rank
         self.reduce, self.gather = schedule.legs_of(rank)
-        self.fed: dict[int, list[Leg]] = defaultdict(list)  # what comes, by chunk
-        links: dict[int, list[_Piece]] = defaultdict(list)  # what comes, by sender
+        self.fed: dict[int, list[Leg]] = defaultdict(list)  # received partial sums, by chunk
+        links: dict[int, list[_Piece]] = defaultdict(list)  # received partial sums, by sender
         for leg in self.reduce:
             if leg.transfer.receiver == rank:
                 self.fed[leg.transfer.chunk].append(leg)
@@ -175,7 +181,7 @@ class _Program:
             for sender, pieces in links.items()
         }
         self.onward: dict[int, list[Leg]] = defaultdict(list)  # final frames that this rank sends, by chunk
-        self.came: dict[int, Leg] = {}  # those that it receives
+        self.came: dict[int, Leg] = {}  # final frames that this rank receives, by chunk
         for leg in self.gather:
             if leg.transfer.sender == rank:
                 self.onward[leg.transfer.chunk].append(leg)
@@ -196,10 +202,10 @@ class _Program:
             yield from do(chunk, leg, sub)
 
     def _jobs(self, sub: int) -> Iterator[_Job]:
-        """Yield what is to be done with a sub-frame: (when, and a method with its arguments).
+        """Yield the jobs of a sub-frame: (sort key, arguments, method).
 
-        At equal depths sums that go on to owners come first, then whole sums, then frames that are passed on,
-        then those that are decoded.
+        The order at equal depths is: sums on their way to owners, whole sums, frames to pass on, frames to
+        decode.
         """
         for leg in self.reduce:
             if leg.transfer.sender == self.rank:
@@ -212,30 +218,30 @@ class _Program:
         for at, leg in enumerate(self.gather):
             chunk = leg.transfer.chunk
             depth, place = self.schedule.born[chunk]
-            if leg.transfer.receiver == self.rank:  # decoded in the order in which its owner coded it
+            if leg.transfer.receiver == self.rank:  # decoded in its owner's coding order
                 came.add(chunk)
                 yield (depth + self.schedule.spread, sub, 3, place, at), chunk, leg, sub, self._take
             elif chunk in came:
                 yield (depth + leg.depth - 1, sub, 2, at), chunk, leg, sub, self._pass_on
 
     def _coded(self, leg: Leg, sub: int) -> tuple[int, ...]:
-        """Return when the sender of a leg codes it."""
+        """Return the sort key of a leg's encoding at its sender."""
         return leg.depth - 1, sub, 0, leg.step
 
     def _act(self, op: Op, leg: Leg, sub: int) -> Action:
-        """Return an action with the frame of `leg`."""
+        """Return an action on the frame of `leg`."""
         chunk, sender, receiver = leg.transfer
         source = self.schedule.owners[chunk] if leg.phase else sender
         table = leg.terms.bit_count() - 1
         peer = sender if receiver == self.rank else receiver
         if leg.phase and op in (Op.ENCODE, Op.ADOPT):
-            peer = -1  # one frame for all
+            peer = -1  # all receivers get the same frame
         return Action(op, leg.phase, leg.step, chunk, sub, peer, source, table, leg.terms, leg.slot)
 
     def _add(self, chunk: int, onward: Leg | None, sub: int) -> Iterator[Action]:
-        """Add what comes for a chunk, and send the sum on: to the owner, or from the owner to all.
+        """Add the sums received for a chunk, and send the result: to the owner, or from the owner to all.
 
-        A sum waits for what it holds, and for what came before that on the same links; for nothing else.
+        A sum waits only for its own terms, and for earlier frames on the same links.
         """
         for fed in self.fed.get(chunk, ()):
             while (fed, sub) not in self.added:
@@ -257,11 +263,11 @@ class _Program:
             yield self._act(Op.WAIT, self.came[chunk], sub)
 
     def _pass_on(self, chunk: int, onward: Leg, sub: int) -> Iterator[Action]:
-        """Pass a final frame on, before it is decoded."""
+        """Pass a final frame on; it is decoded later."""
         yield from self._wait(chunk, sub)
         yield self._act(Op.FORWARD, onward, sub)
 
     def _take(self, chunk: int, came: Leg, sub: int) -> Iterator[Action]:
-        """Decode a final frame; those of an owner in the order of their coding."""
+        """Decode a final frame. An owner's frames are decoded in coding order."""
         yield from self._wait(chunk, sub)
         yield self._act(Op.DECODE, came, sub)

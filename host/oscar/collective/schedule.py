@@ -1,4 +1,4 @@
-"""The seam between what is reduced and who sends what to whom: a schedule (docs/schedules.md)."""
+"""The contract of schedules: who sends which chunk to whom, and when (docs/schedules.md)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ MAX_NODES = 1024
 
 @dataclass(frozen=True)
 class Schedule(ABC):
-    """One AllReduce between `nodes` ranks, each chunk cut into `subframes`, as actions of every rank.
+    """An AllReduce as the actions of every rank. Equal schedules have equal actions.
 
-    adopt: owners decode their own final frames, so that a lossy codec leaves all ranks identical. Equal
-    schedules have equal actions. Raises ValueError for arguments out of range.
+    nodes: number of ranks. subframes: sub-frames of each chunk. adopt: owners decode their own final frames,
+    so that a lossy codec leaves all ranks identical. Raises ValueError for arguments out of range.
 
-    name: in the registry. apart: sums of the second phase never hold what the first summed, and are kept
-    apart from it. integers: ranks add in orders of their own, as all do that keep sums apart; only integers,
-    whose addition is exact in any order, leave all ranks identical then.
-    pulls_first: on a port with several frames to send, those of the all-gather go first; otherwise the order
-    is that of the actions.
+    name: name in the registry. apart: sums of the all-gather contain no sum of the reduce-scatter and are
+    kept apart from it. integers: ranks add in different orders, so only integers leave all ranks identical;
+    True wherever `apart` is. pulls_first: a port with several frames to send sends frames of the all-gather
+    first; otherwise it sends in the order of the actions.
+
+    >>> from oscar.collective.schedules import make_schedule
+    >>> schedule = make_schedule("direct", 4)
+    >>> schedule.owners, schedule.hops
+    ((0, 1, 2, 3), 2)
+    >>> [action.op.name for action in schedule.actions(0)][:4]
+    ['POST_RECV', 'POST_RECV', 'POST_RECV', 'POST_RECV']
     """
 
     name: ClassVar[str]
@@ -46,47 +52,47 @@ class Schedule(ABC):
 
     @abstractmethod
     def actions(self, rank: int) -> Iterator[Action]:
-        """Yield what `rank` does; receives are posted before anything else."""
+        """Yield the actions of `rank`; it posts all receives first."""
 
     @property
     @abstractmethod
     def owners(self) -> tuple[int, ...]:
-        """The rank that has a chunk's sum first, by chunk; of several the one in its own group."""
+        """The rank that first has the whole sum of a chunk, by chunk. Ties: the rank in the chunk's group."""
 
     @property
     def shares(self) -> tuple[float, ...] | None:
-        """Each chunk's share of the gradient, where the schedule asks for unequal ones."""
+        """Each chunk's share of the gradient; None for equal shares."""
         return None
 
     @property
     def chunks(self) -> int:
-        """Number of chunks that a plan has to make."""
+        """Number of chunks."""
         return len(self.owners)
 
     @property
     def most_terms(self) -> int:
-        """Most workers whose values one frame sums."""
+        """Largest number of workers whose values one frame sums."""
         return max(1, self.nodes - 1) if self.apart else self.nodes
 
     @property
     def hops(self) -> int:
-        """Frames that follow each other on the longest way of a chunk, there and back."""
+        """Frames in sequence on the longest way of a chunk, through both phases."""
         return 2 * (self.nodes - 1)
 
     @cached_property
     def sends(self) -> tuple[int, ...]:
-        """How many frames each rank sends."""
+        """Number of frames that each rank sends."""
         return tuple(sum(a.op in SENDS for a in self.actions(rank)) for rank in range(self.nodes))
 
     def peers(self, rank: int) -> frozenset[int]:
-        """Return the ranks that `rank` sends to or receives from."""
+        """Return the ranks with which `rank` exchanges frames."""
         return frozenset(action.peer for action in self.actions(rank) if action.peer >= 0)
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits that differ where two schedules do."""
+        """16 hexadecimal digits that identify the schedule."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
     def describe(self) -> str:
-        """Return one line about it."""
+        """Return one line that describes the schedule."""
         return f"{self.name}, {self.nodes} ranks, {self.chunks} chunks of {self.subframes} sub-frames"

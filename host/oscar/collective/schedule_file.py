@@ -1,4 +1,4 @@
-"""Schedules in files: versioned JSON, which docs/schedules.md describes key by key."""
+"""Schedule files: versioned JSON. docs/schedules.md describes every key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oscar.files import write_text
 
 FORMAT, VERSION = "oscar-schedule", 1
 MAX_NODES, MAX_CHUNKS, MAX_TEXT = 256, MAX_SLOTS, 400
-MAX_BYTES = 16 << 20  # four times what as many ranks and chunks need
+MAX_BYTES = 16 << 20  # four times the file size of MAX_NODES ranks and MAX_CHUNKS chunks
 NEEDED = ("format", "version", "name", "nodes", "owners", "reduce", "gather", "digest")
 OPTIONAL = ("shares", "made")
 MADE = {"topology": str, "synthesiser": str, "modelled_s": float, "bound_s": float}
@@ -28,11 +28,11 @@ REMEDY = "write it anew with `oscar schedule synth`"
 
 @dataclass(frozen=True)
 class FileSchedule(Routed):
-    """Routes as they are given: from a file or from synthesis.
+    """A schedule with given routes, from a file or from synthesis.
 
-    shares: of the gradient, by chunk; None: as the plan cuts it. title: what it is called. made: by whom and
-    for what: topology, synthesiser, modelled_s, bound_s; neither says what ranks do, and equal schedules may
-    differ in them.
+    shares: each chunk's share of the gradient; None: as the plan cuts it. title: a name for people. made: the
+    schedule's origin, with the keys topology, synthesiser, modelled_s and bound_s (seconds). title and made
+    do not affect the actions, so equal schedules may differ in them.
     """
 
     name: ClassVar[str] = "file"
@@ -45,14 +45,14 @@ class FileSchedule(Routed):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.routes.nodes != self.nodes:
-            raise ValueError(f"expected routes between {self.nodes} ranks, got those of {self.routes.nodes}")
+            raise ValueError(f"expected routes between {self.nodes} ranks, got routes of {self.routes.nodes}")
 
     def for_nodes(self, nodes: int, path: str | os.PathLike[str] = "schedule") -> FileSchedule:
-        """Return this schedule; raises ConfigError, which names `path`, unless it is for `nodes` ranks."""
+        """Return this schedule. Raises ConfigError, which names `path`, unless it is for `nodes` ranks."""
         if nodes != self.nodes:
             raise ConfigError(
                 f"{path}: expected a schedule for {nodes} ranks, got one for {self.nodes}; "
-                "run as many ranks, or write one for them with `oscar schedule synth`"
+                f"run {self.nodes} ranks, or make a schedule with `oscar schedule synth`"
             )
         return self
 
@@ -63,9 +63,10 @@ class FileSchedule(Routed):
 
 
 def write_schedule(path: str | os.PathLike[str], schedule: FileSchedule) -> None:
-    """Write `schedule` to `path`, whole or not at all; sub-frames and adopt stay with the configuration.
+    """Write `schedule` to `path`, whole or not at all. The file holds neither sub-frames nor `adopt`.
 
-    Raises ConfigError where it cannot be written, or could not be read again.
+    Raises ConfigError where the schedule cannot be written, or could not be read again. `read_schedule` has
+    an example.
     """
     routes = schedule.routes
     body: dict[str, Any] = {
@@ -92,20 +93,28 @@ def read_schedule(
 ) -> FileSchedule:
     """Return the schedule in a file, checked by `oscar.collective.check`.
 
-    nodes: how many ranks it has to be for; None: any number. Raises ConfigError, which says what was expected
-    of the file, what came and what to do; ValueError for subframes out of range.
+    nodes: required number of ranks; None: any. subframes, adopt: as in Schedule. Raises ConfigError for an
+    unusable file; the message says how to correct it. Raises ValueError for subframes out of range.
+
+    >>> import tempfile
+    >>> from oscar.collective.routes import Routes, Transfer
+    >>> routes = Routes(2, (0,), (Transfer(0, 1, 0),), (Transfer(0, 0, 1),))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_schedule(f"{folder}/pair.json", FileSchedule(2, routes=routes, title="pair"))
+    ...     read_schedule(f"{folder}/pair.json").describe()
+    "file 'pair', 2 ranks, 1 chunks of 1 sub-frames"
     """
     data = _load(Path(path))
     return _Reader(str(path), data).schedule(subframes, adopt=adopt, nodes=nodes)
 
 
 def _digest(body: Mapping[str, Any], path: object) -> str:
-    """Return the SHA-256 of what a file says, however it is written, in hexadecimal digits."""
+    """Return the SHA-256 of a file's content as 64 hexadecimal digits; the layout does not matter."""
     try:
         text = json.dumps(dict(body), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"{path}: expected numbers and texts that JSON has, got {error}; {REMEDY}"
+            f"{path}: expected numbers and texts that JSON can hold, got {error}; {REMEDY}"
         ) from None
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -151,7 +160,7 @@ def _short(value: object) -> str:
 
 
 class _Reader:
-    """The content of one file; every value is looked at before it is used."""
+    """Reads the content of one file; every value is checked before it is used."""
 
     def __init__(self, path: str, data: Any) -> None:
         self.path, self.data = path, data
@@ -173,13 +182,13 @@ class _Reader:
         if nodes is not None:
             found.for_nodes(nodes, self.path)
         try:
-            check(replace(found, subframes=min(subframes, 2)))  # more come and go in the same way
+            check(replace(found, subframes=min(subframes, 2)))  # further sub-frames repeat the second one
         except ConfigError as error:
             raise ConfigError(f"{self.path}: {error}") from None
         return found
 
     def _head(self) -> None:
-        """Raise unless this is a schedule file of our version whose content is as it was written."""
+        """Raise ConfigError unless this is an unchanged schedule file of a supported version."""
         if type(self.data) is not dict or self.data.get("format") != FORMAT:
             came = self.data.get("format") if type(self.data) is dict else self.data
             raise self.refuse("format", repr(FORMAT), came, "name a file that `oscar schedule synth` wrote")
@@ -202,7 +211,7 @@ class _Reader:
         digest = _digest({key: value for key, value in self.data.items() if key != "digest"}, self.path)
         if self.data["digest"] != digest:
             raise self.refuse(
-                "digest", f"{digest}, that of the content", self.data["digest"],
+                "digest", f"{digest}, the digest of the content", self.data["digest"],
                 "the file was changed after it was written: take the original, or " + REMEDY,
             )  # fmt: skip
 
@@ -230,7 +239,7 @@ class _Reader:
         return tuple(self._whole(f"owners[{i}]", owner, 0, nodes - 1) for i, owner in enumerate(owners))
 
     def _transfers(self, key: str, nodes: int, chunks: int) -> tuple[Transfer, ...]:
-        """Return the transfers of a phase; each chunk crosses N - 1 links in each."""
+        """Return the transfers of a phase; each chunk crosses N - 1 links."""
         most = chunks, nodes, nodes
         rows = self._list(key, self.data[key], "transfers", MAX_CHUNKS * MAX_NODES)
         if len(rows) != chunks * (nodes - 1):

@@ -1,4 +1,4 @@
-"""The schedules by name."""
+"""The registry of schedules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from oscar.collective.trees import Direct, Hierarchical, Star
 SCHEDULES: dict[str, type[Schedule]] = {
     kind.name: kind for kind in (Ring, Boomerang, Duplex, Direct, Hierarchical, ExchangeSchedule, Star)
 }
-GROUPED = Hierarchical, ExchangeSchedule  # take the ranks of a group
-KINDS: dict[str, type[Schedule]] = SCHEDULES | {FileSchedule.name: FileSchedule}  # with what is no built-in
+GROUPED = Hierarchical, ExchangeSchedule  # have the option `group`
+KINDS: dict[str, type[Schedule]] = SCHEDULES | {FileSchedule.name: FileSchedule}  # built-in, and from a file
 
 
 def make_schedule(
@@ -25,10 +25,15 @@ def make_schedule(
     root: int = 0,
     file: str | None = None,
 ) -> Schedule:
-    """Return the schedule of that name between `nodes`.
+    """Return the schedule `name` for `nodes` ranks.
 
-    adopt: for a lossy codec. group: ranks of a group, of hierarchical and exchange (None: about the root of
-    `nodes`). root: of star. file: of file. Raises ValueError, and ConfigError for a file.
+    subframes: sub-frames of each chunk. adopt: owners decode their own final frames; set it for lossy codecs.
+    group: ranks in a group, for hierarchical and exchange (None: about the square root of `nodes`).
+    root: the rank that adds, for star. file: path of a schedule file, for file.
+    Raises ValueError for arguments out of range, ConfigError for a file that cannot be used.
+
+    >>> make_schedule("hierarchical", 8, group=4).describe()
+    'hierarchical, 8 ranks, 8 chunks of 1 sub-frames'
     """
     if name not in KINDS:
         raise ValueError(f"schedule must be one of {', '.join(KINDS)}, got {name!r}")

@@ -1,4 +1,4 @@
-"""What one AllReduce moved and how long the time model says it took."""
+"""Statistics of an AllReduce: the frames that it sent, and their time by the time model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from oscar.collective.schedule import Schedule
 
 @dataclass(frozen=True)
 class Moved:
-    """What one message moved: its frames, the schedule that sent them, and whether a coder works on them.
+    """The traffic of one message: its frames, and the schedule that sent them.
 
-    clock: returns the seconds that the time model gives this message; None where nobody models it.
+    coded: an entropy coder works on the frames. clock: returns the seconds of this message by the time model;
+    None where its time is not modelled.
     """
 
     schedule: Schedule
@@ -26,21 +27,25 @@ class Moved:
 
     @cached_property
     def time_s(self) -> float:
-        """Seconds by the time model, which runs when this is first asked for; 0 without a clock."""
+        """Seconds by the time model, which runs at the first access; 0 without a clock."""
         return 0.0 if self.clock is None else self.clock(self)
 
 
 @dataclass(frozen=True)
 class Stats:
-    """moved: every message whose frames are counted, in order.
+    """The statistics of one AllReduce in one process. `LocalCluster` has an example.
 
-    exact: every node ended bit-identical and equal to the sum computed directly in the codec's arithmetic
-    (False for lossy codecs); identical: every node ended bit-identical; clipped: values that saturated in
-    the quantiser or the codec; clipped_energy: the share of the gradient's energy (its sum of squares, mean
-    over the workers) that saturation cut off, 0 .. 1, with error feedback for this call only; of a codec that
-    saturates, of what it sent; reset: state was started anew because nodes or shapes changed;
-    exchange_bytes: sent to agree on steps, by all nodes together; clocks: of a simulated NIC, rows of
-    collective.frames.CLOCKS, or None.
+    nodes: number of nodes. values: values of one gradient. plan: name of the chunk plan. iteration: number of
+    the call, from 0.
+    exact: all nodes ended bit-identical, and equal to the sum computed directly in the codec's arithmetic;
+    False for lossy codecs. identical: all nodes ended bit-identical.
+    clipped: number of values that saturated in the quantiser or the codec. clipped_energy: share of the
+    gradient's energy (sum of squares, mean over workers) that saturation cut off, 0 to 1. With error feedback
+    this share counts this call only. For a codec that saturates it is the share of the sent values' energy.
+    reset: state was made anew because nodes or shapes changed.
+    exchange_bytes: bytes that all nodes together sent to agree on step sizes.
+    moved: all messages whose frames are counted, in order.
+    clocks: clock cycles of a simulated NIC, rows of collective.frames.CLOCKS; None without one.
     """
 
     nodes: int
@@ -63,32 +68,32 @@ class Stats:
 
     @property
     def time_s(self) -> float:
-        """Seconds of all messages by the time model, one after the other."""
+        """Seconds of all messages, one after the other, by the time model."""
         return sum(one.time_s for one in self.moved)
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes sent by all nodes together, with headers and the exchange of steps."""
+        """Bytes that all nodes together sent, with headers and the exchange of step sizes."""
         return self.frames.bytes + self.exchange_bytes
 
     @property
     def step_sync_bytes(self) -> int:
-        """Sum over the steps of the busiest sender's bytes: what ranks wait for that keep step."""
+        """Bytes of the busiest sender of each step, summed over steps: the load of ranks in lockstep."""
         return int(self.frames.by_step(self.nodes).max(axis=1, initial=0).sum())
 
     @property
     def busiest_egress(self) -> int:
-        """Bytes of frames that the node which sends most has sent."""
+        """Most bytes of frames that one node sent."""
         return int(self.frames.sent(self.nodes).max(initial=0))
 
     @property
     def busiest_ingress(self) -> int:
-        """Bytes of frames that the node which receives most has received."""
+        """Most bytes of frames that one node received."""
         return int(self.frames.received(self.nodes).max(initial=0))
 
     @property
     def transfers(self) -> int:
-        """Values that cross links in a ring, and in a direct schedule: 2 (N-1) times the gradient."""
+        """Values that cross links in a ring or a direct schedule: 2 (N-1) times the gradient's values."""
         return 2 * (self.nodes - 1) * self.values
 
     @property
@@ -98,19 +103,23 @@ class Stats:
 
     @property
     def step_sync_bits(self) -> float:
-        """Step-synchronous bits per value: as if every link always carried what the busiest one does."""
+        """Bits per value if every link carried as much as the busiest one at each step."""
         return 8 * self.step_sync_bytes * self.nodes / self.transfers if self.transfers else 0.0
 
     @property
     def efficiency(self) -> float:
-        """Mean over busiest link, averaged over the steps by bytes; 1 is perfect balance."""
+        """Load of the mean link over that of the busiest one, averaged over steps; 1 is perfect balance."""
         sent = self.frames.bytes
         return sent / (self.step_sync_bytes * self.nodes) if self.step_sync_bytes else 1.0
 
 
 @dataclass(frozen=True)
 class AllReduceResult:
-    """mean[tensor]: float32 in the tensor's shape, the same on every node; sums: the integers behind it."""
+    """The result of one AllReduce in one process. `LocalCluster` has an example.
+
+    mean: float32 arrays [tensor] in the tensors' shapes, equal on all nodes. sums: the integers, or floats,
+    from which the mean was computed. stats: statistics of the call.
+    """
 
     mean: list[np.ndarray]
     sums: np.ndarray = field(repr=False)

@@ -1,4 +1,4 @@
-"""Built-in schedules that are trees: direct, hierarchical, star (docs/schedules.md)."""
+"""The built-in tree schedules: direct, hierarchical and star (docs/schedules.md)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from oscar.collective.routes import Leg, Routed, Routes, Transfer
 
 @dataclass(frozen=True)
 class Direct(Routed):
-    """Every rank sends each chunk straight to its owner, who adds, codes once and sends the sum to all.
+    """Every rank sends each chunk directly to its owner; the owner adds, codes once and sends to all.
 
-    Rank r sends to r+1, r+2, ..: at every step each port sends one frame and receives one.
+    Rank r sends to r+1, r+2, and so on: at every step each port sends one frame and receives one.
     """
 
     name: ClassVar[str] = "direct"
@@ -44,7 +44,7 @@ class Direct(Routed):
         return 1
 
     def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
-        """See Routed.legs_of; at 1,024 ranks the legs of all would be two million."""
+        """See Routed.legs_of. This makes one rank's legs only: 1,024 ranks together have two million."""
         n, every = self.nodes, (1 << self.nodes) - 1
         there: list[Leg] = []
         back: list[Leg] = []
@@ -58,7 +58,7 @@ class Direct(Routed):
 
 @dataclass(frozen=True)
 class Star(Routed):
-    """One chunk: rank `root` adds for all."""
+    """The gradient is one chunk, which rank `root` adds for all."""
 
     name: ClassVar[str] = "star"
 
@@ -82,10 +82,10 @@ class Star(Routed):
 
 @dataclass(frozen=True)
 class Hierarchical(Routed):
-    """Groups of `group` consecutive ranks: direct inside each, then one exchange between them.
+    """Groups of `group` consecutive ranks: each group sums directly, then groups send to the owners.
 
-    In every group one rank, the owner's counterpart, collects a chunk and sends the group's sum to the owner,
-    so that a link between groups carries each chunk once in each direction. What goes on to other groups is
+    In every group one rank, the owner's counterpart, collects a chunk and sends the group's sum to the owner.
+    A link between groups so carries each chunk once in each direction. Chunks of other groups' owners are
     collected first. The last group may be smaller.
     """
 

@@ -1,1 +1,1 @@
-"""What reduces a gradient: a method's messages over a wire, in process or between processes."""
+"""The reducers: they send a method's messages over a wire, in process or between processes."""

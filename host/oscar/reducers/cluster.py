@@ -1,4 +1,4 @@
-"""N nodes in one process that AllReduce real gradients (docs/protocol.md)."""
+"""AllReduce between N nodes in one process (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,25 @@ from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, sums_dtype
 from oscar.state import Saved
 
-KEY = 0  # of the only state
+KEY = 0  # a cluster has one state only
 
 
 class LocalCluster(Reducer):
     """AllReduce between the nodes of this process, by the configured method.
 
-    `allreduce(gradients)` takes gradients[node][tensor] (float32) and returns the mean and statistics. The
-    gradients say how many nodes there are (`config.nodes` is for workloads; `stats.nodes` is what ran). The
-    first call fixes nodes and shapes; a later call with others starts anew (`stats.reset`). What every
-    node derives from the aggregated sums (steps, position classes, plan) is computed once and shared,
-    after checking that all nodes ended bit-identical; link tables and residuals are each node's own.
-    A call that raises leaves the gradients untouched and all state as it was before.
+    config: the configuration. codec: replaces the configured codec. weights: by node, with a mean of 1; see
+    Reducer. The number of nodes comes from the gradients (`stats.nodes`), not from `config.nodes`.
+
+    The first call fixes the number of nodes and the shapes. A later call with others makes all state anew
+    (`stats.reset`). Step sizes, position classes and plans follow from the aggregated sums. They are computed
+    once and shared, after a check that all nodes ended bit-identical. Each node has its own link tables and
+    residuals. A call that raises leaves gradients and state as they were.
+
+    >>> import numpy as np
+    >>> gradients = [[np.array([1, 2], np.float32)], [np.array([3, 4], np.float32)]]  # two nodes
+    >>> result = LocalCluster(Config(method="fp32")).allreduce(gradients)
+    >>> result.mean[0].tolist(), result.stats.nodes, result.stats.exact
+    ([2.0, 3.0], 2, True)
     """
 
     def __init__(
@@ -42,7 +49,7 @@ class LocalCluster(Reducer):
     ) -> None:
         super().__init__(config, codec=codec, weights=weights)
         refuse_unfit(config.schedule.name, self.codec)
-        self.compute_s = 1e-3 * (config.train.compute_ms or 0.0)  # of an iteration, for the bandit
+        self.compute_s = 1e-3 * (config.train.compute_ms or 0.0)  # of one iteration; the bandit adds it
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> LocalWire:
         return LocalWire(nodes, channels, **network_of(self.config, nodes))
@@ -59,17 +66,17 @@ class LocalCluster(Reducer):
 
     @property
     def workers(self) -> list[Any]:
-        """What each node alone has; none before the first call."""
+        """The own state of each node; empty before the first call."""
         return [] if self.state is None else self.state.workers
 
     @property
     def nodes(self) -> int:
-        """Nodes of the last call; before the first, those that are configured."""
+        """Number of nodes of the last call; the configured number before the first call."""
         return self.config.nodes if self.state is None else self.state.wire.nodes
 
     @property
     def params(self) -> QuantiserParams:
-        """The quantiser's parameters for that many nodes."""
+        """The quantiser's parameters for `nodes`."""
         return self.config.quantiser_params(self.nodes)
 
     @property
@@ -79,7 +86,7 @@ class LocalCluster(Reducer):
 
     @property
     def iteration(self) -> int:
-        """AllReduces done since state was made."""
+        """Number of AllReduces since the state was made."""
         return 0 if self.state is None else self.state.scheme.iteration
 
     def allreduce(
@@ -87,17 +94,17 @@ class LocalCluster(Reducer):
     ) -> AllReduceResult:
         """Return the mean of gradients[node][tensor] over the nodes, as every node computed it.
 
-        gradients: float32 arrays of equal shapes on all nodes, 1 to 256 nodes; never written to.
+        gradients: float32 arrays, equal shapes on all nodes, 1 to 256 nodes; never written to.
+        faults: faults to inject; codecs only.
         Raises GradientError (NaN, Inf, unequal shapes), GradientOverflowError (a mean beyond float32),
-        TypeError (not floating point), PeerError (a fault injected through `faults`, or a frame that does not
-        decode) and ConfigError (an option that does not go with so many nodes; faults for a scheme, which has
-        none).
+        TypeError (not floating point), PeerError (an injected fault, or a frame that does not decode) and
+        ConfigError (an option that does not allow this number of nodes, or faults with a scheme).
         """
         with self._kept(KEY):
             return self._attempt(gradients, faults)
 
     def kept(self) -> AbstractContextManager[None]:
-        """Let what is called inside happen as a whole: where it raises, all state is as it was before."""
+        """Return a context that restores all state where its block raises."""
         return self._kept(KEY)
 
     def _attempt(self, gradients: Sequence[Sequence[np.ndarray]], faults: Sequence[Fault]) -> AllReduceResult:
@@ -114,7 +121,7 @@ class LocalCluster(Reducer):
         return AllReduceResult(mean, self._sums(state), self._stats(state, call, reset=reset))
 
     def _fit(self, nodes: int, shapes: Shapes) -> tuple[State, bool]:
-        """Return the state, and whether it replaces one of other nodes or shapes."""
+        """Return the state, and whether it replaces a state of other nodes or shapes."""
         state = self.state
         if state is not None and state.scheme.shapes == shapes and state.wire.nodes == nodes:
             return state, False
@@ -122,7 +129,7 @@ class LocalCluster(Reducer):
         return self.states[KEY], state is not None
 
     def _strike(self, state: State, faults: Sequence[Fault]) -> None:
-        """Hand `faults` to the wire; raises ConfigError for a scheme that is not one schedule of frames."""
+        """Hand `faults` to the wire. Raises ConfigError for a scheme: faults strike schedules of codecs."""
         if faults and not isinstance(state.scheme, Exact):
             raise ConfigError(
                 f"expected no faults with the scheme {self.config.method}, got {len(faults)}: "
@@ -149,13 +156,13 @@ class LocalCluster(Reducer):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of all state, so that a run can be resumed bit for bit."""
+        """Return a copy of all state. A run that loads it resumes bit for bit."""
         if self.state is None:
             return {"shapes": None}
         return {"fingerprint": self.fingerprint, **self.state.state_dict(), **self._chosen}
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        """Load a state of `state_dict`. Raises ConfigError, and changes nothing, if it does not fit."""
         saved = Saved.of(state)
         if saved["shapes"].missing:
             self.states.clear()

@@ -1,4 +1,4 @@
-"""One rank of an AllReduce between processes: the same method as in a LocalCluster, over a transport."""
+"""One rank of an AllReduce between processes, over a transport."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ from oscar.transports.base import Transport
 
 @dataclass(frozen=True)
 class PeerStats:
-    """What one rank sent in one AllReduce.
+    """The statistics of one rank in one AllReduce. `Communicator` has an example.
 
-    sent_bytes: with headers and the exchange of steps. frames: the coded ones of this rank. clipped: its
-    values that saturated; clipped_energy: the share of its energy that this cut off, as in Stats; reset:
-    state was made anew because shapes changed; exchange_bytes: sent by this rank to agree on steps; seconds:
-    of the whole call; waited_s: the part of it spent in waits.
+    values, plan, iteration: as in Stats. sent_bytes: bytes that this rank sent, with headers and the exchange
+    of step sizes. exchange_bytes: bytes that it sent to agree on step sizes. frames: its coded frames.
+    clipped: number of its values that saturated. clipped_energy: share of its energy that saturation cut off,
+    as in Stats. reset: state was made anew because shapes changed.
+    seconds: duration of the call. waited_s: part of it spent waiting.
     """
 
     rank: int
@@ -54,7 +55,11 @@ class PeerStats:
 
 @dataclass(frozen=True)
 class PeerResult:
-    """mean[tensor]: float32 in the tensor's shape, the same on every rank; sums: the integers behind it."""
+    """The result of one AllReduce between processes. `Communicator` has an example.
+
+    mean: float32 arrays [tensor] in the tensors' shapes, equal on all ranks. sums: the integers, or floats,
+    from which the mean was computed. stats: statistics of this rank.
+    """
 
     mean: list[np.ndarray]
     sums: np.ndarray = field(repr=False)
@@ -62,12 +67,21 @@ class PeerResult:
 
 
 class Communicator(Reducer):
-    """AllReduce of this rank's tensors with those of all other ranks of `transport`.
+    """AllReduce of this rank's tensors with the tensors of all other ranks of `transport`.
 
-    Making one is collective: ranks compare their configurations and raise the same ConfigError where they
-    differ. transport: a keyed one (`oscar.transports.keyed.secured`) where `config.transport.security` asks
-    for it, or else ConfigError. extra: JSON values by key that must be equal, too. timeout_s: how long a peer
-    may keep this rank waiting. `allreduce` gives the bits of a LocalCluster over the same gradients.
+    Construction is collective: ranks compare their configurations and all raise the same ConfigError where
+    they differ. `allreduce` returns the same bits as a LocalCluster over the same gradients.
+    transport: this rank's end. It must be keyed (`oscar.transports.keyed.secured`) where
+    `config.transport.security` is not none. timeout_s: longest wait for a peer, in seconds.
+    codec, weights: as in LocalCluster. extra: further JSON values, by key, that must be equal on all ranks.
+
+    >>> import numpy as np
+    >>> from oscar.transports.threads import local_transports
+    >>> (transport,) = local_transports(1)  # one rank; a real run has one process for each
+    >>> with Communicator(Config(method="fp32"), transport) as communicator:
+    ...     result = communicator.allreduce([np.array([1, 2], np.float32)])
+    >>> result.mean[0].tolist(), result.stats.sent_bytes
+    ([1.0, 2.0], 0)
     """
 
     def __init__(
@@ -99,11 +113,11 @@ class Communicator(Reducer):
         self.transport, self.party = transport, Party(transport, timeout_s)
         self.party.check_alive()
         self.rank, self.nodes = transport.rank, transport.nodes
-        self._ended: float | None = None  # when the last call of the first key had its result
+        self._ended: float | None = None  # time of the last result of the first key
         refused: ConfigError | None = None
         try:
             digest = self._schedule(self.nodes, 0).digest
-        except ConfigError as error:  # of this rank's file, perhaps: all ranks are to hear of it
+        except ConfigError as error:  # perhaps only this rank's file is bad; all ranks must hear of it
             refused, digest = error, f"refused: {error}"
         self.greeting = {**greeting(config, self.codec, self.nodes), "schedule": digest, **(extra or {})}
         self.greeting["weights"] = None if self.weights is None else self.weights.tolist()
@@ -117,7 +131,7 @@ class Communicator(Reducer):
 
     @property
     def agreed(self) -> str:
-        """16 hexadecimal digits of what all ranks have been found to agree on."""
+        """16 hexadecimal digits that identify the configuration on which all ranks agree."""
         return handshake.fingerprint(self.greeting)
 
     @property
@@ -126,15 +140,17 @@ class Communicator(Reducer):
         return self.party.failed
 
     def allreduce(self, tensors: Sequence[np.ndarray], *, key: Hashable = 0) -> PeerResult:
-        """Return the mean over all ranks of `tensors` [tensor] (float32, equal shapes on all ranks).
+        """Return the mean of `tensors` over all ranks. Collective.
 
-        key: whose state this is; a training that reduces in buckets gives each a key, and all ranks call in
-        the same order. Collective. `tensors` are never written to. Raises PeerError when a peer fails or has
-        shapes that are new on some ranks only, ConfigError for unequal shapes where they are new on all,
-        GradientError (NaN, Inf) and TypeError for this rank's own. All ranks raise something within the
-        timeout, and their state is as before. The communicator serves no more, except after a
-        GradientOverflowError, which all ranks raise alike. A SaturationWarning comes after all that: where
-        warnings are errors, the call has succeeded all the same.
+        tensors: float32 arrays, equal shapes on all ranks; never written to. key: names the state to use. A
+        training that reduces in buckets uses one key for each; all ranks call in the same order.
+
+        Raises PeerError when a peer fails, or when the shapes are new on some ranks only; ConfigError for
+        unequal shapes that are new on all ranks; GradientError (NaN, Inf) and TypeError for this rank's own
+        tensors. When one rank raises, all ranks raise within the timeout, and their state is as before.
+        After an error the communicator cannot be used again, except after GradientOverflowError, which all
+        ranks raise alike. A SaturationWarning is given last: if warnings are errors, the call has succeeded
+        anyway.
         """
         self.party.check_alive()
         try:
@@ -179,14 +195,14 @@ class Communicator(Reducer):
         return PeerResult(mean, self._sums(state), stats), call
 
     def _of_rank_0(self, value: float) -> float:
-        """Return what rank 0 gave; collective."""
+        """Return rank 0's `value` on all ranks; collective."""
         mine = np.float64(value).tobytes()
         return float(
             np.frombuffer(self.party.gather(mine, len(mine), "times of iterations")[0], np.float64)[0]
         )
 
     def _fit(self, key: Hashable, shapes: Shapes) -> tuple[State, bool]:
-        """Return the state of `key`, made anew unless it is of `shapes`, and whether it replaces another."""
+        """Return the state of `key`, made anew if its shapes differ, and whether it replaces another."""
         state = self.states.get(key)
         subject = self.party.subject = handshake.Subject(str(key), shapes)
         if state is not None and state.scheme.shapes == shapes:
@@ -201,9 +217,9 @@ class Communicator(Reducer):
         return self.states[key], state is not None
 
     def gather(self, mine: bytes, cap: int) -> list[bytes]:
-        """Return every rank's `mine`, by rank; collective, `cap` bytes at most.
+        """Return every rank's `mine`, by rank; collective. cap: most bytes of each.
 
-        Raises PeerError, on all ranks within the timeout; the communicator then serves no more.
+        Raises PeerError on all ranks within the timeout; the communicator cannot be used afterwards.
         """
         self.party.check_alive()
         try:
@@ -213,13 +229,13 @@ class Communicator(Reducer):
             raise
 
     def give_up(self, error: BaseException) -> None:
-        """Tell the other ranks that this one has failed; the communicator serves no more."""
+        """Tell the other ranks that this one has failed; the communicator cannot be used afterwards."""
         self.party.give_up(error)
 
     def close(self) -> None:
-        """Close the transport, and with it all communicators over it; may be repeated, raises nothing.
+        """Close the transport, and so all communicators over it. Raises nothing; a second call does nothing.
 
-        No rank waits for another here. The end of the process does it as well. States can still be saved.
+        No rank waits for another. The end of the process also closes it. States can still be saved.
         """
         self.transport.close()
 
@@ -230,11 +246,11 @@ class Communicator(Reducer):
         self.close()
 
     def forget(self) -> None:
-        """Drop the state of all keys, as after buckets were made anew; to be done on all ranks."""
+        """Drop the state of all keys, for example after buckets changed; call it on all ranks."""
         self.states.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of this rank's state of all keys, so that a run can be resumed bit for bit."""
+        """Return a copy of this rank's state of all keys. A run that loads it resumes bit for bit."""
         return {
             "fingerprint": self.fingerprint,
             "rank": self.rank,
@@ -244,7 +260,10 @@ class Communicator(Reducer):
         }
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned on this rank; raises ConfigError, with nothing changed."""
+        """Load a state that `state_dict` returned on this rank.
+
+        Raises ConfigError, and changes nothing, where `state` does not fit.
+        """
         saved = Saved.of(state)
         saved.fits("fingerprint", self.fingerprint)
         saved.fits("rank", self.rank)

@@ -1,4 +1,4 @@
-"""The check of gradients[node][tensor]: their number and shapes, before any value is read."""
+"""Checks numbers and shapes of gradients[node][tensor] before any value is read."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from oscar.errors import GradientError
 
-MAX_NODES = 256  # tags of frames, and of workers in a configuration
+MAX_NODES = 256  # ranks; message tags have no room for more
 
 
 def check_gradients(gradients: Sequence[Sequence[np.ndarray]]) -> list[tuple[int, ...]]:
-    """Return the tensors' shapes, which all nodes must share.
+    """Return the tensors' shapes, which must be equal on all nodes.
 
-    gradients: [node][tensor], arrays of any dtype. Raises TypeError for what is no sequence, GradientError
-    unless there are 1 to 256 nodes, and where numbers of tensors or shapes differ.
+    gradients: arrays of any dtype, [node][tensor]. Raises TypeError unless `gradients` is a sequence;
+    GradientError unless there are 1 to 256 nodes with equal numbers of tensors and equal shapes.
     """
     if not isinstance(gradients, (Sequence, np.ndarray)):
         raise TypeError(f"expected gradients[node][tensor], got {type(gradients).__name__}")

@@ -1,4 +1,4 @@
-"""What ranks tell each other before they reduce: all that must be equal for frames to be understood."""
+"""The greeting that ranks compare before they reduce: all settings that must be equal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from oscar.config import Config
 from oscar.transports.handshake import flatten
 from oscar.version import __version__
 
-SECTIONS = ("quantiser", "asc", "plan", "schedule")  # sections that change bytes or values
+SECTIONS = ("quantiser", "asc", "plan", "schedule")  # configuration sections that change bytes or values
 
 
 def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
-    """Return what must be equal on all ranks for frames to be understood, flat, with dotted keys."""
+    """Return the settings that must be equal on all ranks, as one flat mapping with dotted keys."""
     whole = config.model_dump(mode="json")
     pairs: dict[str, Any] = {
         "oscar": __version__,
@@ -27,6 +27,6 @@ def greeting(config: Config, codec: Codec, nodes: int) -> dict[str, Any]:
     }
     for section in SECTIONS:
         pairs.update(flatten(whole[section], section))
-    pairs.pop("schedule.file")  # a path may differ; the schedule in it is compared
-    pairs["quantiser.bits"] = config.quantiser_params(nodes).bits  # auto, resolved
+    pairs.pop("schedule.file")  # paths may differ; the schedules' digests are compared
+    pairs["quantiser.bits"] = config.quantiser_params(nodes).bits  # the number, where it was auto
     return pairs

@@ -1,4 +1,4 @@
-"""AllReduce in groups of tensors, each by a method and a schedule of its own: what a policy asks for."""
+"""AllReduce under a policy: in groups of tensors, each with its own method and schedule."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ from oscar.reducers.gradients import check_gradients
 from oscar.reducers.reducer import State
 from oscar.state import Saved, crc
 
-Waiting = dict[int, list[Array]]  # by tensor: what every node has not sent yet, flat float32
+Waiting = dict[int, list[Array]]  # unsent residuals, flat float32 [node], by tensor
 
 
 @dataclass(frozen=True)
 class Group:
-    """Tensors that are reduced together: their places in the model, and the method's configuration."""
+    """A group of tensors that are reduced together.
+
+    tensors: their numbers in the model. config: configuration of the method.
+    """
 
     tensors: tuple[int, ...]
     config: Config
@@ -33,7 +36,10 @@ class Group:
 
 @dataclass(frozen=True)
 class GroupedResult(AllReduceResult):
-    """parts: the statistics of every group; `stats` is of all together, one after the other."""
+    """The result of a grouped AllReduce.
+
+    parts: statistics of each group. stats: statistics of all groups together, one after the other.
+    """
 
     parts: tuple[Stats, ...] = field(default=(), repr=False)
 
@@ -41,9 +47,10 @@ class GroupedResult(AllReduceResult):
 class GroupedCluster:
     """AllReduce between the nodes of this process, group by group (docs/tuning.md, "Policies in training").
 
-    groups: cover every tensor once. A call happens for all groups or for none. `regroup` goes on with other
-    groups: what waits in residuals is added to the next gradients, so that nothing is lost. `waiting`: it.
-    sizes: values of each tensor, where they are known: a state of others is refused when it is loaded.
+    groups: must cover every tensor once. A call succeeds for all groups or for none. sizes: number of values
+    of each tensor, or None; `load_state_dict` refuses a state of other sizes.
+    `regroup` changes the groups. The residuals of dropped groups stay in `waiting` and are added to the next
+    gradients, so that nothing is lost.
     """
 
     def __init__(self, groups: Sequence[Group], sizes: Sequence[int] | None = None) -> None:
@@ -56,23 +63,23 @@ class GroupedCluster:
 
     @property
     def fingerprint(self) -> list[Any]:
-        """What must be equal for a saved state to fit."""
+        """The settings that must be equal for a saved state to fit."""
         pairs = zip(self.groups, self.clusters, strict=True)
         return [[list(group.tensors), cluster.fingerprint] for group, cluster in pairs]
 
     def shares(self, sizes: Sequence[int]) -> Array:
-        """Return the share of all values that every group has; sizes: of the model's tensors."""
+        """Return each group's share of all values, float64 [group]. sizes: values of each tensor."""
         own = np.array([sum(sizes[tensor] for tensor in group.tensors) for group in self.groups], float)
         return own / max(1.0, own.sum())
 
     def allreduce(self, gradients: Sequence[Sequence[Array]]) -> GroupedResult:
-        """Return the mean of gradients[node][tensor]; raises as `LocalCluster.allreduce`, all as it was."""
+        """Return the mean of gradients[node][tensor]. Raises as `LocalCluster.allreduce` does."""
         shapes = check_gradients(gradients)
         count = sum(len(group.tensors) for group in self.groups)
         if len(shapes) != count:
             raise GradientError(f"expected {count} tensors on every node, got {len(shapes)}")
         for rank, node in enumerate(gradients):
-            check_tensors(node, rank)  # an error names the tensor by its place in the model
+            check_tensors(node, rank)  # before grouping, so that errors number tensors as the model does
         own = self._with_waiting(gradients)
         with self._whole():
             results = []
@@ -90,7 +97,7 @@ class GroupedCluster:
         return GroupedResult(mean, sums, _together(parts), parts)
 
     def regroup(self, groups: Sequence[Group]) -> None:
-        """Go on with other groups of the same tensors; those that are new learn tables and steps anew."""
+        """Continue with other groups of the same tensors. New groups learn tables and step sizes anew."""
         fresh = GroupedCluster(groups)
         known = dict(zip((group.tensors for group in self.groups), self.clusters, strict=True))
         waiting = dict(self.waiting)
@@ -104,13 +111,13 @@ class GroupedCluster:
         self.groups, self.clusters, self.waiting = fresh.groups, kept, waiting
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of all state, so that a run can be resumed bit for bit."""
+        """Return a copy of all state. A run that loads it resumes bit for bit."""
         waiting = {tensor: [late.copy() for late in nodes] for tensor, nodes in self.waiting.items()}
         clusters = [cluster.state_dict() for cluster in self.clusters]
         return {"groups": crc(self.fingerprint), "clusters": clusters, "waiting": waiting}
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, all as it was, where it does not fit."""
+        """Load a state of `state_dict`. Raises ConfigError, and changes nothing, if it does not fit."""
         saved = Saved.of(state)
         saved.fits("groups", crc(self.fingerprint))
         fresh = GroupedCluster(self.groups)
@@ -146,7 +153,7 @@ class GroupedCluster:
 
 @contextmanager
 def placed(tensors: Sequence[int]) -> Iterator[None]:
-    """Let a GradientOverflowError of a group name its tensor by the place in the model."""
+    """Make a group's GradientOverflowError name its tensor by the number in the model."""
     try:
         yield
     except GradientOverflowError as error:
@@ -157,7 +164,7 @@ def placed(tensors: Sequence[int]) -> Iterator[None]:
 
 
 def late_of(tensors: Sequence[int], state: State) -> Waiting:
-    """Return what the workers of a group's state have not sent yet, by tensor; nothing where all was sent."""
+    """Return the residuals of a group's workers by tensor; empty where everything was sent."""
     found: Waiting = {}
     for worker in state.workers:
         if worker.residual is not None:
@@ -173,7 +180,7 @@ def _by_node(waiting: Waiting) -> list[dict[int, Array]]:
 
 
 def with_late(tensor: int, values: Array, late: Mapping[int, Array]) -> Array:
-    """Return a gradient and what waits for it; raises ConfigError where that has another number of values."""
+    """Return a gradient plus its waiting residual. Raises ConfigError where their sizes differ."""
     if tensor not in late:
         return values
     if np.size(values) != late[tensor].size:
@@ -187,9 +194,9 @@ def with_late(tensor: int, values: Array, late: Mapping[int, Array]) -> Array:
 
 
 def read_waiting(saved: Saved, nodes: int, sizes: Sequence[int | None]) -> Waiting:
-    """Return what a state holds of it; sizes: of all tensors, None where it is not known.
+    """Return the waiting residuals in a saved state. sizes: values of each tensor, None where unknown.
 
-    Raises ConfigError where it is something else.
+    Raises ConfigError where `saved` holds something else.
     """
     expected = f"numbers of tensors below {len(sizes)}"
     found: Waiting = {}
@@ -202,7 +209,7 @@ def read_waiting(saved: Saved, nodes: int, sizes: Sequence[int | None]) -> Waiti
 
 
 def _together(parts: Sequence[Stats]) -> Stats:
-    """Return the statistics of groups that were reduced one after the other."""
+    """Return the joint statistics of groups that were reduced one after the other."""
     values = max(1, sum(part.values for part in parts))
     return Stats(
         nodes=parts[0].nodes,

@@ -1,4 +1,4 @@
-"""All workers in one process: plain AllReduces are counted as a ring sends them, coded ones are run."""
+"""The wire between workers of one process: counts plain messages as a ring sends them, runs coded ones."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ from oscar.timeline.link import LinkModel
 from oscar.timeline.replay import Clock
 from oscar.timeline.topology import Topology
 
-BITMAP_BITS = 8  # of the bytes in which an index travels
+BITMAP_BITS = 8  # positions in one byte of a bitmap
 
 
 class LocalWire(Wire):
     """Combines the messages of all workers of this process.
 
-    A message that is not coded goes round a ring in equal chunks of whole items (words, floats, bytes). Its
-    frames' sizes follow from that alone, so they are computed. Integers must fit their fields; the first
-    message of each channel and width is also packed, added and unpacked as a real AllReduce of words would,
-    and compared. A coded message runs its schedule, and every node's result is compared. `faults` strike the
-    next one. topology: the network of coded messages in the time model; None: ranks at one switch, by `link`.
+    A plain message is counted as a ring in equal chunks of whole items (words, floats, bytes). The sizes of
+    its frames follow from that, so no frame is made. Integers must fit their fields. The first message of
+    each channel and width is also packed, added and unpacked as a real AllReduce of words, to prove the sum.
+    A coded message runs its schedule, and the results of all nodes are compared. `faults` strike the next
+    coded message.
+    link: link model of the time model. topology: network of coded messages in the time model; None: all ranks
+    at one switch.
     """
 
     def __init__(
@@ -81,11 +83,11 @@ class LocalWire(Wire):
         return total, self._ring(words, WORD_BITS // 8, fields_per_word(first.bits))
 
     def _sum_fields(self, channel: str, bits: int, buffers: Sequence[Array]) -> Array:
-        """Return the integer sum; once per channel and width also by adding words, which must agree."""
+        """Return the integer sum. Once per channel and width, prove it by adding packed words."""
         total, limit = np.zeros(buffers[0].size, np.int32), field_limit(bits, self.nodes)
         for rank, buffer in enumerate(buffers):
             worst = max(int(buffer.max(initial=0)), -int(buffer.min(initial=0)))
-            if worst > limit:  # it would need more bytes than are counted
+            if worst > limit:  # it would need more bytes than were counted
                 raise ValueError(
                     f"channel {channel}: node {rank} sent a magnitude of {worst}, fields of {bits} bits hold "
                     f"up to {limit} of each of {self.nodes} workers; clip, or use more bits"
@@ -115,7 +117,7 @@ class LocalWire(Wire):
         return Traffic(moved=moved, sent_bytes=moved.frames.bytes, plan=plan, **more)
 
     def _gather(self, messages: Sequence[Message]) -> tuple[list[Array], Traffic]:
-        """Return all buffers by rank; each is passed on N - 1 times."""
+        """Return all buffers by rank; each takes N - 1 hops around the ring."""
         every = [message.data for message in messages]
         lengths = np.array([buffer.size for buffer in every])
         if messages[0].op == "agree":
@@ -124,16 +126,16 @@ class LocalWire(Wire):
         return every, self._traffic(Moved(Ring(self.nodes), False, frames, self.clock), "equal")
 
     def _exchange(self, messages: Sequence[Message]) -> tuple[list[list[Array]], Traffic]:
-        """Return what came for each rank, by source; every buffer is sent straight to its rank."""
+        """Return the buffers for each rank, by source; each is sent directly."""
         came = [[message.part(rank) for message in messages] for rank in self.ranks]
         frames = handed_over(np.array([message.parts for message in messages]), HEADER_BYTES)
         return came, self._traffic(Moved(HandOver(self.nodes), False, frames, self.clock), "equal")
 
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
-        """Run a schedule of coded frames, with the tables that the channel's last message left."""
+        """Run a schedule of coded frames; its links keep their tables from the channel's last message."""
         plan, channel, nodes = self._begin(messages)
         faults, self.faults = self.faults, ()
-        before = np.sum([node.saturated() for node in nodes], axis=0)  # counted since the links were made
+        before = np.sum([node.saturated() for node in nodes], axis=0)  # totals since the links were made
         run = LocalRun(nodes, [self._actions(rank, channel.schedule) for rank in self.ranks], faults=faults)
         run.run()
         first = nodes[0].result()
@@ -150,7 +152,7 @@ class LocalWire(Wire):
         return total, traffic
 
     def _is_sum(self, plan: ChunkPlan, channel: Channel, nodes: Sequence[Node], sums: Array) -> bool:
-        """Whether `sums`, in plan order, is the sum computed directly: of floats in the schedule's order."""
+        """Whether `sums` (plan order) equals the direct sum; floats are added in the schedule's order."""
         if not channel.codec.lossless:
             return False
         local = [node.local for node in nodes]
@@ -160,7 +162,7 @@ class LocalWire(Wire):
 
 
 def float_sum(buffers: Sequence[Array], bounds: Sequence[int], schedule: Schedule) -> Array:
-    """Return the sum of floats in the order in which `schedule` adds them, chunk by chunk."""
+    """Return the sum of float buffers, added in the order of `schedule`. bounds: chunk bounds."""
     total = np.empty_like(buffers[0])
     for chunk, order in enumerate(association(schedule)):
         here = slice(bounds[chunk], bounds[chunk + 1])
@@ -169,7 +171,7 @@ def float_sum(buffers: Sequence[Array], bounds: Sequence[int], schedule: Schedul
 
 
 def _check_alike(messages: Sequence[Message]) -> None:
-    """Raise GradientError unless all workers brought the same kind and shape of message."""
+    """Raise GradientError unless all workers sent messages of the same kind and shape."""
     first = messages[0]
     for rank, message in enumerate(messages):
         came, expected = _kind(message), _kind(first)

@@ -1,4 +1,4 @@
-"""What a configuration's method means: its codec, its scheme, and how its coded messages travel."""
+"""Makes the codec, the scheme and the channel of a configuration's method."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from oscar.schemes.exact import Exact, ExactOptions
 from oscar.schemes.methods import method_info
 from oscar.schemes.registry import make_scheme
 
-LEAST_BITS = 0.25  # of a value that is coarser than its distribution
-MOST_REPLAYED = 32  # ranks: nine replays of more would take seconds
+LEAST_BITS = 0.25  # bits of a value whose step is coarser than its distribution
+MOST_REPLAYED = 32  # ranks; nine replays of a larger schedule would take seconds
 
 
 def make_codec_of(config: Config) -> Codec:
-    """Return the codec of the method's frames, on the configured NIC; a scheme's coded messages take ASC."""
+    """Return the codec of the method's frames, on the configured NIC. Schemes use ASC for coded messages."""
     if method_info(config.method).codec is None:
         return asc_codec(config.asc_params())
     if config.nic in SOFTWARE:
@@ -44,10 +44,10 @@ def make_scheme_of(
     shapes: Sequence[tuple[int, ...]],
     schedule: Schedule | None = None,
 ) -> tuple[Scheme, Channel]:
-    """Return the method's scheme for `nodes`, and how coded messages travel that say nothing themselves.
+    """Return the method's scheme for `nodes`, and the default channel of coded messages.
 
-    codec: of `make_codec_of`, or one in its place. schedule: of `schedule_of`, None to ask it. Raises
-    ConfigError for options that do not go together.
+    codec: from `make_codec_of`, or a replacement. schedule: from `schedule_of`; None to call it here.
+    Raises ConfigError for options that contradict each other.
     """
     plan, params = config.plan, config.quantiser_params(nodes)
     values = sum(sizes_of(shapes))
@@ -66,7 +66,7 @@ def make_scheme_of(
 
 
 def method_fingerprint(config: Config, codec: Codec) -> str:
-    """Return what must be equal for a saved state to fit, besides nodes, and the schedule of each state."""
+    """Return the settings that must be equal for a saved state to fit, besides nodes and schedules."""
     c = config
     if method_info(c.method).codec is None:
         return f"{c.method} {sorted(c.scheme.items())}, seed {c.seed}, {c.asc}, {c.plan}"

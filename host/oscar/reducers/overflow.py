@@ -1,4 +1,4 @@
-"""A mean that is no float32 any more: told on all ranks alike, with the ranks of the largest values."""
+"""Checks that the mean fits float32. All ranks raise alike and name the ranks of the largest values."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from oscar.numerics.quantiser_kernels import all_finite
 from oscar.reducers.wire import Wire
 from oscar.schemes.base import Message
 
-NAMED = 4  # ranks, at most
+NAMED = 4  # most ranks that an error names
 ADVICE = "; skip this iteration, or lower the loss scale or the learning rate"
 
 
 def check_means(
     wire: Wire, means: Sequence[Array], tensors: Sequence[Sequence[Array]], kept: Any = None
 ) -> None:
-    """Raise GradientOverflowError unless the means, and all floats that are kept of them, are finite.
+    """Raise GradientOverflowError unless the means, and all floats of the replicated state, are finite.
 
-    means: [tensor], float32; tensors: of the wire's ranks, as they came; kept: a snapshot of replicated
-    state. Means and state are the same on all ranks, so all decide alike: only then they tell each other, in
-    one more collective, how large their values are.
+    means: float32 [tensor]. tensors: the inputs [rank][tensor] of the wire's own ranks. kept: a snapshot of
+    the replicated state. Means and state are equal on all ranks, so all ranks decide alike. Before they raise,
+    one more collective tells every rank how large the values of the others are.
     """
     if all(all_finite(each.reshape(-1)) for each in (*means, *_floats(kept))):
         return
@@ -43,7 +43,7 @@ def check_means(
 
 
 def _largest(wire: Wire, tensors: Sequence[Sequence[Array]]) -> str:
-    """Return the ranks of the largest magnitudes, and these, in words; collective."""
+    """Return in words the largest magnitudes and their ranks; collective."""
     mine = [np.float32(max((np.abs(part).max(initial=0) for part in own), default=0)) for own in tensors]
     messages = [Message("largest values", np.frombuffer(one.tobytes(), np.uint8), "agree") for one in mine]
     every = np.concatenate(wire.combine(messages)[0]).view(np.float32)

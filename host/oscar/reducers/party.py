@@ -1,4 +1,4 @@
-"""What ranks do beside reducing: compare configurations, gather bytes, wait for peers, and say who failed."""
+"""The services of a communicator: compare settings, gather bytes, wait for peers, name the failed rank."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ UNTOUCHED = "gradients are untouched: start all ranks again from one checkpoint"
 
 
 class Party:
-    """This rank among those of `transport`; TransportErrors become PeerErrors that name a rank.
+    """This rank and its peers over `transport`. It turns TransportErrors into PeerErrors that name a rank.
 
-    timeout_s: how long a peer may keep this rank waiting. `waited_s` grows by the seconds spent in waits.
+    timeout_s: longest wait for a peer, in seconds. `waited_s` sums the seconds spent in waits.
     """
 
     def __init__(self, transport: Transport, timeout_s: float) -> None:
@@ -25,18 +25,18 @@ class Party:
         self.rank, self.nodes = transport.rank, transport.nodes
         self.failed: str | None = None
         self.waited_s = 0.0
-        self.subject: handshake.Subject | None = None  # of the present call
+        self.subject: handshake.Subject | None = None  # subject of the current call
         self._state: handshake.StateCheck | None = None
-        self._names: list[str] = []  # of the parts of the replicated state
-        self._shared: OscarError | None = None  # the error of a comparison, which every rank raises
+        self._names: list[str] = []  # names of the parts of the replicated state
+        self._shared: OscarError | None = None  # the error that every rank raises
 
     @property
     def deadline(self) -> float:
-        """The deadline of a wait that begins now."""
+        """The deadline of a wait that begins now, in seconds of time.monotonic."""
         return time.monotonic() + self.timeout_s
 
     def check_alive(self) -> None:
-        """Raise PeerError after a failure: the ranks are no longer in step. Raise OscarError once closed."""
+        """Raise PeerError after a failure (the ranks are out of step), and OscarError after `close`."""
         if self.failed is not None:
             raise self._error(f"this communicator failed before ({self.failed}); make a new one", peer=-1)
         if self.transport.closed:
@@ -57,26 +57,26 @@ class Party:
                 raise
 
     def shared(self, error: OscarError) -> OscarError:
-        """Return `error`, which every rank finds and raises at this place: nobody has to be told."""
+        """Return `error` and note that every rank raises it here, so that no notice is sent."""
         self._shared = error
         return error
 
     def gather(self, mine: bytes, cap: int, what: str) -> list[bytes]:
-        """Return every rank's `mine`, by rank; collective, `cap` bytes at most. Raises PeerError."""
+        """Return every rank's `mine`, by rank; collective. cap: most bytes of each. Raises PeerError."""
         try:
             return self.transport.gather(mine, cap, self.deadline, what)
         except TransportError as error:
             self.blame(error, f"while {what} were due", None)
 
     def announce(self, digests: Mapping[str, int]) -> None:
-        """Send the digests of the replicated state to the rank after this one."""
+        """Send the digests of the replicated state to the next rank."""
         self._names, self._state = list(digests), handshake.StateCheck.of_state(self.transport, digests)
 
     def compare_shapes(self, news: bytes, pairs: Mapping[str, Any]) -> None:
         """Raise the same ConfigError on all ranks unless all have the same new shapes; collective.
 
-        news: for the rank after this one, which may be in a call of known shapes. It then raises a PeerError
-        with both ranks' shapes, and so do all.
+        news: message for the next rank, which may be in a call with known shapes. That rank then raises a
+        PeerError with the shapes of both, and all ranks follow.
         """
         check = handshake.StateCheck(self.transport, news)
         self.compare(pairs, "shapes", advice="run one model on all ranks")
@@ -86,9 +86,9 @@ class Party:
             self.blame(error, "during the shapes", None)
 
     def settle(self, action: Action | None = None) -> None:
-        """Raise PeerError where the rank before has announced another state: all later results would differ.
+        """Raise PeerError where the previous rank announced another state: later results would differ.
 
-        action: the WAIT that needs it, if there is one.
+        action: the WAIT that comes next, or None.
         """
         if self._state is None:
             return
@@ -100,7 +100,7 @@ class Party:
             raise self._error(f"{found}; {UNTOUCHED}", peer=self._state.left, action=action)
 
     def wait(self, action: Action) -> bytes:
-        """Return the frame that a WAIT is for; raises PeerError."""
+        """Return the frame for a WAIT. Raises PeerError."""
         self.settle(action)
         begin = time.perf_counter()
         what = f"the frame of {action.place}, sub-frame {action.sub}"
@@ -112,7 +112,7 @@ class Party:
             self.waited_s += time.perf_counter() - begin
 
     def flush(self, actions: Callable[[], Iterable[Action]]) -> None:
-        """Wait until all that `actions` sent has left; raises PeerError."""
+        """Wait until all frames of `actions` have left. Raises PeerError."""
         begin = time.perf_counter()
         try:
             self.transport.flush(self.deadline)
@@ -128,7 +128,7 @@ class Party:
         return "the digest of its state" if action is None else f"its frame of {action.place}"
 
     def blame(self, error: TransportError, where: str, action: Action | None) -> NoReturn:
-        """Raise the PeerError that `error` means; a failure reported by another rank keeps its place."""
+        """Raise `error` as a PeerError. A failure that another rank reported keeps its rank, step and chunk."""
         notice = error.notice
         if notice is not None:
             raise PeerError(
@@ -148,14 +148,16 @@ class Party:
         return PeerError(f"rank {self.rank}: {text}", rank=self.rank, peer=peer, step=step, chunk=chunk)
 
     def give_up(self, error: BaseException) -> None:
-        """Tell the neighbours, who tell theirs; a neighbour's notice is passed on unchanged."""
+        """Tell the neighbours of a failure; they tell theirs. A received notice is passed on unchanged."""
         self.failed = f"{type(error).__name__}: {error}"
         if error is self._shared:
-            return  # from a comparison: every rank has found the same
+            return  # every rank raises the same error
         cause = error.__cause__
         notice = cause.notice if isinstance(cause, TransportError) else None
         if notice is None:
-            fact = error.fact if isinstance(error, OscarError) else str(error)  # advice is this rank's own
+            fact = (
+                error.fact if isinstance(error, OscarError) else str(error)
+            )  # the advice is for this rank only
             notice = Notice(self.rank, -1, -1, -1, f"{type(error).__name__}: {fact}")
             if isinstance(error, PeerError):
                 notice = Notice(self.rank, error.peer, error.step, error.chunk, fact)

@@ -1,4 +1,4 @@
-"""The reducer: a method's scheme over a wire. State moves only when a call has succeeded."""
+"""The reducer: runs a method's scheme over a wire. State changes only when a call has succeeded."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from oscar.schemes.methods import method_info
 from oscar.state import Saved
 
 Shapes = list[tuple[int, ...]]
-MEAN_SLACK = 1e-5  # of weights: what float32 leaves
+MEAN_SLACK = 1e-5  # allowed error of the weights' mean: rounding to float32
 
 
 @dataclass
 class State:
-    """What is kept for one list of tensors: the state of the scheme, of the local workers, of the links."""
+    """State of the scheme, the local workers and the links, for one list of tensors."""
 
     scheme: Scheme
     workers: list[Any]
     wire: Wire
-    schedule: str  # digest of the one that coded messages travel by: links learn along it
+    schedule: str  # digest of the schedule of coded messages, with which the links have learned
 
     def snapshot(self) -> tuple[Any, ...]:
-        """Return a cheap token for `restore`: arrays and links are replaced, not written to."""
+        """Return a cheap token for `restore`. It needs no copies: calls replace arrays and links."""
         return self.scheme.snapshot(), [worker.snapshot() for worker in self.workers], self.wire.snapshot()
 
     def restore(self, token: tuple[Any, ...]) -> None:
-        """Go back to the state of `snapshot`."""
+        """Restore the state of a `snapshot`."""
         scheme, workers, wire = token
         self.scheme.restore(scheme)
         for worker, saved in zip(self.workers, workers, strict=True):
@@ -55,7 +55,7 @@ class State:
         self.wire.restore(wire)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of all of it."""
+        """Return a copy of the whole state."""
         return {
             "shapes": list(self.scheme.shapes),
             "schedule": self.schedule,
@@ -65,7 +65,7 @@ class State:
         }
 
     def load_state_dict(self, saved: Saved) -> None:
-        """Take over what `state_dict` returned, except the shapes; raises ConfigError."""
+        """Load a state that `state_dict` returned, except the shapes. Raises ConfigError."""
         saved.fits("schedule", self.schedule)
         self.scheme.load_state_dict(saved["scheme"])
         for worker, own in zip(self.workers, saved["workers"].items(len(self.workers)), strict=True):
@@ -75,7 +75,11 @@ class State:
 
 @dataclass
 class Call:
-    """What one call moved, and what it lost: losses by rank."""
+    """The traffic and the losses of one call.
+
+    traffic: one entry for each message. losses: saturation by rank. unreturned: saturation by rank that error
+    feedback does not return.
+    """
 
     traffic: list[Traffic] = field(default_factory=list)
     losses: dict[int, Saturation] = field(default_factory=dict)
@@ -83,12 +87,12 @@ class Call:
 
     @property
     def exchange_bytes(self) -> int:
-        """Bytes to agree on steps."""
+        """Bytes sent to agree on step sizes."""
         return sum(moved.exchange_bytes for moved in self.traffic)
 
     @property
     def plan(self) -> str:
-        """The plans of the messages, that of most bytes first."""
+        """The names of the messages' plans, in descending order of bytes."""
         moved: dict[str, int] = {}
         for one in self.traffic:
             if one.plan:
@@ -97,22 +101,22 @@ class Call:
 
     @property
     def moved(self) -> tuple[Moved, ...]:
-        """The messages whose frames are counted."""
+        """The traffic of the messages whose frames are counted."""
         return tuple(one.moved for one in self.traffic if one.moved is not None)
 
     @cached_property
     def frames(self) -> Frames:
-        """The frames of all messages, as far as frames are counted."""
+        """The counted frames of all messages."""
         return Frames.joined([one.frames for one in self.moved])
 
     @property
     def clocks(self) -> Array | None:
-        """What simulated devices took for all messages; None without any."""
+        """Clock cycles of simulated devices for all messages; None without devices."""
         every = [one.clocks for one in self.traffic if one.clocks is not None]
         return np.concatenate(every) if every else None
 
     def clipped(self) -> dict[str, Any]:
-        """Return `clipped` and `clipped_energy` of the statistics: what quantiser and codec cut off."""
+        """Return the statistics `clipped` and `clipped_energy`: losses in quantiser and codec."""
         codec = self.codec_loss
         values = sum(loss.values for loss in self.losses.values()) + int(codec[0])
         energy = sum(loss.energy for loss in self.losses.values()) / max(1, len(self.losses))
@@ -123,25 +127,25 @@ class Call:
 
     @property
     def codec_loss(self) -> Array:
-        """Values that the codec saturated, and the shares of its frames' energy, as Codec.saturated."""
+        """The codec's saturated values and lost energy, float64 [2], as in Codec.saturated."""
         return np.sum([moved.clipped for moved in self.traffic] or [np.zeros(2)], axis=0)
 
 
 def bandit_of(config: Config, codec: Codec) -> Bandit | None:
-    """Return what chooses the coarseness, where a configuration asks for it and its method quantises."""
+    """Return the bandit that chooses the coarseness; None where it is not configured or cannot apply."""
     own = config.quantiser
     quantises = codec.domain == "int" and method_info(config.method).codec is not None
     return Bandit(own.arms, own.coarseness) if own.controller == "bandit" and quantises else None
 
 
 class CautionNotice:
-    """Warns once of what a scheme's user should know before training."""
+    """Gives a scheme's warning once."""
 
     def __init__(self) -> None:
         self.told = False
 
     def tell(self, scheme: Scheme) -> None:
-        """Warn, if there is a caution and it has not been told."""
+        """Warn if the scheme has a caution that was not given yet."""
         if not self.told and (said := scheme.caution()):
             text = f"scheme {scheme.name}: {said} (docs/results/convergence.md)"
             warn(text, CautionWarning)
@@ -149,12 +153,12 @@ class CautionNotice:
 
 
 class Reducer(ABC):
-    """The method of `config` over a wire; a subclass says which, and what a call takes and returns.
+    """Runs the method of `config` over a wire. Subclasses choose the wire and define the call.
 
-    State is kept by key: a training that reduces in buckets gives each a key. codec: of the method's frames,
-    None for the configured one. weights: by rank, summing to the number of ranks; each rank's gradients are
-    multiplied by its own before anything else, so that the mean over ranks is that over unequal batches
-    (timeline.shares.batch_shares).
+    State is kept by key, so that a training that reduces in buckets can use one key for each.
+    codec: codec of the method's frames; None: the configured one.
+    weights: one for each rank, with a mean of 1. A rank's gradients are multiplied by its weight before
+    anything else, so that the result is the mean over unequal batches (timeline.shares.batch_shares).
     """
 
     def __init__(
@@ -175,7 +179,7 @@ class Reducer(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """What must be equal for a saved state to fit, besides the number of nodes."""
+        """The settings that must be equal for a saved state to fit, besides the number of nodes."""
         return method_fingerprint(self.config, self.codec)
 
     @abstractmethod
@@ -183,7 +187,7 @@ class Reducer(ABC):
         """Return a new wire between `nodes`."""
 
     def _schedule(self, nodes: int, values: int) -> Schedule:
-        """Return the schedule of coded messages; a file is read once."""
+        """Return the schedule of coded messages. A schedule file is read once."""
         if self.config.schedule.name != "file":
             return schedule_of(self.config, self.codec, nodes, values)
         if nodes not in self._read:
@@ -191,7 +195,7 @@ class Reducer(ABC):
         return self._read[nodes]
 
     def _timed(self, key: Hashable, seconds: float, share: Share = float) -> None:
-        """Tell the bandit what an iteration took; that of the first key counts for all."""
+        """Tell the bandit the time of an iteration; only the first key counts."""
         if self.bandit is not None and key == next(iter(self.states)):
             self.bandit.add(seconds, share)
 
@@ -208,9 +212,9 @@ class Reducer(ABC):
 
     @contextmanager
     def _kept(self, key: Hashable) -> Iterator[None]:
-        """Let a call happen as a whole or not at all: whatever it raises, the state of `key` is restored.
+        """Run a block as a whole or not at all: on any exception, restore the state of `key`.
 
-        NumPy does not warn of overflow inside: `check_means` raises where it matters.
+        NumPy's overflow warnings are off inside; `check_means` raises where an overflow matters.
         """
         before = self.states.get(key)
         token = None if before is None else before.snapshot()
@@ -231,7 +235,7 @@ class Reducer(ABC):
 
     @contextmanager
     def _resumed(self, saved: Saved) -> Iterator[None]:
-        """Load the bandit's state before those of schemes, and keep the old one where these are refused."""
+        """Load the bandit's state before the block loads others; restore it where the block raises."""
         if self.bandit is None:
             yield
             return
@@ -245,11 +249,11 @@ class Reducer(ABC):
 
     @property
     def _chosen(self) -> dict[str, Any]:
-        """What a saved state has of the bandit: nothing without one."""
+        """The bandit's part of a saved state; empty without a bandit."""
         return {} if self.bandit is None else {"bandit": self.bandit.state_dict()}
 
     def _weighted(self, state: State, tensors: Sequence[Sequence[Array]]) -> list[list[Array]]:
-        """Return `tensors` times their ranks' weights; they themselves are never written to."""
+        """Return new tensors, each multiplied by its rank's weight."""
         weights, nodes = self.weights, state.scheme.nodes
         assert weights is not None
         if len(weights) != nodes:
@@ -258,7 +262,7 @@ class Reducer(ABC):
         return [[tensor * weights[worker.rank] for tensor in mine] for worker, mine in workers]
 
     def _exchange(self, state: State, tensors: Sequence[Sequence[Array]]) -> tuple[list[Array], Call]:
-        """Run the workers' generators in lockstep; return every combined message, and what moved.
+        """Run the workers' generators in lockstep; return all combined messages, and the call's traffic.
 
         tensors: flat float32 [worker][tensor].
         """
@@ -285,7 +289,7 @@ class Reducer(ABC):
             if not announced:
                 wire.announce(scheme.digests)
             sent += 1
-            announced = messages[0].op != "agree"  # which moves replicated state: its new digests come next
+            announced = messages[0].op != "agree"  # "agree" changes the replicated state: announce it again
             answer, moved = wire.combine(messages)
             own = messages[0].op == "exchange"
             if not moved.exact and messages[0].coded and scheme.name != "exact":
@@ -303,9 +307,9 @@ class Reducer(ABC):
         return totals, call
 
     def _finish(self, state: State, totals: list[Array], tensors: Sequence[Sequence[Array]]) -> list[Array]:
-        """Return the mean [tensor], float32 in its shape; all state moves on.
+        """Return the mean [tensor], float32 in the tensors' shapes, and commit all state.
 
-        tensors: what `_exchange` got. Raises GradientOverflowError, on all ranks alike.
+        tensors: the input of `_exchange`. Raises GradientOverflowError on all ranks alike.
         """
         scheme = state.scheme
         if self.bandit is not None and isinstance(scheme, Exact):  # neighbours are less apart than hysteresis
@@ -318,12 +322,12 @@ class Reducer(ABC):
         return mean
 
     def _sums(self, state: State) -> Array:
-        """Return the integers, or floats, behind the last mean; no values where the scheme keeps none."""
+        """Return the integers, or floats, behind the last mean; empty where the scheme keeps none."""
         sums = state.scheme.reference_sums()
         return np.zeros(0, np.int32) if sums is None else sums
 
     def _tell(self, state: State, call: Call) -> None:
-        """Warn of what saturation has lost."""
+        """Warn of losses by saturation."""
         if not state.scheme.clips:
             self.notice.tell(call.unreturned, state.scheme.advice)
         self.notice.tell_codec(self.codec.name, float(call.codec_loss[1]) / max(1, call.frames.values))
@@ -338,13 +342,13 @@ def advance(running: Messages, answer: Any) -> Any:
 
 
 def checked_weights(weights: Sequence[float]) -> Array:
-    """Return ranks' weights as float32; raises ConfigError unless they are 0 or more and their mean is 1."""
+    """Return weights as float32. Raises ConfigError unless all are 0 or more and their mean is 1."""
     found = np.asarray(weights, np.float32)
     bad = [f"{weight:g} of rank {rank}" for rank, weight in enumerate(found) if not 0 <= weight < np.inf]
     if found.ndim != 1 or not found.size or bad or abs(float(found.mean(dtype=np.float64)) - 1) > MEAN_SLACK:
         got = bad[0] if bad else f"a mean of {found.mean():g}" if found.size else "none"
         raise ConfigError(
             f"weights: expected numbers of 0 or more, one for each rank, whose mean is 1, got {got}; "
-            "batch_shares returns such"
+            "timeline.shares.batch_shares computes them"
         )
     return found

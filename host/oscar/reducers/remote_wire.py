@@ -1,6 +1,6 @@
-"""Messages of a scheme between processes: one rank's part of each AllReduce, over a transport.
+"""The wire between processes: one rank's part of each AllReduce, over a transport.
 
-It gives the same bits as LocalWire does for all workers of a process. Floats are added in the same order.
+Its results equal those of LocalWire bit for bit: floats are added in the same order.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from oscar.schemes.fields import pack_fields, unpack_fields
 from oscar.transports.base import Bytes, TransportError
 
 Combine = Callable[[Array, Array], Array]
-LENGTH_BYTES = 8  # in which the length of a gathered buffer is sent
-FIRST_ROOM = 1024  # bytes for which a gather makes room before it knows better
+LENGTH_BYTES = 8  # bytes of the length in front of a gathered buffer
+FIRST_ROOM = 1024  # bytes of room for a channel's first gather
 
 
 class RemoteWire(Wire):
-    """Combines this rank's message with those of all others: collective, in the same order on all ranks.
+    """Combines this rank's message with the messages of all other ranks.
 
-    party: has the transport, and says who failed. Traffic counts the buffers of plain messages, without seals
-    and the library's headers, and whole frames of coded ones.
+    Calls are collective, in the same order on all ranks. party: the transport's services. Traffic counts the
+    buffers of plain messages, without checksums and the library's headers, and whole frames of coded ones.
     """
 
     def __init__(self, party: Party, channels: Mapping[str, Channel]) -> None:
@@ -41,8 +41,8 @@ class RemoteWire(Wire):
         for channel in channels.values():
             self.transport.meet(channel.schedule.peers(self.rank))
         self._all_met = any(_meets_all(channel.schedule) for channel in channels.values())
-        self._rooms: dict[str, int] = {}  # bytes for which gathers make room, by channel; equal on all ranks
-        self._sent = 0  # bytes, of the present message
+        self._rooms: dict[str, int] = {}  # bytes of room for a gather, by channel; equal on all ranks
+        self._sent = 0  # bytes that the current message has sent
 
     def announce(self, digests: Callable[[], Mapping[str, int]]) -> None:
         self.party.announce(digests())
@@ -51,7 +51,7 @@ class RemoteWire(Wire):
         self.party.settle()
 
     def combine(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
-        """See Wire.combine; `messages` is this rank's one."""
+        """See Wire.combine. messages: this rank's only one."""
         (message,) = messages
         if message.coded:
             return self._coded(message)
@@ -90,7 +90,7 @@ class RemoteWire(Wire):
         return np.concatenate([total, riders])
 
     def _all_reduce(self, buffer: Array, combine: Combine) -> Array:
-        """Combine `buffer` with those of all ranks, in place, in equal chunks around a ring; return it."""
+        """Combine `buffer` in place with the buffers of all ranks, around a ring; return it."""
         nodes, rank = self.nodes, self.rank
         if not buffer.size or nodes == 1:
             return buffer
@@ -116,9 +116,9 @@ class RemoteWire(Wire):
         return buffer
 
     def _gather(self, message: Message) -> list[Array]:
-        """Return every rank's bytes, behind their length: at once, unless one has more than expected.
+        """Return every rank's bytes. One round is enough unless a buffer exceeds the room.
 
-        What is expected follows from the longest that came last, which all ranks know.
+        The room follows from the longest buffer of the last gather, which all ranks know.
         """
         mine, room = message.data, self._rooms.get(message.channel, FIRST_ROOM)
         if self.nodes == 1:
@@ -138,12 +138,12 @@ class RemoteWire(Wire):
         return [part[LENGTH_BYTES:] for part in _arrays(every)]
 
     def _hand_over(self, message: Message) -> list[Array]:
-        """Return what came for this rank, by source: lengths are gathered, then all ranks send straight."""
+        """Return the buffers for this rank, by source: lengths are gathered, then buffers are sent directly."""
         nodes, rank = self.nodes, self.rank
         check_parts(message, nodes)
         if nodes == 1:
             return [message.data.copy()]
-        self.transport.meet(range(nodes))  # before lengths are known: then all ranks have met
+        self.transport.meet(range(nodes))  # before the gather, so that it can send directly
         self._all_met = True
         packed = np.array(message.parts, "<u8").tobytes()
         told = self._gather_bytes(packed, len(packed))
@@ -158,7 +158,7 @@ class RemoteWire(Wire):
         return [array.copy() for array in _arrays(came)]
 
     def _gather_bytes(self, mine: bytes, cap: int) -> list[bytes]:
-        """Return every rank's bytes, `cap` at most: straight where all have met, else round a ring."""
+        """Return every rank's bytes, `cap` at most: sent directly if all ranks have met, else around a ring."""
         if self._all_met:
             self._sent += len(mine) * (self.nodes - 1)
             return self._straight([mine] * self.nodes, [cap] * self.nodes, "a collective")
@@ -173,17 +173,17 @@ class RemoteWire(Wire):
             self.party.blame(error, f"during {what}", None)
 
     def _expect(self, came: Bytes, expected: int, source: int) -> None:
-        """Raise PeerError where `source` has sent another length than is due."""
+        """Raise PeerError unless `source` sent the expected number of bytes."""
         try:
             self._check_size(came, expected, source)
         except TransportError as error:
             self.party.blame(error, "during a collective", None)
 
     def _check_size(self, came: Bytes, expected: int, peer: int | None = None) -> None:
-        """Raise TransportError where `peer`, or the rank before, sends another length than is due."""
+        """Raise TransportError unless `peer` (None: the previous rank) sent the expected number of bytes."""
         if len(came) != expected:
             left = (self.rank - 1) % self.nodes if peer is None else peer
-            text = f"rank {left} sent {len(came)} bytes where {expected} are due: it is at another message"
+            text = f"rank {left} sent {len(came)} bytes, expected {expected}: it is at another message"
             raise TransportError(text, peer=left, kind="aborted")
 
     def _coded(self, message: Message) -> tuple[Array, Traffic]:
@@ -192,7 +192,7 @@ class RemoteWire(Wire):
         before, log, schedule = node.saturated(), FrameLog(), channel.schedule
         actions = partial(self._actions, self.rank, schedule)
         drive(execute(node, actions(), self.transport, log), self.party.wait)
-        self.settle()  # not yet done where this rank had nothing to wait for
+        self.settle()  # a rank without any WAIT has not settled yet
         self.party.flush(actions)
         frames = log.frames()
         traffic = Traffic(

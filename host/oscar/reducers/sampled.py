@@ -1,4 +1,4 @@
-"""A cluster that runs its ring only now and then: for long trainings whose weights do not depend on it."""
+"""A cluster that runs its ring in some iterations only, which speeds up long simulated trainings."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from oscar.schemes.methods import method_info
 class SampledCluster(LocalCluster):
     """A LocalCluster that sums directly, except in the last `BURST` of every `every` iterations.
 
-    Sums of integers are exact, so leaving the ring out changes no weight; quantiser, error feedback and
-    position state always run. Without the ring no frames are counted: `measured` says which iterations'
-    frames stand for the rest. Raises ConfigError for codecs whose ring is not an exact sum of integers.
+    Sums of integers are exact, so a missing ring changes no weight. Quantiser, error feedback and position
+    state always run. Iterations without a ring count no frames; `measured` names the iterations whose frames
+    stand for the others. Raises ConfigError unless the codec's sum is an exact sum of integers.
     """
 
     def __init__(self, config: Config, *, every: int) -> None:
@@ -49,7 +49,7 @@ class SampledCluster(LocalCluster):
 
 
 class _SampledWire(LocalWire):
-    """Adds coded messages directly where the cluster says so."""
+    """Adds coded messages directly in iterations without a ring."""
 
     def __init__(self, cluster: SampledCluster, nodes: int, channels: Mapping[str, Channel]) -> None:
         super().__init__(nodes, channels, **network_of(cluster.config, nodes))

@@ -1,4 +1,4 @@
-"""Which schedule and which shares a configuration means: as named, by the network, or by the time model."""
+"""Finds the schedule and the shares of a configuration: by name, by the network, or by the time model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from oscar.timeline.replay import time_of
 from oscar.timeline.shares import auto_shares, settled
 from oscar.timeline.topology import Topology
 
-LEAST_BITS = 0.25  # of a value that is coarser than its distribution
-MOST_REPLAYED = 32  # ranks: nine replays of more would take seconds
+LEAST_BITS = 0.25  # bits of a value whose step is coarser than its distribution
+MOST_REPLAYED = 32  # ranks; nine replays of a larger schedule would take seconds
 
 
 def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedule:
-    """Return the configured schedule of coded messages between `nodes`, of about `values` each.
+    """Return the configured schedule of coded messages. values: approximate values of a message.
 
-    Raises ConfigError where it does not go with the codec, so many nodes, or the links of the topology.
+    Raises ConfigError where the schedule does not fit the codec, the number of nodes or the topology.
     """
     topology = topology_of(config, nodes)
     options = config.schedule.model_dump(exclude={"name"})
@@ -45,7 +45,7 @@ def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedu
 
 
 def refuse_unfit(name: str, codec: Codec) -> None:
-    """Raise ConfigError where ranks would end with different sums: each adds in its own order."""
+    """Raise ConfigError where ranks would end with different sums, as they add in different orders."""
     if name in KINDS and KINDS[name].integers and not is_exact(codec):
         raise ConfigError(
             f"the schedule {name} needs a lossless integer codec, {codec.name} is not one; "
@@ -59,14 +59,14 @@ def is_exact(codec: Codec) -> bool:
 
 
 def topology_of(config: Config, nodes: int) -> Topology | None:
-    """Return the configured network; None for ranks at one switch, by the section `link`."""
+    """Return the configured network; None for ranks at one switch with the ports of section `link`."""
     return None if config.topology == TopologySection() else config.topology.model(nodes, config.link)
 
 
 def _chosen(
     config: Config, codec: Codec, nodes: int, values: int, topology: Topology | None, options: dict[str, Any]
 ) -> str:
-    """Return the name of the schedule, where the configuration leaves it to the network or the time model."""
+    """Return the schedule's name; the network or the time model chooses it where configured."""
     name, exact = config.schedule.name, is_exact(codec)
     if name not in (BY_NETWORK, BY_TIME):
         return name
@@ -80,7 +80,7 @@ def _chosen(
 
 
 def _check_links(schedule: Schedule, topology: Topology) -> None:
-    """Raise ConfigError for the first link that the schedule uses and the topology does not have."""
+    """Raise ConfigError for the first link that the schedule needs and the topology lacks."""
     for rank in range(schedule.nodes):
         for action in schedule.actions(rank):
             if action.op in SENDS and (rank, action.peer) not in topology.links:
@@ -92,14 +92,14 @@ def _check_links(schedule: Schedule, topology: Topology) -> None:
 
 
 def shares_of(config: Config, schedule: Schedule, values: int) -> tuple[float, ...] | None:
-    """Return each chunk's share of the cost, as configured; None for equal ones. Raises ConfigError."""
+    """Return each chunk's configured share of the cost; None for equal shares. Raises ConfigError."""
     given, nodes = config.plan.shares or schedule.shares, schedule.nodes
     if given is None or nodes == 1 or not values:
         return None
     if given == "auto":
         if schedule.name != "direct":
             raise ConfigError(
-                f"plan.shares is auto, which is for the schedule direct, not {schedule.name}: "
+                f"plan.shares: auto needs the schedule direct, got {schedule.name}: "
                 "write a share for each chunk, or leave shares out"
             )
         return _auto_shares(config, schedule, values)
@@ -112,7 +112,7 @@ def shares_of(config: Config, schedule: Schedule, values: int) -> tuple[float, .
 
 
 def _auto_shares(config: Config, schedule: Schedule, values: int) -> tuple[float, ...]:
-    """Return the shares that ports ask for, or nearer to equal ones where that is faster by the model."""
+    """Return shares that balance the ports, moved towards equal shares where the model is faster there."""
     nodes, link = schedule.nodes, config.link.model()
     bits, topology = bits_of(config, nodes), config.topology.model(nodes, config.link)
     try:
@@ -130,11 +130,11 @@ def _auto_shares(config: Config, schedule: Schedule, values: int) -> tuple[float
 
 
 def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
-    """Return the assumed bits of a value in a frame by the number of workers that it sums.
+    """Return a function that gives the assumed bits of a value by the number of workers that it sums.
 
-    Of a codec of floats what it takes; of quantised values the entropy of a Laplace distribution in steps
-    of the coarseness, half a bit more for each doubling. Equal on all ranks, and no measurement: schedules
-    and shares are chosen by it before anything was sent.
+    A codec without an entropy coder has its fixed rate. Quantised values have the entropy of a Laplace
+    distribution at the configured coarseness, plus half a bit for each doubling of the workers. Nothing is
+    measured, so all ranks choose the same schedule and shares before anything was sent.
     """
     codec, params = method_info(config.method).codec, config.quantiser_params(nodes)
     if codec is not None and not codec.coded:
@@ -147,6 +147,6 @@ def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
 
 
 def network_of(config: Config, nodes: int) -> dict[str, Any]:
-    """Return the link, and the topology of coded messages, of the time model: arguments of LocalWire."""
+    """Return LocalWire's arguments for the time model: the link, and the topology of coded messages."""
     link = config.link.model(block_log2=config.asc.block_log2)
     return {"link": link, "topology": topology_of(config, nodes)}

@@ -1,4 +1,4 @@
-"""The wire seam: what combines the messages of a scheme's workers, in process or between processes."""
+"""The contract of wires: they combine the messages of workers, in process or between processes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar.schemes.base import Channel, Message
 from oscar.state import Saved
 
-KEPT_STEPS = 2048  # nodes times sub-frames, of all ranks that live here, of programs that are kept
+KEPT_STEPS = 2048  # local ranks times nodes times sub-frames; larger programs are not cached
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one message moved.
+    """The traffic of one message, counted for the wire's own ranks.
 
-    moved: the frames of the wire's own ranks, or None where no frames are counted. sent_bytes: by these
-    ranks. exchange_bytes: of an "agree", by these ranks. plan: how values were dealt to chunks. identical:
-    the wire's ranks ended with the same bits. exact: the sum equals one computed directly; True where that is
-    not checked. clipped: what the codec saturated, as in Codec.saturated. clocks: of devices, as in Stats.
+    moved: frames; None where no frames are counted. sent_bytes: bytes sent. exchange_bytes: bytes of an
+    "agree" message. plan: name of the chunk plan. identical: the ranks ended with the same bits. exact: the sum
+    equals a direct sum; True where this is not checked. clipped: the codec's saturation, as in
+    Codec.saturated. clocks: clock cycles of devices, as in Stats.
     """
 
     moved: Moved | None = None
@@ -42,7 +42,7 @@ class Traffic:
 
 
 def check_parts(message: Message, nodes: int) -> None:
-    """Raise ValueError unless an exchange has a part for every worker, which together are its data."""
+    """Raise ValueError unless an exchange has one part for each worker and the parts make up its data."""
     if message.op != "exchange":
         return
     if len(message.parts) != nodes or min(message.parts) < 0 or sum(message.parts) != message.data.size:
@@ -53,9 +53,10 @@ def check_parts(message: Message, nodes: int) -> None:
 
 
 class Wire(ABC):
-    """Combines the messages of `ranks`, the workers that live here, with those of all others.
+    """Combines the messages of the local workers with the messages of all others.
 
-    channels: Scheme.channels; the links of coded messages live here, a node for each rank.
+    nodes: number of workers. ranks: the local workers. channels: as of Scheme.channels. The wire keeps the
+    links of coded messages, as one Node for each local rank.
     """
 
     def __init__(self, nodes: int, ranks: Sequence[int], channels: Mapping[str, Channel]) -> None:
@@ -66,22 +67,22 @@ class Wire(ABC):
 
     @abstractmethod
     def combine(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
-        """Return the combined buffer, which is new, and what it moved; messages: those of `ranks`.
+        """Return a new combined buffer, and its traffic. messages: one of each local rank.
 
-        Integers are followed by the sums of their riders. "gather" and "agree" return a list of all buffers
-        by rank, "exchange" such a list for each of `ranks`: what came for it. Raises PeerError when a peer
-        fails, GradientError where workers here disagree,
-        ValueError for an integer that its field does not hold.
+        Sums of integers are followed by the sums of their riders. "gather" and "agree" return all buffers by
+        rank. "exchange" returns, for each local rank, the buffers sent to it, by source. Raises PeerError when
+        a peer fails, GradientError where local workers disagree, ValueError for an integer that does not fit
+        its field.
         """
 
     def announce(self, digests: Callable[[], Mapping[str, int]]) -> None:  # noqa: B027 - in process there is one state
-        """Tell the peers the digests of the replicated state; a peer whose state differs raises."""
+        """Announce the digests of the replicated state; a peer with another state raises."""
 
     def settle(self) -> None:  # noqa: B027
-        """Raise PeerError where a peer has announced another state."""
+        """Raise PeerError if a peer has announced another state."""
 
     def _begin(self, messages: Sequence[Message]) -> tuple[ChunkPlan, Channel, list[Node]]:
-        """Hand the values of coded messages to their nodes; return the plan, the channel, the nodes."""
+        """Hand the values of coded messages to their nodes; return plan, channel and nodes."""
         first = messages[0]
         channel, nodes = self.channels[first.channel], self._open(first.channel)
         if first.ride is not None:
@@ -105,7 +106,7 @@ class Wire(ABC):
         return plan, channel, nodes
 
     def _actions(self, rank: int, schedule: Schedule) -> Iterable[Action]:
-        """Return what `rank` does; small schedules are kept, since every call has the same."""
+        """Return the actions of `rank`. Small programs are cached, since every call runs the same."""
         if len(self.ranks) * self.nodes * schedule.subframes > KEPT_STEPS:
             return schedule.actions(rank)
         key = rank, schedule.digest
@@ -114,7 +115,7 @@ class Wire(ABC):
         return self._programs[key]
 
     def _open(self, name: str) -> list[Node]:
-        """Return the nodes of a coded channel, made where it is new."""
+        """Return the nodes of a coded channel; make them at its first use."""
         if name not in self.links:
             self.links[name] = self._make(self.channels[name])
         return self.links[name]
@@ -126,11 +127,11 @@ class Wire(ABC):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return a copy of the state of all coded links that end here."""
+        """Return a copy of the state of all local ends of coded links."""
         return {name: [node.state_dict() for node in nodes] for name, nodes in self.links.items()}
 
     def load_state_dict(self, state: Any) -> None:
-        """Take over what `state_dict` returned; raises ConfigError, and changes nothing, where it is none."""
+        """Load a state of `state_dict`. Raises ConfigError, and changes nothing, if it does not fit."""
         saved, known = Saved.of(state), ", ".join(self.channels) or "none: nothing is coded"
         fresh = {}
         for name in saved.keys(self.channels.__contains__, known):
@@ -140,11 +141,11 @@ class Wire(ABC):
         self.links = fresh
 
     def snapshot(self) -> dict[str, list[Any]]:
-        """Return a cheap token of all coded links for `restore`."""
+        """Return a cheap token of all coded links, for `restore`."""
         return {name: [node.snapshot() for node in nodes] for name, nodes in self.links.items()}
 
     def restore(self, token: dict[str, list[Any]]) -> None:
-        """Go back to the links of `snapshot`; those made since then are dropped."""
+        """Restore the links of a `snapshot`; drop links made since then."""
         self.links = {name: nodes for name, nodes in self.links.items() if name in token}
         for name, saved in token.items():
             for node, state in zip(self.links[name], saved, strict=True):
