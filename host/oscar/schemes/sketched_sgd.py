@@ -182,7 +182,7 @@ class SketchedSgd(Scheme):
 
 
 def _largest(values: Array, count: int) -> Array:
-    """Return the positions of the largest int32 magnitudes. `largest` compares bits, so a float view works."""
+    """Return the positions of the largest int32 magnitudes. `largest` compares bits: a float view works."""
     return largest(np.abs(values).view(np.float32), count)
 
 
