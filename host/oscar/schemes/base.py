@@ -1,9 +1,9 @@
-"""The scheme seam: what workers hand to plain AllReduces, and what every node makes of the results.
+"""The interface of schemes: messages from workers to AllReduce, and the mean gradient from their sums.
 
-A codec (oscar.coding) changes how integers look on one link. A scheme changes *what* is reduced: it turns a
-gradient into a few buffers that AllReduce combines (sum, or, max) without knowing what they mean, and turns
-the combined buffers into a mean gradient. The coded ring is a scheme too: `exact`. The same scheme runs over
-any wire. docs/schemes.md has the contract.
+A codec (oscar.coding) changes how integers are coded on one link. A scheme changes which numbers are reduced.
+It turns a gradient into a few buffers. AllReduce combines them (sum, or, max) without knowing their meaning.
+The scheme turns the combined buffers into a mean gradient. The coded ring is the scheme `exact`. Every scheme
+runs over every wire. docs/schemes.md has the contract.
 """
 
 from __future__ import annotations
@@ -30,28 +30,33 @@ Answer = Array | list[Array]
 T = TypeVar("T")
 
 RIDE_BITS = 16
-# Of what waits in a residual, in magnitude. 2^32 of them add up within float32, over ranks, rows and factors:
-# what a call with huge values left over cannot make the mean of ordinary ones overflow.
+# Largest magnitude of a value in a residual. A sum of 2^32 such values (over ranks, rows and factors) still
+# fits float32. So one call with huge values cannot make the mean of later, ordinary values overflow.
 MOST_WAITING = np.float32(2.0**96)
 ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error feedback (docs/schemes.md)"
 
 
 @dataclass(frozen=True)
 class Message:
-    """One buffer per worker, which an AllReduce combines element by element; equal shapes on all workers.
+    """One buffer per worker, which an AllReduce combines element by element. All workers have equal shapes.
 
-    channel: a name that is unique in the iteration; what a link learns is kept under it. data: 1-D; int32 for
-    "sum" of integers in fields of `bits` (docs/schemes.md, "Fields"), float32 for "sum" and "max" of floats
-    (`bits` is 32), bool for "or" (`bits` is 1), uint8 for the ops that combine nothing and hand over a list
-    of buffers by source, each of its own length. "gather" hands every worker's buffer to all. "agree" is a
-    gather of the few bytes that workers need before they can quantise; it is counted apart from frames.
-    "exchange" hands each worker what is for it: `parts` are the lengths of a buffer for every worker, one
-    behind the other in `data`. ride: int32, appended to a sum of integers in fields of RIDE_BITS, whatever
-    `bits` is: a few small integers that are not worth a message of their own. coded: a sum goes as coded
-    frames by a schedule, as `Scheme.channels` says; `context` is then the position class 0 .. 15 of every
-    value, uint8, and `plan` how values are dealt to chunks (None: the configured plan, without costs), both
-    the same on all workers. planned: data already lies in the order of `plan`; sums come back in the natural
-    order.
+    channel: a name that is unique in the iteration. Links keep their learned state under this name.
+    data: 1-D. Its dtype follows `op`:
+        "sum" of integers: int32, sent in fields of `bits` (docs/schemes.md, "Fields").
+        "sum" and "max" of floats: float32; `bits` is 32.
+        "or": bool; `bits` is 1.
+        "gather", "agree", "exchange": uint8. Nothing is combined; each worker receives a list of buffers by
+        source, and lengths may differ.
+    op: "gather" hands every worker's buffer to all. "agree" is a gather of the few bytes that workers need
+        before they quantise; its bytes are counted apart from frames. "exchange" hands each worker its own
+        part.
+    ride: a few small integers, int32, appended to an integer sum to save a message. Their fields have
+        RIDE_BITS, whatever `bits` is.
+    coded: the sum travels as coded frames by a schedule, as `Scheme.channels` says.
+    context: position class 0 .. 15 of every value, uint8, equal on all workers. For coded sums.
+    plan: how values are dealt to chunks, equal on all workers. None: the configured plan, without costs.
+    planned: `data` already lies in the order of `plan`. Sums come back in the natural order.
+    parts: for "exchange", the length of the buffer for every worker. `data` is their concatenation.
     """
 
     channel: str
@@ -66,16 +71,17 @@ class Message:
     parts: tuple[int, ...] = ()
 
     def part(self, worker: int) -> Array:
-        """Return what an exchange has for `worker`."""
+        """Return the part of an exchange that goes to `worker`."""
         first = sum(self.parts[:worker])
         return self.data[first : first + self.parts[worker]]
 
 
 @dataclass(frozen=True)
 class Channel:
-    """How the coded messages of one name travel, by which schedule.
+    """The codec and the schedule of all coded messages with one channel name.
 
-    width(workers): bits of a raw sum of so many workers' values. plan, granule: for messages without a plan.
+    width: a function from a number of workers to the bits of a raw sum of their values.
+    plan, granule: the chunk plan of messages that bring no plan.
     """
 
     codec: Codec
@@ -86,43 +92,46 @@ class Channel:
 
 
 class Worker(Member):
-    """What one rank alone has under a scheme.
+    """The state of one rank under a scheme.
 
-    `integers`: int32, flat, what a lossless scheme has quantised this iteration, so that its sums can be
-    checked.
+    integers: int32, flat. The integers that a lossless scheme quantised in this iteration, for
+    `Scheme.is_exact`.
     """
 
     integers: Array | None = None
 
     def commit(self) -> None:
-        """Keep what the iteration left over, within MOST_WAITING."""
+        """Make the pending values the new residual, clipped to +-MOST_WAITING."""
         if self.pending is not None:
             hold_within(self.pending, MOST_WAITING)
         super().commit()
 
     def corrected(self, values: Array) -> Array:
-        """Return `values` plus the residual, where there is one; never writes to `values`."""
+        """Return `values` plus the residual, if there is one. Never writes to `values`."""
         return values if self.residual is None else values + self.residual
 
 
-Messages = Generator[Message, Any, None]  # each is answered by what Wire.combine returns for this worker
+Messages = Generator[Message, Any, None]  # each yield returns the result of Wire.combine for this worker
 
 
 class Scheme(Stateful, ABC):
-    """The rules of one scheme, and its replicated state: equal on all nodes, held once per process.
+    """The rules of one scheme and its replicated state: equal on all nodes, held once per process.
 
-    sizes: values of each tensor, in the order of the flat gradient. Every iteration, each worker's
-    `messages` runs to its end, then `finish` once. State moves in `finish` and `Worker.commit`, and where an
-    "agree" has been received; the reducer takes it back where an iteration fails. Whatever `finish` returns
-    depends on nothing but the combined buffers and the replicated state: all nodes end bit-identical.
+    In every iteration, each worker's `messages` runs to its end; then `finish` runs once. State changes in
+    `finish`, in `Worker.commit`, and when an "agree" has been received. If the iteration fails, the reducer
+    restores the old state. The result of `finish` depends only on the combined buffers and on the replicated
+    state, so all nodes end bit-identical.
+
+    options: an instance of the class's `Options`. shapes: the shape of each tensor, in the order of the flat
+    gradient. nodes: number of workers. seed: seed of all random draws.
     """
 
     name: ClassVar[str]
     STATE: ClassVar[dict[str, Reader]] = {"iteration": natural}  # subclasses add theirs
     Options: ClassVar[type[Any]]  # a frozen dataclass with a default for every option
-    clips: ClassVar[bool] = False  # clipping is a part of the method: no warning is due
-    advice: ClassVar[str] = ADVICE  # what to set against saturation
-    lossless: ClassVar[bool] = False  # after quantisation: the integers summed are those of a plain AllReduce
+    clips: ClassVar[bool] = False  # True: clipping is part of the method, so saturation raises no warning
+    advice: ClassVar[str] = ADVICE  # the remedy that a saturation warning names
+    lossless: ClassVar[bool] = False  # True: integer sums equal those of a plain AllReduce after quantisation
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
         self.options = options
@@ -136,70 +145,71 @@ class Scheme(Stateful, ABC):
         self._setup()
 
     def _setup(self) -> None:
-        """Make what this scheme needs; sizes, nodes and options are known. Raises ValueError."""
+        """Make the state of this scheme. Sizes, nodes and options are set before. Raises ValueError."""
 
     def make_worker(self, rank: int) -> Any:
         """Return the Member of `rank`."""
         return Worker(rank, self.values)
 
     def start(self, worker: Any, tensors: Sequence[Array]) -> Messages:
-        """Return `messages` of flat `tensors`."""
+        """Return the generator `messages` for flat `tensors`."""
         return self.messages(worker, join(tensors))
 
     @abstractmethod
     def messages(self, worker: Any, values: Array) -> Messages:
-        """Yield what this worker contributes, one message after the other; receive each one combined.
+        """Yield this worker's messages one by one. Each yield returns the combined message.
 
         values: float32, flat, finite; never written to. All workers yield the same channels in the same
-        order; what they received may decide which. Sets `worker.pending` and `worker.saturation`.
+        order. The combined messages may decide which channels follow. Sets `worker.pending` and
+        `worker.saturation`.
         """
 
     @abstractmethod
     def finish(self, totals: Sequence[Any]) -> Array:
-        """Return the mean gradient, float32, flat, from the combined messages; move the state on.
+        """Return the mean gradient, float32, flat, from the combined messages, and advance the state.
 
-        totals: what all workers were handed alike; exchanges are left out.
+        totals: the combined messages that all workers received alike, in order. Exchanges are left out.
         """
 
     def caution(self) -> str | None:
-        """Return what to know before training with these options, or None: a CautionWarning."""
+        """Return a warning about training with these options, or None. It is shown as a CautionWarning."""
         return None
 
     def once(self, key: str, compute: Callable[[], T]) -> T:
-        """Return `compute()`, computed once per iteration: all workers of a process share the result."""
+        """Return `compute()`. It runs once per iteration; all workers of a process share the result."""
         if key not in self._memory:
             self._memory[key] = compute()
         found: T = self._memory[key]
         return found
 
     def forget(self) -> None:
-        """Drop what `once` keeps: the iteration is over, or has failed."""
+        """Drop the results of `once`, because the iteration is over or has failed."""
         self._memory.clear()
 
     def coded_channels(self) -> dict[str, int]:
-        """Return the bits of a worker's integers by channel, for channels that may be coded."""
+        """Return, for each channel with coded messages, the bits of one worker's integers."""
         return {}
 
     def channels(self, default: Channel) -> dict[str, Channel]:
-        """Return how coded messages travel, by channel; `default`: ASC as it is configured."""
+        """Return the Channel of each channel with coded messages. `default` is ASC as configured."""
         return {
             name: replace(default, width=partial(sum_width, bits))
             for name, bits in self.coded_channels().items()
         }
 
     def digests(self) -> dict[str, int]:
-        """Return 32 bits of each part of the replicated state, which must be equal on all nodes."""
-        return {part: crc(held) for part, held in self.snapshot().items()}  # nothing is copied
+        """Return a 32-bit digest of each part of the replicated state. All nodes must have equal digests."""
+        return {part: crc(held) for part, held in self.snapshot().items()}  # the snapshot copies no array
 
     def is_exact(self, workers: Sequence[Any]) -> bool:
-        """Whether the last iteration's sums are those of the integers that `workers`, all of them, had."""
+        """Whether the last iteration's sums equal the summed integers of all workers, given in `workers`."""
         sums, own = self.reference_sums(), [worker.integers for worker in workers]
         if not self.lossless or sums is None or any(integers is None for integers in own):
             return False
         return bool(np.array_equal(np.sum(own, axis=0, dtype=np.int64), sums))
 
     def reference_sums(self) -> Array | None:
-        """Return the last iteration's sums as integers, for schemes that are lossless; else None."""
+        """Return the last iteration's integer sums of a lossless scheme, or None for other schemes."""
         return None
 
 

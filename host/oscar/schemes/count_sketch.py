@@ -1,8 +1,8 @@
-"""The plain count sketch: all values on one grid, sketched, summed, and estimated; nothing else is sent.
+"""The plain count sketch: all values are quantised, sketched and summed; every node estimates the sums.
 
-The baseline that split schemes are measured against. What helps it is here: the mean over the rows instead of
-their median (less variance where values are dense), estimates below the noise left out, error feedback for
-what was left out, and other hashes in every iteration (so that no two values always collide).
+This scheme is the baseline for the split schemes. Its options cover the known improvements: the mean over the
+rows instead of the median (less variance where values are dense), a threshold that drops estimates below the
+noise, error feedback for dropped values, and new hashes in every iteration (so no two values always collide).
 """
 
 from __future__ import annotations
@@ -23,18 +23,25 @@ from oscar.schemes.grid import GridSteps
 from oscar.state import PART
 
 COMBINE: dict[str, Combine] = {"median": "median", "mean": "sum"}
-MEDIAN_OF = {1: 1.0, 2: 0.5, 3: 0.449, 4: 0.298, 5: 0.287}  # variance of the median of so many normal values
-LOUD = 1.0  # noise from which on a caution is due
+MEDIAN_OF = {1: 1.0, 2: 0.5, 3: 0.449, 4: 0.298, 5: 0.287}  # rows: variance of their median, for unit normals
+LOUD = 1.0  # noise energy over signal energy, from which on `caution` warns
 
 
 @dataclass(frozen=True)
 class CountSketchOptions:
-    """rows: of the sketch, 1 to 5. ratio: cells (of all rows) / values; more is more bytes and less noise.
+    """Options of the scheme `count-sketch`.
 
-    cell_bits: of a cell's field; fewer saturate sooner. bits, coarseness: of the integers that are sketched.
-    estimate: "median" or "mean" over the rows. threshold: estimates of at most so many times the noise of
-    one row count as 0; 0 keeps all. fresh_hash: other hashes every iteration. error_feedback: a worker keeps
-    what rounding lost, and all of a value that the threshold left out.
+    rows: rows of the sketch, 1 to 5. Raise it where a few large values disturb many small ones.
+    ratio: cells of all rows / values. Raise it for less noise; lower it for fewer bytes.
+    cell_bits: bits of a cell's field, 4 to 28. Raise it if a saturation warning appears.
+    coarseness: step size / root mean square of a tensor. Lower it for finer integers, which saturate sooner.
+    bits: bits of the integers that are sketched, 2 to 16. Raise it if values are clipped.
+    estimate: "median" or "mean" over the rows. Choose "mean" for dense values, "median" for sparse ones.
+    threshold: estimates up to this multiple of one row's noise become 0. 0 keeps all. Raise it where noise
+        hurts convergence, together with error_feedback.
+    fresh_hash: draw new hashes every iteration. Switch it off only for reproduction of a fixed sketch.
+    error_feedback: a worker keeps its rounding errors and the values that the threshold dropped. Switch it on
+        with a threshold.
     """
 
     rows: int = 3
@@ -56,7 +63,7 @@ class CountSketchOptions:
 
 
 def check_bits(bits: int, cell_bits: int) -> None:
-    """Refuse widths of integers, and of the cells they add up in, beyond what kernels add in int32."""
+    """Raise ValueError unless kernels can add integers of `bits` in cells of `cell_bits` within int32."""
     if not 2 <= bits <= 16:
         raise ValueError(f"integers that are sketched have 2 to 16 bits, got {bits}")
     if not 4 <= cell_bits <= 28:
@@ -64,13 +71,13 @@ def check_bits(bits: int, cell_bits: int) -> None:
 
 
 def check_threshold(threshold: float) -> None:
-    """Refuse a threshold that is negative or not a number."""
+    """Raise ValueError for a threshold that is negative, infinite or not a number."""
     if not 0 <= threshold < math.inf:
         raise ValueError(f"threshold is in units of the noise, 0 or more, got {threshold}")
 
 
 class CountSketchScheme(Scheme):
-    """Everything count-sketched, as the options say."""
+    """Send a count sketch of all values; apply the estimates of their sums."""
 
     name: ClassVar[str] = "count-sketch"
     Options = CountSketchOptions
@@ -114,7 +121,7 @@ class CountSketchScheme(Scheme):
         return CountSketch(self.options.rows, self.columns, self.values, self.seed, draw=draw)
 
     def _estimates(self, total: Array) -> Array:
-        """Return what is applied, int32: estimates of the sums (times `rows` for the mean), or 0."""
+        """Return the estimates of the sums, int32. Dropped ones are 0. "mean" gives `rows` times the sums."""
         o = self.options
         sketch = self.once("sketch", self._sketch)
         cells = total[: total.size - len(self.sizes)].reshape(o.rows, -1)
@@ -127,7 +134,10 @@ class CountSketchScheme(Scheme):
 
 
 def noise_caution(values: int, columns: int, share: float) -> str | None:
-    """Return what to say of estimates that nothing corrects, of `share` times the variance of one row's."""
+    """Return a warning if the noise of uncorrected estimates is large, or None.
+
+    share: variance of an estimate / variance of the estimate from one row.
+    """
     noise = share * values / columns
     if noise < LOUD:
         return None
@@ -138,5 +148,5 @@ def noise_caution(values: int, columns: int, share: float) -> str | None:
 
 
 def noise_cut(cells: Array, threshold: float) -> int:
-    """Return `threshold` times the noise of one row, the root mean square of its cells, rounded down."""
+    """Return `threshold` times the noise of one row (root mean square of its cells), rounded down."""
     return math.floor(threshold * math.sqrt(sum_of_squares(cells.ravel()) / cells.size))

@@ -1,7 +1,7 @@
-"""The coded ring as a scheme: quantised gradients, or floats as they are, summed by frames of one codec.
+"""The coded ring as a scheme: quantised gradients (or plain floats) are summed in frames of one codec.
 
-What every node derives from the sums (steps, position classes, block costs, the chunk plan) is replicated
-state: equal everywhere, never sent. docs/protocol.md has the rules.
+Every node derives step sizes, position classes, block costs and the chunk plan from the sums. They are
+replicated state: equal on all nodes and never sent. docs/protocol.md has the rules.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ from oscar.numerics.steps import StepTracker, summarise
 from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
 from oscar.state import PART, Saved, absent, crc, optional
 
-COST_SMOOTHING = 1  # block costs move by half of the difference
-MOST_COST = 65  # of a value: 2 * 32 bits, and 1
+COST_SMOOTHING = 1  # a shift: block costs move by half of the difference
+MOST_COST = 65  # bits of one value at most: 2 * 32 + 1
 _SUMMARY = struct.Struct("<Ihxx")
 
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """codec: of the frames; schedule: who sends what; plan, granule, shares: how chunks are made."""
+    """Options of the coded ring, filled from the configuration.
+
+    codec: the codec of the frames. quantiser: step sizes and integer width. schedule: who sends which chunk
+    to whom. plan, granule, shares: how values are dealt to chunks, see `make_plan`.
+    """
 
     codec: Codec
     quantiser: QuantiserParams
@@ -51,7 +55,7 @@ def _read_costs(exact: Any, saved: Saved) -> Array:
 
 
 class Exact(Scheme):
-    """Sums of quantised gradients, exact in integers; a codec of floats gets the gradients themselves."""
+    """Sum quantised gradients exactly, as integers. A float codec sums the gradients without quantisation."""
 
     name: ClassVar[str] = "exact"
     Options: ClassVar[type[Any]] = ExactOptions
@@ -77,16 +81,16 @@ class Exact(Scheme):
         return WorkerQuantiser(self.params, rank, self.values)
 
     def channels(self, default: Channel) -> dict[str, Channel]:
-        """See Scheme.channels: one, and nothing of it is the default."""
+        """Return the one channel, "sums", with the configured codec and schedule. `default` is not used."""
         width: Callable[[int], int] = (lambda workers: 32) if self.floating else self.params.sum_width
         return {"sums": Channel(self.codec, self.options.schedule, width)}
 
     def start(self, worker: WorkerQuantiser, tensors: Sequence[Array]) -> Messages:
-        """Yield a summary of the tensors without a step, where there are any, and the integers, or floats."""
+        """Yield a summary of the tensors without a step size, if there are any; then the values."""
         if self.floating:
             yield Message("sums", join(tensors), coded=True, plan=self.once("plan", self._make_plan))
             return
-        if self.steps.unset:  # on all workers alike
+        if self.steps.unset:  # replicated state: all workers take the same branch
             summaries = summarise(worker.corrected(tensors, self.steps.unset), self.params)
             packed = b"".join(_SUMMARY.pack(*summary) for summary in summaries)
             every = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
@@ -98,11 +102,11 @@ class Exact(Scheme):
         yield Message("sums", local, coded=True, context=classes, plan=plan, planned=True)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        """Not used: tensors are quantised where they lie, see `start`."""
+        """Raise NotImplementedError. `start` quantises the tensors without joining them."""
         raise NotImplementedError("the exact scheme starts from tensors")
 
     def _agree(self, every: list[Array]) -> None:
-        """Set the steps from all workers' summaries, by rank; `Reducer` takes them back if the call fails."""
+        """Set the step sizes from all workers' summaries, by rank. If the call fails, Reducer undoes this."""
         self.steps.agree([list(_SUMMARY.iter_unpack(mine.data)) for mine in every])
 
     def _make_plan(self) -> ChunkPlan:
@@ -136,7 +140,7 @@ class Exact(Scheme):
         return mean
 
     def is_exact(self, workers: Sequence[Any]) -> bool:
-        """Whether the codec is lossless; the wire has compared the sums."""
+        """Whether the codec is lossless. The wire has already compared the sums."""
         return self.codec.lossless
 
     def reference_sums(self) -> Array | None:
@@ -152,5 +156,5 @@ class Exact(Scheme):
 
 
 def sums_dtype(codec: Codec, params: QuantiserParams, nodes: int) -> np.dtype[Any]:
-    """Return what the sums over `nodes` are kept in: float32 for a codec of floats."""
+    """Return the dtype of the sums over `nodes`: float32 for a float codec, else an integer type."""
     return np.dtype(np.float32) if codec.domain == "float" else params.sum_dtype(nodes)

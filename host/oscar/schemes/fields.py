@@ -1,7 +1,7 @@
-"""Small integers in fields of 64-bit words, so that any AllReduce of int64 words sums them.
+"""Pack small integers into fields of 64-bit words, so that any AllReduce of int64 words sums them.
 
-Every worker adds an offset that makes its value non-negative. While sums fit their field, no carry reaches
-the next field: adding words adds fields. Addition modulo 2^64 gives the same sum in any order.
+Every worker adds an offset that makes its value non-negative. As long as sums fit their field, no carry
+reaches the next field, so adding words adds fields. Addition modulo 2^64 gives the same sum in any order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WORD_BITS = 64
 def field_limit(bits: int, workers: int) -> int:
     """Return the largest magnitude of one worker's value in fields of `bits`: floor((2^bits - 1) / (2 N)).
 
-    Raises ValueError unless 1 <= bits <= 32, or where not even 1 fits.
+    Raises ValueError unless 1 <= bits <= 32 and a magnitude of 1 fits.
     """
     if not 1 <= bits <= 32 or workers < 1:
         raise ValueError(f"fields have 1 to 32 bits and at least one worker, got {bits} and {workers}")
@@ -27,25 +27,25 @@ def field_limit(bits: int, workers: int) -> int:
 
 
 def field_bits(magnitude: int, workers: int) -> int:
-    """Return the bits of the narrowest field that holds sums of magnitudes, 1 or more, of each worker.
+    """Return the bits of the narrowest field for sums of `workers` values up to `magnitude` (1 or more) each.
 
-    The inverse of `field_limit`; what it returns may be beyond the 32 bits that fields have at most.
+    The inverse of `field_limit`. The result may exceed 32 bits, the widest field that `field_limit` allows.
     """
     return (2 * workers * magnitude).bit_length()
 
 
 def fields_per_word(bits: int) -> int:
-    """Return how many fields a word has."""
+    """Return the number of fields of `bits` in a word."""
     return WORD_BITS // bits
 
 
 def packed_bytes(count: int, bits: int) -> int:
-    """Return the bytes of `count` values in fields of `bits`: whole words."""
+    """Return the bytes of `count` values in fields of `bits`, rounded up to whole words."""
     return 8 * -(-count // fields_per_word(bits))
 
 
 def pack_fields(values: Array, bits: int, workers: int) -> Array:
-    """Return one worker's integers as uint64 words; raises ValueError where one is beyond the limit."""
+    """Return one worker's integers as uint64 words. Raises ValueError if an integer exceeds `field_limit`."""
     limit, per_word = field_limit(bits, workers), fields_per_word(bits)
     worst = max(int(values.max(initial=0)), -int(values.min(initial=0)))
     if worst > limit:
@@ -62,7 +62,7 @@ def pack_fields(values: Array, bits: int, workers: int) -> Array:
 
 
 def unpack_fields(words: Array, count: int, bits: int, workers: int) -> Array:
-    """Return the `count` sums, int32, that summed words hold."""
+    """Return the `count` sums, int32, in words that were summed over `workers`."""
     limit, per_word = field_limit(bits, workers), fields_per_word(bits)
     mask = np.uint64((1 << bits) - 1)
     out = np.empty(count, np.int32)

@@ -1,9 +1,9 @@
-"""Ride-along steps: one power-of-two step per tensor, agreed on by integers that travel with a sum.
+"""Ride-along steps: all nodes agree on one power-of-two step per tensor, by integers that travel with a sum.
 
-Every worker appends the size of its values to a sum, one small integer per tensor. The summed sizes give
-every node the same next step, without a message of their own. A tensor may have no step yet: in the first
-iteration, or after all workers had nothing but zeros. Its step then comes from one max of float32.
-docs/schemes.md, "Ride-along steps".
+Every worker appends one small integer per tensor to a sum: the root mean square of its values. The summed
+integers give every node the same next step and need no message of their own. A tensor has no step in the
+first iteration, and after an iteration in which all workers had only zeros. Its step then comes from a max
+message of float32. See docs/schemes.md, "Ride-along steps".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXPONENTS = -126, 126  # so that 2^e and 2^-e are normal float32
 LARGEST = 1 << 24  # integers up to here are exact in float32
 
 
-# Loops run over slices: LLVM knows that their indices count from 0, and vectorises only such loops.
+# The kernels loop over slices. LLVM then knows that indices count from 0, and vectorises only such loops.
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -60,7 +60,7 @@ def _quantise(values: Any, offsets: Any, factors: Any, limit: Any, out: Any) -> 
 
 @njit(cache=True, nogil=True)
 def _owner(index: Any, offsets: Any, t: int) -> int:
-    """The tensor of a value; `t` is a guess, right for most of a sorted sequence."""
+    """Return the tensor that holds value `index`. The guess `t`, the last value's tensor, mostly fits."""
     if offsets[t] <= index < offsets[t + 1]:
         return t
     return np.searchsorted(offsets, index, side="right") - 1
@@ -107,10 +107,11 @@ def _scale_at(sums: Any, indices: Any, offsets: Any, steps: Any, nodes: float, o
 
 @dataclass(frozen=True)
 class Grid:
-    """The steps of one iteration.
+    """The step of every tensor in one iteration.
 
-    exponents: of every tensor, None for one without a step: all its values are 0 on the grid.
+    exponents: the step of each tensor is 2^exponent. None: no step, so all its values quantise to 0.
     offsets: int64 [tensors + 1], where tensors begin in the flat gradient.
+    coarseness, limit, nominal: see GridSteps and `ride`.
     """
 
     exponents: tuple[int | None, ...]
@@ -121,11 +122,11 @@ class Grid:
 
     @property
     def steps(self) -> Array:
-        """2^e of every tensor, float64; 0 where there is none."""
+        """The steps of all tensors, float64; 0 for a tensor without a step."""
         return np.array([0.0 if e is None else math.ldexp(1.0, e) for e in self.exponents])
 
     def coarser(self, shift: int) -> Grid:
-        """Return the grid whose steps are 2^shift times as large; `ride` belongs to the original."""
+        """Return a grid whose steps are 2^shift times as large. Call `ride` on the original grid only."""
         moved = (
             None if e is None else max(EXPONENTS[0], min(EXPONENTS[1], e + shift)) for e in self.exponents
         )
@@ -134,10 +135,11 @@ class Grid:
     def quantise(
         self, values: Array, limit: int | None = None, *, indices: Array | None = None
     ) -> tuple[Array, Saturation]:
-        """Return `clip(rint(x / 2^e))`, int32, and what clipping lost.
+        """Return `clip(rint(x / 2^e))`, int32, and the loss by clipping.
 
-        values: the whole flat gradient, float32, finite; with `indices` (int64, any order) only those values
-        are looked at and returned. limit: magnitude to clip to, the field's by default.
+        values: the whole flat gradient, float32, finite.
+        limit: the largest magnitude; by default `self.limit`.
+        indices: int64, any order. If given, only these values are read and returned.
         """
         bound = self.limit if limit is None else limit
         if not 1 <= bound <= LARGEST:
@@ -155,7 +157,7 @@ class Grid:
         return out, self._lost(clipped, values, indices, bound) if clipped else Saturation()
 
     def _lost(self, clipped: int, values: Array, indices: Array | None, bound: int) -> Saturation:
-        """Return what clipping magnitudes to `bound` steps lost."""
+        """Return the loss by clipping magnitudes to `bound` steps."""
         steps, tensors = self.steps, cut(values, self.offsets)
         edges = np.where(steps > 0, bound * steps, np.inf)
         if indices is None:
@@ -167,9 +169,9 @@ class Grid:
         return Saturation.of(clipped, dict(enumerate(lost)), tensors)
 
     def clip_cells(self, cells: Array, limit: int, *, rows: int, values: Array) -> tuple[Array, Saturation]:
-        """Return the cells of a sketch of this grid's integers, clipped to +-limit, and what that lost.
+        """Return the cells of a sketch of this grid's integers, clipped to +-limit, and the loss by clipping.
 
-        cells: flat, of all `rows`, each of which holds the energy of what was sketched. values: the gradient.
+        cells: flat, all `rows`; each row holds the full energy of the sketched values. values: the gradient.
         """
         kept = np.clip(cells, -limit, limit)
         excess = (cells - kept).astype(np.float64)
@@ -195,10 +197,10 @@ class Grid:
         return out
 
     def ride(self, values: Array) -> Array:
-        """Return what rides along: every tensor's root mean square, int32 [tensors], 1 to `limit`.
+        """Return the integers that ride along: each tensor's root mean square, int32, 1 to `limit`.
 
-        Its unit is such that the present step is right for a size of `nominal`. A tensor of zeros, or without
-        a step, has 0.
+        The unit is chosen so that `nominal` confirms the present step. A tensor of zeros or without a step
+        gets 0.
         """
         self._check(values, self.offsets[-1], "values")
         sizes, steps = root_mean_squares(values, self.offsets), self.steps
@@ -218,7 +220,7 @@ class Grid:
 
 
 def root_mean_squares(values: Array, offsets: Array) -> Array:
-    """Return every tensor's root mean square, float64; 0 for an empty one."""
+    """Return every tensor's root mean square, float64; 0 for an empty tensor."""
     energy = np.empty(len(offsets) - 1)
     _energies(values, offsets, energy)
     root: Array = np.sqrt(energy / np.maximum(np.diff(offsets), 1))
@@ -226,10 +228,10 @@ def root_mean_squares(values: Array, offsets: Array) -> Array:
 
 
 class GridSteps(Stateful):
-    """The replicated state behind the grids: one exponent per tensor, moved by `observe` alone.
+    """The replicated state behind the grids: one exponent per tensor. Only `observe` changes it.
 
-    sizes: values of each tensor. coarseness: the step aimed at, in root mean squares of one worker.
-    bits: of the field in which sizes ride along. Raises ValueError where that field is too narrow for them.
+    sizes: values of each tensor. coarseness: wanted step / root mean square of one worker's tensor.
+    bits: bits of the field of each integer that rides along. Raises ValueError if this field is too narrow.
 
     In `Scheme.messages`: `grid = yield from steps.agree(values)`, then `grid.quantise(values)`, and
     `grid.ride(values)` appended to a sum. In `Scheme.finish`: `grid, totals = steps.split(totals)`, then
@@ -256,11 +258,11 @@ class GridSteps(Stateful):
 
     @property
     def unset(self) -> list[int]:
-        """Tensors that have values but no step."""
+        """The tensors that have values but no step."""
         return [t for t, size in enumerate(self.sizes) if size and self.exponents[t] is None]
 
     def agree(self, values: Array) -> Generator[Message, Array, Grid]:
-        """Yield the max that settles tensors without a step, if any; return the iteration's grid."""
+        """Return the iteration's grid. Yield a max message first if some tensors have no step."""
         unset = self.unset
         if not unset:
             return self.grid(None)
@@ -269,11 +271,11 @@ class GridSteps(Stateful):
         return self.grid(largest)
 
     def split(self, totals: Sequence[Array]) -> tuple[Grid, Sequence[Array]]:
-        """Return the grid of a finished iteration, and its combined messages without the one of `agree`."""
+        """Return the grid of a finished iteration, and its combined messages without that of `agree`."""
         return (self.grid(totals[0]), totals[1:]) if self.unset else (self.grid(None), totals)
 
     def grid(self, largest: Array | None) -> Grid:
-        """Return the grid, given the largest root mean square of every unset tensor; changes nothing."""
+        """Return the grid, given the largest root mean square of every unset tensor. Changes no state."""
         exponents, c = list(self.exponents), Fraction(self.coarseness)
         for t, size in zip(self.unset, [] if largest is None else largest.tolist(), strict=True):
             wanted = (c * Fraction(size)) ** 2
@@ -282,9 +284,9 @@ class GridSteps(Stateful):
         return Grid(tuple(exponents), self.offsets, self.coarseness, self.limit, self.nominal)
 
     def observe(self, grid: Grid, ride_sums: Array) -> None:
-        """Move on to the next steps, given the iteration's grid and the summed sizes, int32 [tensors].
+        """Set the next steps from the iteration's grid and the sums that rode along, int32 [tensors].
 
-        A step within 0.75 octaves of the one aimed at stays; a tensor whose sum is 0 loses its step.
+        A step within 0.75 octaves of the wanted step stays. A tensor whose sum is 0 loses its step.
         """
         if ride_sums.shape != (len(self.sizes),):
             raise ValueError(f"expected {len(self.sizes)} summed sizes, got shape {ride_sums.shape}")

@@ -1,11 +1,15 @@
-"""Lossless sums of sparse integers: LHC, and OSCAR-SW's lossless form, which splits before it indexes.
+"""Sum sparse integers without loss: LHC, and the lossless form of OSCAR-SW, which splits before it indexes.
 
-LHC (lossless homomorphic compression, arXiv 2402.07529) sends an index of the non-zeros, combined by or; then
-a sketch of their values, sized from that index, which is summed and peeled. Where most values are not zero,
-it sends packed fields without an index. The split form puts positions that are probably not zero (by the
-running mean of aggregated magnitudes) into dense fields, as wide as their class mostly needs, and only what
-those do not hold into index and table. Sums are always those of a plain AllReduce of the same integers: all
-nodes know before values are sent which of them will not peel, and these go along as they are.
+LHC (lossless homomorphic compression, arXiv 2402.07529) first sends an index of the non-zeros, combined by
+or. Then it sends a sketch of their values, sized from the index, which is summed and peeled. If most values
+are not zero, it sends packed fields without an index.
+
+The split form puts positions that are probably not zero into dense fields; the running mean of aggregated
+magnitudes chooses them. A field is as wide as most values of its class need. Only values beyond their field
+use the index and the table.
+
+The sums always equal those of a plain AllReduce of the same integers. The keys alone decide which values will
+not peel, so all nodes know these values beforehand and send them unsketched.
 """
 
 from __future__ import annotations
@@ -28,19 +32,29 @@ from oscar.schemes.widths import COUNTER_BITS, GRAINS, FieldLayout, Ladder, Rule
 from oscar.state import PART, Saved
 
 CELLS = "sketch", "values"
-CLASSES = 16
-DRAWS = 4
+CLASSES = 16  # position classes of the split form
+DRAWS = 4  # tables to try before some values travel unsketched
 SEED_MASK = (1 << 64) - 1
 NO_BITS, NO_RIDE = np.zeros(0, bool), np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True)
 class LhcOptions:
-    """Quantiser (steps in parts of a worker's root mean square, bits of its integers) and table.
+    """Options of the scheme `lhc`.
 
-    cells: "sketch" sends a table of `ratio` cells per non-zero and `spare` more, over `hashes` hashes and
-    blocks of `lanes` values, one to a slot (docs/schemes.md, "Peeling"); "values" sends the non-zeros one
-    after the other, which needs no more than the combined index.
+    coarseness: step size / root mean square of a worker's tensor. Raise it for fewer bytes; lower it for
+        finer gradients.
+    bits: bits of a worker's integer, 2 to 16. Raise it if a saturation warning appears.
+    error_feedback: a worker keeps its quantisation errors. Leave it on for training.
+    cells: "sketch" sends a table of cells, as published. "values" sends the non-zeros one after the other;
+        it needs only the combined index and fewer bytes.
+    ratio: cells per non-zero of the table, 1 to 16. Raise it if many values do not peel.
+    spare: cells on top of `ratio`. They help small tables.
+    message_bits: cost of one message in bits, when the scheme weighs messages against bytes. Raise it on
+        networks with high latency.
+    hashes: sub-tables of the table, 2 to 8. 3 needs the fewest cells.
+    lanes: values that share their hash, one to a slot (docs/schemes.md, "Peeling"). Raise it for fewer
+        hashes to compute.
     """
 
     coarseness: float = 0.5
@@ -67,10 +81,12 @@ class LhcOptions:
 
 @dataclass(frozen=True)
 class SplitLhcOptions(LhcOptions):
-    """As LhcOptions; more `widths` of fields and more `stages` are fewer bytes, and more messages.
+    """Options of the scheme `oscar-sw-lossless`: LhcOptions and two more.
 
-    widths: different widths of dense fields in a stage, a message each. stages: 1 sends exceptions in fields
-    that hold all of them; with 2, they are split into fields and exceptions again, and so on.
+    widths: how many widths dense fields may have in a stage, 0 to 4. Each width is one message. Raise it for
+        fewer bytes; lower it on networks with high latency.
+    stages: how often values are split into fields and exceptions, 1 to 4. With 1, one field width holds all
+        exceptions. Raise it for fewer bytes; lower it for fewer messages.
     """
 
     cells: str = "values"
@@ -90,23 +106,23 @@ def _read_spread(scheme: Any, saved: Saved) -> list[float]:
 
 
 class Lhc(Scheme):
-    """Index and peeled sketch of all non-zeros, or fields of all values where that is cheaper."""
+    """Send an index and a peeled sketch of all non-zeros, or fields of all values if they are cheaper."""
 
     name: ClassVar[str] = "lhc"
     lossless: ClassVar[bool] = True
     Options: ClassVar[type[Any]] = LhcOptions
     classes: ClassVar[int] = 1
     grains: ClassVar[Sequence[int]] = (1,)
-    narrow: ClassVar[bool] = False  # fields hold whatever their class has
+    narrow: ClassVar[bool] = False  # False: a field is wide enough for every value of its class
     STATE = Scheme.STATE | {"steps": PART, "spread": _read_spread}
 
     def _setup(self) -> None:
         self.top = (1 << (self.options.bits - 1)) - 1
         self.ladder = Ladder.of(self.nodes, self.top)
         self.steps = GridSteps(self.sizes, self.nodes, self.options.coarseness, COUNTER_BITS)
-        self.spread = [0.0] * self.classes  # see widths.choose; 0: the index is tried before it is judged
+        self.spread = [0.0] * self.classes  # see widths.choose; 0 favours the index until it was tried once
         self.sums: Array | None = None
-        self.unpeeled = 0  # values of the last iteration that the table did not give up
+        self.unpeeled = 0  # values of the last iteration that did not peel
 
     @property
     def widths(self) -> int:
@@ -133,7 +149,7 @@ class Lhc(Scheme):
         yield from self._stage(0, mine, classes, self.classes, grid.ride(corrected))
 
     def _stage(self, depth: int, values: Array, classes: Array, count: int, ride: Array) -> Messages:
-        """Send integers at positions of `count` classes: fields, and what they do not hold by index."""
+        """Send the integers of `count` classes: fields, and the values beyond their field by index."""
         counters = self.ladder.counters(np.abs(values), classes, count)
         counters = yield Message(f"counters{depth}", np.concatenate([ride, counters]), bits=COUNTER_BITS)
         layout = self.once(
@@ -155,12 +171,12 @@ class Lhc(Scheme):
             yield Message(f"fields{depth}.{bits}", base[members], bits=bits)
 
     def _exceptions(self, depth: int, rest: Array, keys: Array, layout: FieldLayout) -> Messages:
-        """Send what is at `keys`: as a table and what it keeps, by a further stage, or one by one."""
+        """Send the values at `keys`: as a table and unpeeled values, by a further stage, or one by one."""
         if self.options.cells == "sketch":
             peeling = self.once("peeling", lambda: self._peeling(keys))
             cells = peeling.table.encode(keys, rest[keys])
             data = np.concatenate([cells, rest[keys[peeling.stuck]]])
-            # A cell adds up several values of a worker; only workers know how much that comes to.
+            # A cell adds several values of a worker, so only a max over workers gives the field's width.
             worst = np.array([np.abs(data).max(initial=0)], np.float32)
             largest = yield Message("largest", worst, "max")
             yield Message("cells", data, bits=field_bits(max(1, int(largest[0])), self.nodes))
@@ -170,9 +186,9 @@ class Lhc(Scheme):
             yield Message(f"values{depth}", rest[keys], bits=self.ladder.bits[layout.plan.spare])
 
     def _peeling(self, keys: Array) -> Peeling:
-        """Return the first table of a few draws that peels to the end, else the one that keeps least.
+        """Return the first of DRAWS tables that peels completely, else the one with the fewest unpeeled keys.
 
-        All nodes know the keys, so they try alike; draws are new in every iteration.
+        All nodes know the keys, so all find the same table. Hashes are new in every iteration.
         """
         o, found = self.options, []
         for draw in range(DRAWS):
@@ -220,7 +236,7 @@ class Lhc(Scheme):
     def _collect(
         self, depth: int, totals: Iterator[Array], classes: Array, count: int, skip: int, spread: list[float]
     ) -> Array:
-        """Return the sums, int32, of what `_stage` sent; `spread` follows the index of the first stage."""
+        """Return the sums, int32, of the integers that `_stage` sent. The first stage updates `spread`."""
         counters = next(totals)[skip:]
         layout = self.once(f"layout{depth}", lambda: self._layout(depth, counters, classes, count))
         sums = np.zeros(classes.size, np.int32)
@@ -238,7 +254,7 @@ class Lhc(Scheme):
         return sums
 
     def _values(self, depth: int, keys: Array, layout: FieldLayout, totals: Iterator[Array]) -> Array:
-        """Return the sums of what `_exceptions` sent."""
+        """Return the sums of the values that `_exceptions` sent."""
         if self.options.cells == "sketch":
             next(totals)  # the largest cell
             data = next(totals)
@@ -250,7 +266,7 @@ class Lhc(Scheme):
         return next(totals)
 
     def observe(self, grid: Grid, sums: Array) -> None:
-        """Move on what `classify` uses; nothing here."""
+        """Advance the state of `classify`. Plain LHC has none."""
 
     def reference_sums(self) -> Array | None:
         """Return the last iteration's integer sums, int32."""
@@ -258,7 +274,7 @@ class Lhc(Scheme):
 
 
 class SplitLhc(Lhc):
-    """OSCAR-SW, lossless: probable non-zeros dense by class of running magnitude, the rest by index."""
+    """Send probable non-zeros in dense fields by class of running magnitude, and the others by index."""
 
     name: ClassVar[str] = "oscar-sw-lossless"
     Options: ClassVar[type[Any]] = SplitLhcOptions
@@ -286,7 +302,7 @@ class SplitLhc(Lhc):
         return self.position.classes
 
     def observe(self, grid: Grid, sums: Array) -> None:
-        """Follow the aggregated magnitudes, in the steps of the next iteration where they are known."""
+        """Update the running magnitudes, and rescale them to the steps of the next iteration."""
         self.position.observe(sums)
         rises = [
             0 if old is None or new is None else new - old

@@ -1,6 +1,7 @@
-"""Methods by name: what a user chooses to reduce with, a codec around the coded ring or a scheme.
+"""Look up methods by name. A method is what a configuration names to reduce with: a codec or a scheme.
 
-A new codec is a line in oscar.coding.registry, a new scheme one in oscar.schemes.registry; both are methods.
+A codec runs inside the coded ring. A new codec is one line in oscar.coding.registry; a new scheme is one line
+in oscar.schemes.registry.
 """
 
 from __future__ import annotations
@@ -19,30 +20,30 @@ METHODS = (*CODECS, *SCHEMES)
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """What there is to know of a method before it runs. codec: of its frames; None for a scheme."""
+    """The properties of a method before it runs. codec: the codec of its frames; None for a scheme."""
 
     name: str
     codec: Codec | None
 
     @property
     def lossless(self) -> bool:
-        """Whether its sums are exactly those of what was quantised."""
+        """Whether the sums equal the sums of the quantised values."""
         return SCHEMES[self.name].lossless if self.codec is None else self.codec.lossless
 
     @property
     def commutes(self) -> bool:
-        """Whether it sums integers around the ring without loss: in any order with equal bits."""
+        """Whether the codec sums integers without loss, so that every order of addition gives equal bits."""
         return self.codec is not None and self.codec.lossless and self.codec.domain == "int"
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Raise ConfigError or ValueError for options that the method does not have."""
+        """Raise ConfigError or ValueError if the method lacks one of `options`."""
         if self.codec is None:
             parse(self.name, scheme_class(self.name), options)
         elif options:
-            raise ValueError(f"method {self.name} is no scheme: the section scheme must be empty")
+            raise ValueError(f"method {self.name} is a codec, not a scheme: leave the section scheme empty")
 
 
 @cache
 def method_info(name: str) -> MethodInfo:
-    """Return what there is to know of the method `name`, one of METHODS; raises KeyError for another."""
+    """Return the properties of the method `name`, one of METHODS. Raises KeyError for another name."""
     return MethodInfo(name, None if name in SCHEMES else make_codec(name))

@@ -1,10 +1,10 @@
-"""OSCAR-SW: probable zeros and non-zeros split apart, in buffers that plain AllReduce sums (HPCA 2026).
+"""OSCAR-SW (HPCA 2026): split probable zeros from probable non-zeros, in buffers that plain AllReduce sums.
 
 The running mean of the aggregated gradient says which values are probably not zero. Every node has it, so no
-index is ever sent. `oscar-sw` is the paper's method: non-zeros dense, zeros count-sketched, everything
-linear. Damped estimates and error feedback are ours; the option `paper` leaves them out. `oscar-sw-best`
-replaces the sketch by a sweep: each zero is sent exactly once in `period` iterations, and error feedback
-keeps what waits. docs/schemes.md, "OSCAR-SW".
+index is sent. `oscar-sw` is the paper's method: non-zeros are sent densely, zeros in a count sketch; both are
+linear. Damped estimates and error feedback are additions; the option `paper` switches them off.
+`oscar-sw-best` replaces the sketch by a sweep: each probable zero is sent exactly once in `period`
+iterations, and error feedback keeps the others. See docs/schemes.md, "OSCAR-SW".
 """
 
 from __future__ import annotations
@@ -25,20 +25,29 @@ from oscar.schemes.grid import Grid, GridSteps
 from oscar.schemes.selection import ProbableNonZeros
 from oscar.state import PART, Saved
 
-CODED_BITS = 8  # of a worker's integer where ASC codes the sums
+CODED_BITS = 8  # bits of a worker's integer when ASC codes the sums
 CODED_LIMIT = (1 << (CODED_BITS - 1)) - 1
-CLASS_LIMIT = 15
-MOST_SHIFT = 16  # of the steps of zeros over those of non-zeros
+CLASS_LIMIT = 15  # the largest position class
+MOST_SHIFT = 16  # octaves between the steps of zeros and of non-zeros, at most
 
 
 @dataclass(frozen=True)
 class SplitOptions:
-    """Options of both forms.
+    """Options that `oscar-sw` and `oscar-sw-best` share.
 
-    share: of all values that count as probably not zero. lane_bits: of the packed field of a dense sum;
-    coded: ASC instead of fields. coarseness: step / root mean square of a tensor. weight, hysteresis, every:
-    of the choice (ProbableNonZeros). relative: choose by magnitude in steps of the tensor instead of in
-    absolute size.
+    share: values that count as probably not zero / all values. Raise it if training lags behind uncompressed;
+        lower it for fewer bytes.
+    lane_bits: bits of the field of a dense sum. Raise it with more workers, or if a saturation warning
+        appears.
+    coded: code dense sums with ASC instead of fixed fields. Switch it on where ASC hardware or spare CPU
+        time is at hand.
+    coarseness: step size / root mean square of a tensor. Lower it for finer gradients, which saturate sooner.
+    weight: weight of a new magnitude in the running mean. Raise it if gradients change quickly.
+    hysteresis: a chosen value counts as (1 + hysteresis) times as large. Raise it to change the choice less
+        often.
+    every: iterations between two choices. Raise it to save time in choosing.
+    relative: compare magnitudes in steps of their tensor. Switch it on if some tensors have much smaller
+        gradients than others and are never chosen.
     """
 
     share: float = 0.5
@@ -56,19 +65,19 @@ class SplitOptions:
 
 
 def check_shift(zero_shift: int) -> None:
-    """Refuse steps of zeros that are out of all proportion to those of non-zeros."""
+    """Raise ValueError unless the steps of zeros lie within MOST_SHIFT octaves of the others."""
     if not -MOST_SHIFT <= zero_shift <= MOST_SHIFT:
         raise ValueError(f"zero_shift is {-MOST_SHIFT} to {MOST_SHIFT} octaves, got {zero_shift}")
 
 
 class _Split(Scheme):
-    """The dense half of both forms, and the first iteration, in which everything is dense."""
+    """The dense half of both schemes, and the first iteration, in which all values are dense."""
 
     STATE = Scheme.STATE | {"grid": PART, "chosen": PART}
 
     def _setup(self) -> None:
         options, nodes = self.options, self.nodes
-        # Sizes ride in fields of their own, or, as 8-bit integers like the rest, in ASC frames.
+        # Riders have fields of RIDE_BITS in packed words. In ASC frames they are 8-bit integers.
         ride_bits = field_bits(CODED_LIMIT, nodes) if options.coded else RIDE_BITS
         self.grid = GridSteps(self.sizes, nodes, options.coarseness, ride_bits)
         self.limit = CODED_LIMIT if options.coded else field_limit(options.lane_bits, nodes)
@@ -81,7 +90,7 @@ class _Split(Scheme):
         )
 
     def _dense(self, channel: str, integers: Array, positions: Array | None, ride: Array | None) -> Message:
-        """Return the sum message of integers at `positions` (None: all), with what rides along."""
+        """Return the sum message of integers at `positions` (None: all), with `ride` appended."""
         if not self.options.coded:
             return Message(channel, integers, bits=self.options.lane_bits, ride=ride)
         data = integers if ride is None else np.concatenate([integers, np.minimum(ride, CODED_LIMIT)])
@@ -94,7 +103,7 @@ class _Split(Scheme):
         )
 
     def _classes(self, count: int, positions: Array | None) -> Array:
-        """Position classes 0 .. 15 of dense values: the logarithm of their running magnitude in steps."""
+        """Return the position classes 0 .. 15 of dense values, by log2 of the sums' running magnitude."""
         classes = np.full(count, CLASS_LIMIT, np.uint8)
         magnitude = self.chosen.magnitude if positions is None else self.chosen.magnitude[positions]
         offsets = self.offsets
@@ -108,7 +117,7 @@ class _Split(Scheme):
         return classes
 
     def _see(self, mean: Array, grid: Grid) -> None:
-        """Let the choice see the mean gradient as it was sent: what was not sent counts as 0."""
+        """Update the choice of values by the mean gradient. Values that were not sent count as 0."""
         if self.options.relative:
             inverse = np.array([0.0 if e is None else 2.0**-e for e in grid.exponents], np.float32)
             mean = mean * np.repeat(inverse, self.sizes)
@@ -120,11 +129,15 @@ class _Split(Scheme):
 
 @dataclass(frozen=True)
 class OscarSwOptions(SplitOptions):
-    """ratio: cells / all values, all rows together; 0 sends no zeros at all. cell_bits: of a cell's field.
+    """Options of the scheme `oscar-sw`: SplitOptions and the sketch of probable zeros.
 
-    zero_shift: zeros are quantised 2^zero_shift times coarser (finer, below 0) than non-zeros: a cell adds
-    many small values, a narrow field holds one large value. paper: the published form, which applies medians
-    as they are and keeps nothing; it needs three rows. Its noise makes SGD with momentum diverge.
+    rows: rows of the sketch. 1 suits the damped estimate; `paper` needs 3.
+    ratio: cells of all rows / all values; 0 sends no zeros at all. Raise it for less noise.
+    cell_bits: bits of a cell's field. Raise it with more workers, or if a saturation warning appears.
+    zero_shift: quantise zeros 2^zero_shift times coarser than non-zeros (finer below 0). A cell adds many
+        small values, while a dense field holds one large value. Raise it if cells saturate.
+    paper: the published form: medians without damping, and no error feedback. Its noise makes SGD with
+        momentum diverge, so use it for comparison only.
     """
 
     rows: int = 1
@@ -141,7 +154,7 @@ class OscarSwOptions(SplitOptions):
 
 
 class OscarSw(_Split):
-    """Probable non-zeros dense, probable zeros count-sketched; all of it linear."""
+    """Send probable non-zeros densely and probable zeros in a count sketch. Both are linear."""
 
     name: ClassVar[str] = "oscar-sw"
     Options = OscarSwOptions
@@ -159,14 +172,15 @@ class OscarSw(_Split):
         return said and f"{said}; without the option paper it converges"
 
     def _sketch(self) -> CountSketch:
-        """Return this iteration's sketch: other hashes each time, so that no two values collide for ever."""
+        """Return this iteration's sketch. Its hashes are new, so no two values collide in every iteration."""
         return CountSketch(self.options.rows, self.columns, self.values, self.seed, draw=self.iteration)
 
     def _zeros(self, cells: Array, grid: Grid, nodes: int) -> Array:
-        """Return the mean of the probable zeros that the summed cells of `nodes` workers give, float32.
+        """Return the mean of the probable zeros from the summed cells of `nodes` workers, float32.
 
-        Damped by 1 + noise it is linear, but for the last rounding: what each worker decodes of its own cells
-        adds up, so that each can keep what is missing (docs/schemes.md, "Noise, and what waits").
+        The estimate is divided by 1 + noise. It is linear except for the last rounding: the estimates from
+        single workers' cells add up to the estimate from the sum. So each worker can keep its own part that
+        is missing (docs/schemes.md, "Noise, and what waits").
         """
         others, sketch = self.once("others", lambda: self.chosen.others), self.once("sketch", self._sketch)
         paper, rows = self.options.paper, self.options.rows
@@ -199,7 +213,7 @@ class OscarSw(_Split):
                     pending[others] -= self._zeros(cells, grid, 1)
                 yield Message("cells", cells, bits=o.cell_bits)
             elif pending is not None:
-                pending[others] = 0  # what is never sent does not wait either
+                pending[others] = 0  # zeros are never sent here, so a residual of them would only grow
         worker.pending = pending
 
     def finish(self, totals: Sequence[Array]) -> Array:
@@ -219,12 +233,15 @@ class OscarSw(_Split):
 
 @dataclass(frozen=True)
 class OscarSwBestOptions(SplitOptions):
-    """period: iterations in which every probable zero is sent once (1 / period of them each time).
+    """Options of the scheme `oscar-sw-best`: SplitOptions and the sweep over probable zeros.
 
-    zero_shift: zeros are quantised 2^zero_shift times coarser, since what waited is larger. feedback: what is
-    not sent waits on its worker. Without it each zero that is sent counts `period` times: unbiased and never
-    late, but noisy, which suits Adam. spread: apply what a zero brought in `period` equal parts instead of at
-    once, which suits momentum.
+    period: iterations in which every probable zero is sent once. Raise it for fewer bytes; lower it if
+        training lags behind uncompressed.
+    zero_shift: quantise zeros 2^zero_shift times coarser than non-zeros. Raise it with a longer period,
+        because values that waited are larger.
+    spread: apply a zero's value in `period` equal parts, not at once. Switch it on for SGD with momentum.
+    feedback: a worker keeps the values that were not sent. Without it, each zero that is sent counts
+        `period` times: unbiased and never late, but noisy. Switch it off for Adam.
     """
 
     share: float = 0.3
@@ -247,7 +264,7 @@ def _read_held(scheme: Any, saved: Saved) -> Array | None:
 
 
 class OscarSwBest(_Split):
-    """Probable non-zeros dense, a share of the probable zeros in turn; the rest waits or is estimated."""
+    """Send probable non-zeros densely, and 1 / period of the probable zeros in each iteration."""
 
     name: ClassVar[str] = "oscar-sw-best"
     Options = OscarSwBestOptions
@@ -259,7 +276,7 @@ class OscarSwBest(_Split):
         self.held = np.zeros(self.values, np.float32) if self.options.spread else None
 
     def _due(self) -> Array:
-        """Positions of the probable zeros whose turn it is, sorted: from the seed and the iteration alone."""
+        """Return the sorted positions of the probable zeros whose turn it is, by seed and iteration alone."""
         out = np.empty(self.values, np.int64)
         mask = np.zeros(self.values, np.bool_)
         mask[self.chosen.positions] = True
@@ -308,7 +325,7 @@ class OscarSwBest(_Split):
         return mean
 
     def _spread(self, mean: Array, due: Array) -> Array:
-        """Return the mean with what the sweep brought: now, or in equal parts until its next turn."""
+        """Return the mean, with the values at `due` spread over the iterations until their next turn."""
         if self.held is None:
             return mean
         period = self.options.period
@@ -321,7 +338,7 @@ class OscarSwBest(_Split):
 
 @njit(cache=True, nogil=True)
 def _turn(index: Any, period: int, seed: Any) -> int:
-    """When in a period a value's turn is: a mixed counter (the finaliser of splitmix64), no table."""
+    """Return a value's turn within the period. A hash (the finaliser of splitmix64) saves a table."""
     z = np.uint64(index) + seed * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,10 +1,12 @@
-"""Sketches that give every value back: an invertible table of sums, peeled along a known set of keys.
+"""An invertible sketch: a table of sums from which every value can be recovered ("peeled") by known keys.
 
-Every key adds its value, with a sign, to one cell in each of a few sub-tables. All nodes know which keys are
-there (the index has been combined), so which cells hold one key alone, and what becomes so when that key is
-taken out, follows from the keys: the order of peeling, and the keys that no order reaches, are known before
-any value is sent. Keys may share their hash in blocks: the bucket is then the block's, the slot within it the
-key's place in the block, and the cells of one slot are a table of their own. docs/schemes.md, "Peeling".
+Every key adds its value, with a sign, to one cell in each of a few sub-tables. A cell with a single key shows
+that key's value. Removing the key from its other cells may leave further cells with a single key. All nodes
+know the keys, because the index has been combined. So the order of peeling, and the keys that no order
+reaches, are known before any value is sent.
+
+Blocks of keys may share a hash. The block chooses the bucket, and the key's place in the block chooses the
+slot in the bucket. The cells of one slot then form a table of their own. See docs/schemes.md, "Peeling".
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ MAX_HASHES = 8
 
 @njit(cache=True, nogil=True, inline="always")
 def _mix(block: Any, row: Any, seed: Any) -> Any:
-    """64 well-mixed bits of a block in one sub-table: the top one is the sign, the low 32 pick the bucket."""
+    """Return 64 hashed bits of a block in one sub-table. Bit 63 is the sign; bits 0 .. 31 pick the bucket."""
     x = u64(block) * u64(0x9E3779B97F4A7C15) + u64(seed) + (u64(row) + u64(1)) * u64(0xD1B54A32D192ED03)
     x = (x ^ (x >> u64(32))) * u64(0xD6E8FEB86659FD93)
     x = (x ^ (x >> u64(32))) * u64(0xD6E8FEB86659FD93)
@@ -50,11 +52,13 @@ def _encode(keys: Any, values: Any, hashes: int, buckets: int, slots: int, seed:
 
 @njit(cache=True, nogil=True)
 def _order(keys: Any, hashes: int, buckets: int, slots: int, seed: Any, places: Any, rows: Any) -> int:
-    """Fill place in `keys` and sub-table it is read from of every key that can be peeled; count them."""
+    """Find the order of peeling. Return how many keys can be peeled.
+
+    Writes each such key's place in `keys` to `places`, and the sub-table to read it from to `rows`. `held`
+    counts the keys of a cell. `mixed` is the exclusive or of their places: the place itself for a single key.
+    """
     held = np.zeros(hashes * buckets * slots, np.int32)
-    mixed = np.zeros(
-        len(held), np.int64
-    )  # exclusive or of the places a cell holds: the place, where it is one
+    mixed = np.zeros(len(held), np.int64)
     for i in range(len(keys)):
         for row in range(hashes):
             c = _cell(_mix(keys[i] // slots, row, seed), row, keys[i], buckets, slots)
@@ -78,7 +82,7 @@ def _order(keys: Any, hashes: int, buckets: int, slots: int, seed: Any, places: 
             other = _cell(_mix(keys[i] // slots, row, seed), row, keys[i], buckets, slots)
             held[other] -= 1
             mixed[other] ^= i
-            if held[other] == 1:  # a cell gets here once: counts only fall
+            if held[other] == 1:  # counts only fall, so a cell enters the queue once
                 queue[tail] = other
                 tail += 1
     return done
@@ -104,7 +108,7 @@ def _decode(
 
 @dataclass(frozen=True)
 class PeelingTable:
-    """A table of `hashes` sub-tables of `buckets` buckets of `slots` cells; the seed picks its hashes."""
+    """A table of `hashes` sub-tables of `buckets` buckets of `slots` cells. The seed picks its hashes."""
 
     hashes: int
     buckets: int
@@ -122,23 +126,23 @@ class PeelingTable:
     def sized(
         cls, keys: int, *, ratio: float, spare: int, hashes: int, slots: int, seed: int
     ) -> PeelingTable:
-        """Return the table with at least `ratio * keys + spare` cells."""
+        """Return a table with at least `ratio * keys + spare` cells."""
         wanted = int(ratio * keys) + spare
         return cls(hashes, max(1, -(-wanted // (hashes * slots))), slots, seed)
 
     @property
     def cells(self) -> int:
-        """How many sums the table has."""
+        """Number of cells."""
         return self.hashes * self.buckets * self.slots
 
     def encode(self, keys: Array, values: Array) -> Array:
-        """Return the cells, int32, of int32 `values` at distinct `keys`, int64; linear in the values."""
+        """Return the cells, int32, of int32 `values` at distinct `keys`, int64. The map is linear."""
         out = np.zeros(self.cells, np.int32)
         _encode(keys, values, self.hashes, self.buckets, self.slots, u64(self.seed), out)
         return out
 
     def plan(self, keys: Array) -> Peeling:
-        """Return in which order a table of these distinct keys, int64, is peeled."""
+        """Return the order of peeling for these distinct keys, int64."""
         places, rows = np.empty(keys.size, np.int64), np.empty(keys.size, np.uint8)
         done = _order(keys, self.hashes, self.buckets, self.slots, u64(self.seed), places, rows)
         stuck = np.ones(keys.size, bool)
@@ -148,7 +152,11 @@ class PeelingTable:
 
 @dataclass(frozen=True)
 class Peeling:
-    """The order in which a table of `keys` gives up its values; `stuck`: places in `keys` that it keeps."""
+    """The order in which a table of `keys` is peeled.
+
+    places: places in `keys`, in the order of peeling. rows: the sub-table to read each of them from.
+    stuck: places in `keys` that cannot be peeled.
+    """
 
     table: PeelingTable
     keys: Array = field(repr=False)
@@ -157,7 +165,10 @@ class Peeling:
     stuck: Array = field(repr=False)
 
     def decode(self, cells: Array, kept: Array) -> Array:
-        """Return the values, int32, in the order of `keys`, of summed cells; `kept` are those at `stuck`."""
+        """Return the values, int32, in the order of `keys`, from summed cells.
+
+        kept: the summed values at `stuck`, which travel beside the cells.
+        """
         t = self.table
         out = np.zeros(self.keys.size, np.int32)
         out[self.stuck] = kept

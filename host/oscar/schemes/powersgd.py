@@ -1,9 +1,11 @@
-"""PowerSGD (arXiv 1905.13727): gradients of matrices as low-rank factors, by one step of a power iteration.
+"""PowerSGD (arXiv 1905.13727): send matrix gradients as low-rank factors, by one step of a power iteration.
 
-An implementation of its own: the hook that torch ships needs a process group, this one any sum. Each matrix M
-is multiplied by the last Q; the summed product, made orthonormal, is P; M' P is summed and becomes Q; P Q' is
-the mean. What a worker's matrix had beyond that waits for its next iteration. Tensors of more dimensions are
-matrices of their first one by all others; those that factors do not make smaller go as they are.
+Each worker multiplies its matrix M by the last Q. The products are summed and made orthonormal: this is P.
+Then M' P is summed and becomes Q. The mean gradient is P Q'. A worker keeps the difference to its own matrix
+as a residual. A tensor of more than two dimensions is a matrix of its first dimension by all others. A tensor
+that factors would not make smaller is sent in full.
+
+The hook that torch ships needs a process group. This implementation runs over any sum.
 """
 
 from __future__ import annotations
@@ -19,22 +21,22 @@ from oscar.array import Array
 from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.state import Saved
 
-TAG = 0x9053
+TAG = 0x9053  # separates these draws from those of other users of the seed
 
 
 @njit(cache=True, nogil=True)
 def orthonormalise(p: Any) -> None:
     """Make the columns of float32 [rows, rank] orthonormal in place, in a fixed order of operations.
 
-    Modified Gram-Schmidt, twice, since float32 loses orthogonality in one pass; a column that the others span
-    becomes zeros.
+    Modified Gram-Schmidt runs twice, because one pass in float32 loses orthogonality. A column that the
+    others span becomes zeros.
     """
     rows, rank = p.shape
     for k in range(rank):
         largest, before = np.float32(0), np.float32(0)
         for i in range(rows):
             largest = max(largest, abs(p[i, k]))
-        for i in range(rows):  # so that no square leaves float32
+        for i in range(rows):  # scale first, so that no square leaves the range of float32
             p[i, k] = p[i, k] / largest if largest > 0 else np.float32(0)
             before += p[i, k] * p[i, k]
         for _ in range(2):
@@ -47,7 +49,7 @@ def orthonormalise(p: Any) -> None:
         norm = np.float32(0)
         for i in range(rows):
             norm += p[i, k] * p[i, k]
-        # What is left of a dependent column is its rounding: 1e-12 of the energy is beyond float32.
+        # Only rounding is left of a dependent column. Float32 cannot resolve 1e-12 of the energy.
         scale = np.float32(1) / np.sqrt(norm) if norm > np.float32(1e-12) * before else np.float32(0)
         for i in range(rows):
             p[i, k] *= scale
@@ -55,7 +57,7 @@ def orthonormalise(p: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def product(p: Any, q: Any, out: Any) -> None:
-    """Write P Q' to flat float32 `out`, every element summed in the order of the columns."""
+    """Write P Q' to flat float32 `out`. The order of additions is fixed, so all nodes get equal bits."""
     rows, columns = len(p), len(q)
     for i in range(rows):
         for j in range(columns):
@@ -67,7 +69,13 @@ def product(p: Any, q: Any, out: Any) -> None:
 
 @dataclass(frozen=True)
 class PowerSgdOptions:
-    """rank: of the factors. warm_start: begin with the last iteration's Q instead of a random one."""
+    """Options of the scheme `powersgd`.
+
+    rank: rank of the factors, 1 to 256. Raise it if training lags behind uncompressed; lower it for fewer
+        bytes.
+    warm_start: begin with the last iteration's Q, not with a random Q. Leave it on: gradients change slowly.
+    error_feedback: a worker keeps the part of its gradient that the factors missed. Leave it on for training.
+    """
 
     rank: int = 8
     warm_start: bool = True
@@ -80,7 +88,7 @@ class PowerSgdOptions:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """One tensor as a matrix: where it is in the flat gradient, its shape, the rank of its factors."""
+    """One tensor as a matrix: its place in the flat gradient, its shape and the rank of its factors."""
 
     here: slice
     rows: int
@@ -94,7 +102,7 @@ def _read_factors(scheme: Any, saved: Saved) -> list[Array]:
 
 
 class PowerSgd(Scheme):
-    """Low-rank factors of all matrices, two messages; everything else in full with the first."""
+    """Send low-rank factors of all matrices in two messages, and all other tensors in full with the first."""
 
     name: ClassVar[str] = "powersgd"
     Options: ClassVar[type[Any]] = PowerSgdOptions
@@ -118,7 +126,7 @@ class PowerSgd(Scheme):
             orthonormalise(q)
 
     def _draw(self) -> list[Array]:
-        """Return random Qs, float32 [columns, rank], of this iteration."""
+        """Return this iteration's random Q of each matrix, float32 [columns, rank]."""
         out = []
         for t, matrix in enumerate(self.matrices):
             bits = np.random.Philox(key=[self.seed ^ TAG << 32, t], counter=[0, 0, 0, self.iteration])
@@ -176,7 +184,7 @@ class PowerSgd(Scheme):
         if self.options.warm_start:
             for q, other in zip(self._right(second), drawn, strict=True):
                 orthonormalise(q)
-                np.copyto(other, q, where=q.any(axis=0))  # a column of zeros would stay one for ever
+                np.copyto(other, q, where=q.any(axis=0))  # keep a random column where q's is stuck at zero
         for q in drawn:
             orthonormalise(q)
         self.factors = drawn

@@ -1,4 +1,4 @@
-"""Schemes by name; a new one is one line here, one module, and its options beside it."""
+"""Look up schemes by name. A new scheme needs one line here and a module with the scheme and its options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from oscar.schemes.base import Scheme
 
 @dataclass(frozen=True)
 class SchemeEntry:
-    """Where a scheme lives ("module:class", imported only when made), and what it is in one line."""
+    """A scheme of the registry.
+
+    target: "module:class", imported when the scheme is made. summary: one line for the user.
+    lossless: whether the integer sums are those of a plain AllReduce.
+    """
 
     target: str
     summary: str
@@ -22,29 +26,29 @@ class SchemeEntry:
 
 SCHEMES: dict[str, SchemeEntry] = {
     "oscar-sw": SchemeEntry(
-        "oscar.schemes.oscar_sw:OscarSw", "probable non-zeros dense, the rest count-sketched"
+        "oscar.schemes.oscar_sw:OscarSw", "probable non-zeros dense, the others count-sketched"
     ),
     "oscar-sw-best": SchemeEntry(
-        "oscar.schemes.oscar_sw:OscarSwBest", "probable non-zeros dense, a random share of the rest, feedback"
+        "oscar.schemes.oscar_sw:OscarSwBest", "probable non-zeros dense, others in turn, error feedback"
     ),
     "oscar-sw-lossless": SchemeEntry(
-        "oscar.schemes.lhc:SplitLhc", "probable non-zeros dense, the rest by index and peeling", lossless=True
+        "oscar.schemes.lhc:SplitLhc", "probable non-zeros dense, the others by index", lossless=True
     ),
-    "count-sketch": SchemeEntry("oscar.schemes.count_sketch:CountSketchScheme", "everything count-sketched"),
+    "count-sketch": SchemeEntry("oscar.schemes.count_sketch:CountSketchScheme", "all values count-sketched"),
     "sketched-sgd": SchemeEntry(
-        "oscar.schemes.sketched_sgd:SketchedSgd", "top-k of a sketch with error feedback"
+        "oscar.schemes.sketched_sgd:SketchedSgd", "largest values of a summed sketch, error feedback"
     ),
-    "lhc": SchemeEntry("oscar.schemes.lhc:Lhc", "index of non-zeros, sketch, peeling", lossless=True),
-    "s2-reducer": SchemeEntry("oscar.schemes.s2:S2Reducer", "bitmap, count sketch of non-zeros"),
-    "terngrad": SchemeEntry("oscar.schemes.stochastic:TernGrad", "stochastic ternary values"),
-    "qsgd": SchemeEntry("oscar.schemes.stochastic:Qsgd", "stochastic levels by bucket norm"),
+    "lhc": SchemeEntry("oscar.schemes.lhc:Lhc", "index of non-zeros and a peeled sketch", lossless=True),
+    "s2-reducer": SchemeEntry("oscar.schemes.s2:S2Reducer", "bitmap and count sketch of non-zeros"),
+    "terngrad": SchemeEntry("oscar.schemes.stochastic:TernGrad", "values rounded randomly to -1, 0 or 1"),
+    "qsgd": SchemeEntry("oscar.schemes.stochastic:Qsgd", "values rounded randomly to levels of a bucket"),
     "topk": SchemeEntry("oscar.schemes.sparse.top_k:TopK", "each worker's largest values, error feedback"),
-    "zen": SchemeEntry("oscar.schemes.sparse.zen:Zen", "what is not zero, pushed to balanced servers; exact"),
+    "zen": SchemeEntry("oscar.schemes.sparse.zen:Zen", "all non-zeros, summed by balanced servers; exact"),
     "oktopk": SchemeEntry(
-        "oscar.schemes.sparse.ok_topk:OkTopk", "sums by regions, the largest gathered evenly"
+        "oscar.schemes.sparse.ok_topk:OkTopk", "sums by regions, then the largest sums gathered"
     ),
     "adatopk": SchemeEntry(
-        "oscar.schemes.sparse.ada_topk:AdaTopK", "top-k with a density for each rank's link"
+        "oscar.schemes.sparse.ada_topk:AdaTopK", "topk with a density that fits each rank's link"
     ),
     "fedft": SchemeEntry(
         "oscar.schemes.sparse.frequency:FedFt", "largest cosine coefficients, error feedback"
@@ -52,31 +56,31 @@ SCHEMES: dict[str, SchemeEntry] = {
     "demo": SchemeEntry(
         "oscar.schemes.sparse.frequency:Demo", "largest cosine coefficients of local momentum"
     ),
-    "spafl": SchemeEntry("oscar.schemes.sparse.spafl:SpaFl", "one number a row, feedback"),
-    "clt-k": SchemeEntry("oscar.schemes.sparse.clt_k:CltK", "in turns one worker's largest values, feedback"),
+    "spafl": SchemeEntry("oscar.schemes.sparse.spafl:SpaFl", "one number for each row, error feedback"),
+    "clt-k": SchemeEntry("oscar.schemes.sparse.clt_k:CltK", "a leading worker's top-k, error feedback"),
     "micro": SchemeEntry(
-        "oscar.schemes.sparse.micro:Micro", "ranges in turns, one threshold, error feedback"
+        "oscar.schemes.sparse.micro:Micro", "a range for each rank, one threshold, error feedback"
     ),
     "exdyna": SchemeEntry(
-        "oscar.schemes.sparse.micro:ExDyna", "ranges of equal counts, one threshold, feedback"
+        "oscar.schemes.sparse.micro:ExDyna", "ranges of equal counts, one threshold, error feedback"
     ),
     "scalecom": SchemeEntry("oscar.schemes.sparse.clt_k:ScaleCom", "clt-k with a low-passed residual"),
     "hard-threshold": SchemeEntry(
-        "oscar.schemes.sparse.held_threshold:HardThreshold", "one threshold, feedback"
+        "oscar.schemes.sparse.held_threshold:HardThreshold", "one fixed threshold, error feedback"
     ),
-    "sidco": SchemeEntry("oscar.schemes.sparse.sidco:Sidco", "thresholds of fitted distributions, feedback"),
+    "sidco": SchemeEntry("oscar.schemes.sparse.sidco:Sidco", "thresholds of a fitted distribution, feedback"),
     "deft": SchemeEntry(
-        "oscar.schemes.sparse.deft:Deft", "tensors' largest values by their norms, error feedback"
+        "oscar.schemes.sparse.deft:Deft", "each tensor's top-k, k by its norm, error feedback"
     ),
     "dct-threshold": SchemeEntry(
-        "oscar.schemes.sparse.held_threshold:DctThreshold", "a threshold for L iterations, error feedback"
+        "oscar.schemes.sparse.held_threshold:DctThreshold", "threshold renewed every L iterations, feedback"
     ),
     "powersgd": SchemeEntry("oscar.schemes.powersgd:PowerSgd", "low-rank factors with error feedback"),
 }
 
 
 def scheme_class(name: str) -> type[Scheme]:
-    """Return the class of the scheme `name`; raises ConfigError that names the nearest one."""
+    """Return the class of the scheme `name`. Raises ConfigError with the nearest valid name."""
     if name not in SCHEMES:
         hint = did_you_mean(name, SCHEMES)
         raise ConfigError(f"unknown scheme {name!r}; {hint}valid ones: {', '.join(SCHEMES)}")
@@ -90,7 +94,8 @@ def make_scheme(
 ) -> Scheme:
     """Return the scheme `name` for tensors of `shapes` on `nodes` workers.
 
-    Raises ConfigError for an unknown option, and for a value that is wrong in itself or for so many workers.
+    options: values by option name; the others keep their defaults. seed: seed of all random draws.
+    Raises ConfigError for an unknown option, and for a value that is invalid alone or for this many workers.
     """
     kind = scheme_class(name)
     parsed = parse(name, kind, options)
@@ -101,7 +106,7 @@ def make_scheme(
 
 
 def parse(name: str, kind: type[Scheme], given: Mapping[str, Any]) -> Any:
-    """Return the options of a scheme filled from `given`; raises ConfigError that says what is valid."""
+    """Return the options of the scheme `name` with the values of `given`. Raises ConfigError."""
     known = {f.name: f for f in fields(kind.Options)}
     for key in given:
         if key not in known:

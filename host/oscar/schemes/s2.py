@@ -1,8 +1,8 @@
 """S2 Reducer (arXiv 2110.02140): a bitmap of non-zeros and a count sketch of their values.
 
-Non-zeros are those of the integer grid. The bitmap tells every node where values are: the sketch is sized by
-it, and its medians are read there alone. Unlike LHC's table the sketch is not peeled: values that
-share cells come back inexact.
+Values are quantised first; non-zeros are the integers other than 0. The bitmap tells every node where the
+non-zeros are. Its count sizes the sketch, and medians are read only at these positions. LHC peels its table;
+this sketch is not peeled, so values that share cells come back inexact.
 """
 
 from __future__ import annotations
@@ -26,10 +26,17 @@ INDICES = "or", "gather"
 
 @dataclass(frozen=True)
 class S2Options:
-    """rows, ratio: of the sketch, cells of all rows for each non-zero; cell_bits: field of a cell's sum.
+    """Options of the scheme `s2-reducer`.
 
-    index: "or" combines bitmaps on the way, "gather" brings every worker's to all. error_feedback: of what
-    rounding and clipping to the grid lose; no worker can know what the median gets wrong.
+    coarseness: step size / root mean square of a tensor. Raise it for fewer non-zeros and fewer bytes.
+    bits: bits of a worker's integer, 2 to 16. Raise it if a saturation warning appears.
+    rows: rows of the sketch, 1 to 5. Raise it where a few large values disturb many small ones.
+    ratio: cells of all rows / non-zeros. Raise it for less noise; lower it for fewer bytes.
+    cell_bits: bits of a cell's field. Raise it if cells saturate.
+    index: "or" combines bitmaps on the way. "gather" brings every worker's bitmap to all, for networks
+        without an or-reduction.
+    error_feedback: a worker keeps its losses by rounding and clipping. The error of the median stays unknown
+        to every worker and is not corrected.
     """
 
     coarseness: float = 1.0
@@ -49,7 +56,7 @@ class S2Options:
 
 
 class S2Reducer(Scheme):
-    """Bitmap, count sketch of the non-zeros, median at the non-zeros."""
+    """Send a bitmap and a count sketch of the non-zeros; apply the medians at the non-zeros."""
 
     name: ClassVar[str] = "s2-reducer"
     Options: ClassVar[type[Any]] = S2Options
@@ -93,7 +100,7 @@ class S2Reducer(Scheme):
         return np.flatnonzero(maps.any(axis=0))
 
     def _sketch(self, keys: Array) -> CountSketch:
-        """Return this iteration's sketch; its hashes are new, so that no two values always collide."""
+        """Return this iteration's sketch. Its hashes are new, so no two values collide in every iteration."""
         o = self.options
         columns = columns_for(o.ratio, keys.size, o.rows)
         return CountSketch(o.rows, columns, self.values, self.seed, draw=self.iteration)

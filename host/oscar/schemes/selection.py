@@ -1,4 +1,4 @@
-"""Which values are probably not zero: the top k of a running mean that every node has."""
+"""Choose the values that are probably not zero: the k largest of a running mean that every node has."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from oscar.state import Reader, Saved, Stateful, natural, optional
 
 @njit(cache=True, nogil=True)
 def _observe(magnitude: Any, mean: Any, weight: Any) -> None:
-    """Move the running magnitudes; what was not sent counts as 0; float32, one value at a time."""
+    """Update the running magnitudes in float32, value by value. Values that were not sent count as 0."""
     for j in range(len(mean)):
         magnitude[j] += (abs(mean[j]) - magnitude[j]) * weight
 
 
 @njit(cache=True, nogil=True)
 def _cut(bits: Any, count: int) -> Any:
-    """The value of rank `count`, by two histograms of 16 bits: floats from 0 up order as their bits do."""
+    """Return the bits of the `count`-th largest value, and how many values equal to it are among the largest.
+
+    Non-negative floats have the order of their bits. One histogram finds the high 16 bits, a second one the
+    low 16 bits.
+    """
     high, low = np.zeros(1 << 16, np.int64), np.zeros(1 << 16, np.int64)
     for j in range(len(bits)):
         high[bits[j] >> np.uint32(16)] += 1
@@ -49,9 +53,9 @@ def _above(bits: Any, cut: Any, ties: int, out: Any) -> None:
 
 
 def largest(magnitude: Array, count: int) -> Array:
-    """Return the sorted positions, int64, of the `count` largest of float32 values from 0 up.
+    """Return the sorted positions, int64, of the `count` largest of non-negative float32 values.
 
-    Of equals the first come first, so that all nodes choose alike.
+    Among equal values, lower positions win, so all nodes choose alike.
     """
     if count >= magnitude.size:
         return np.arange(magnitude.size)
@@ -72,10 +76,13 @@ def _read_positions(chosen: Any, saved: Saved) -> Array:
 
 
 class ProbableNonZeros(Stateful):
-    """Running mean of |mean gradient| per value, and the share of values with the largest: replicated.
+    """Keep a running mean of |mean gradient| per value, and choose the share of values with the largest mean.
 
-    weight: of a new magnitude in the running mean. hysteresis: a value that is in counts as (1 + hysteresis)
-    times as large. every: iterations between two choices. Nothing is chosen before the first `observe`.
+    The state is replicated. Before the first `observe`, nothing is chosen (`positions` is None).
+
+    share: chosen values / all values. weight: weight of a new magnitude in the running mean.
+    hysteresis: chosen values count as (1 + hysteresis) times as large, so the choice changes less often.
+    every: iterations between two choices.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -99,7 +106,7 @@ class ProbableNonZeros(Stateful):
         self.age = 0
 
     def observe(self, mean: Array) -> None:
-        """See the mean gradient, float32, of all values (0: not sent); choose, if it is time."""
+        """Add a mean gradient, float32, of all values (0: not sent). Choose anew if it is time."""
         first, self.magnitude = self.positions is None, self.magnitude.copy()
         _observe(self.magnitude, mean, np.float32(1) if first else self.weight)
         self.age += 1
@@ -115,7 +122,7 @@ class ProbableNonZeros(Stateful):
 
     @property
     def others(self) -> Array:
-        """The positions that are not chosen, sorted."""
+        """The sorted positions that are not chosen."""
         if self.positions is None:
             return np.arange(self.magnitude.size)
         rest = np.ones(self.magnitude.size, np.bool_)

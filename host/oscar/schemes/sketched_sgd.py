@@ -1,10 +1,11 @@
-"""Sketched-SGD: the sum's largest values, found in a sketch; the others wait (Ivkin et al., 2019).
+"""Sketched-SGD (Ivkin et al., 2019): apply the largest values of the sum, found in a sketch; keep the others.
 
-Two forms of waiting. In the sketch: every node keeps the sum of all sketches less the sketches of what has
-been applied, optionally with momentum (Rothchild et al., FetchSGD, 2020); one round. With `exact`, as first
-published: every worker keeps its own values that were not applied, and a second round sends the candidates
-themselves. All values are integers on one grid for the whole gradient, so the largest integers are the
-largest floats.
+There are two forms of keeping. With `exact`, as first published, every worker keeps its own values that were
+not applied; a second message sends the candidates exactly. Without `exact`, every node keeps the sum of all
+sketches, minus the sketches of the applied values, optionally with momentum (Rothchild et al., FetchSGD,
+2020); one message is enough.
+
+All values are integers on one grid for the whole gradient, so the largest integers are the largest floats.
 """
 
 from __future__ import annotations
@@ -25,19 +26,26 @@ from oscar.schemes.grid import EXPONENTS, Grid, GridSteps
 from oscar.schemes.selection import largest
 from oscar.state import PART, Saved, optional
 
-MOST = 1 << 24  # of a cell that waits, in steps
-HALF = 12  # bits of the two parts in which estimates are sketched
+MOST = 1 << 24  # largest magnitude of a kept cell, in steps
+HALF = 12  # estimates are sketched in two parts; the low part has so many bits
 
 
 @dataclass(frozen=True)
 class SketchedSgdOptions:
-    """share: of all values that are applied in an iteration (k / values). rows, ratio, cell_bits: the sketch.
+    """Options of the scheme `sketched-sgd`.
 
-    bits, coarseness: of the integers; the step is one for all tensors, so bits are more than elsewhere.
-    exact: a second round sends candidates * k values exactly, of which the k largest are applied; what waits,
-    waits at the workers. Otherwise it waits in the sketch, with `momentum` if that is not 0. Estimates of at
-    most `threshold` times the noise of one row wait too: an estimate that is noise puts into the sketch what
-    was not there, and the sketch would grow without end.
+    share: values applied in an iteration / all values (k / values). Raise it if training lags behind
+        uncompressed; lower it for fewer bytes with `exact`.
+    rows, ratio, cell_bits: the sketch, see CountSketchOptions.
+    coarseness, bits: the integers. One step serves all tensors, so they need more bits than in other schemes.
+    exact: a second message sends `candidates` * k values exactly; the k largest are applied, and workers keep
+        the others. Without it, the sketch keeps them, and there is one message only.
+    candidates: see `exact`. Raise it if the sketch is so small that large values are missed.
+    momentum: momentum of the values that wait in the sketch. Only without `exact`; the optimiser's own
+        momentum should be 0 then.
+    threshold: without `exact`, estimates up to this multiple of one row's noise wait as well. An applied
+        estimate that is only noise adds values to the sketch that nobody sent, and the sketch would grow
+        without end. Raise it if training diverges.
     """
 
     share: float = 0.3
@@ -63,7 +71,7 @@ class SketchedSgdOptions:
             )
         if self.exact and self.momentum:
             raise ValueError(
-                "momentum gathers where values wait in the sketch: set exact to false to have it"
+                "momentum needs values that wait in the sketch: set exact to false, or momentum to 0"
             )
 
 
@@ -72,9 +80,9 @@ def _read_cells(scheme: Any, saved: Saved) -> Array:
 
 
 class SketchedSgd(Scheme):
-    """The k largest values of a sketch, with everything else carried on.
+    """Apply the k largest values of a summed sketch, and keep the others for later iterations.
 
-    waiting, velocity: int32 [rows * columns] in steps of 2^exponent, replicated; unused with `exact`.
+    waiting, velocity: int32 [rows * columns] in steps of 2^exponent, replicated. Not used with `exact`.
     """
 
     name: ClassVar[str] = "sketched-sgd"
@@ -91,7 +99,7 @@ class SketchedSgd(Scheme):
         options = self.options
         self.steps = GridSteps([self.values], self.nodes, options.coarseness, RIDE_BITS)
         columns = columns_for(options.ratio, self.values, options.rows)
-        # One sketch for ever: what waits in it keeps its hashes.
+        # The hashes never change, because values may wait in the sketch.
         self.sketch = CountSketch(options.rows, columns, self.values, self.seed)
         self.count = max(1, int(options.share * self.values + 0.5))
         self.limit = (1 << (options.bits - 1)) - 1
@@ -109,7 +117,7 @@ class SketchedSgd(Scheme):
         worker.saturation = lost + cut
         total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))
         if not o.exact:
-            worker.pending = own - grid.dequantise(integers, 1)  # what rounding and clipping lost
+            worker.pending = own - grid.dequantise(integers, 1)  # losses by rounding and clipping
             return
         candidates = self.once("candidates", lambda: self._candidates(total))
         sums = yield Message("exact", integers[candidates], bits=sum_width(o.bits, self.nodes))
@@ -129,7 +137,7 @@ class SketchedSgd(Scheme):
         return _largest(estimates, min(self.values, self.options.candidates * self.count))
 
     def _chosen(self, sums: Array, cut: int = 0) -> Array:
-        """Return which of the sums are applied: the largest, as far as they are beyond `cut`."""
+        """Return the places of the sums to apply: the k largest magnitudes that exceed `cut`."""
         chosen = _largest(sums, self.count)
         return chosen[np.abs(sums[chosen]) > cut]
 
@@ -142,7 +150,7 @@ class SketchedSgd(Scheme):
         return mean
 
     def _carried(self, grid: Grid, fresh: Array) -> Array:
-        """Add the fresh cells to those that wait; take the largest estimates out and return them."""
+        """Add the fresh cells to the kept cells, subtract the largest estimates and return their mean."""
         exponent = grid.exponents[0] if grid.exponents[0] is not None else self.exponent
         mean = np.zeros(self.values, np.float32)
         if exponent is None:
@@ -156,7 +164,7 @@ class SketchedSgd(Scheme):
             estimates[chosen], self.nodes, indices=chosen
         )
         self.waiting = _bounded(waiting - self._cells(chosen, estimates[chosen]))
-        if self.options.momentum:  # what has been applied gathers its momentum anew
+        if self.options.momentum:  # applied values start again without momentum
             self.velocity = _bounded(velocity)
             passed = self.sketch.estimate(self.velocity, indices=chosen)
             self.velocity = _bounded(self.velocity - self._cells(chosen, passed))
@@ -164,14 +172,17 @@ class SketchedSgd(Scheme):
         return mean
 
     def _cells(self, indices: Array, values: Array) -> Array:
-        """Return the cells of int32 `values`, int64 flat: in two parts, half a million of which fit int32."""
+        """Return the cells of int32 `values`, int64, flat.
+
+        High and low parts are sketched apart, so that a cell can add half a million of them within int32.
+        """
         parts = values >> HALF, values & ((1 << HALF) - 1)
         high, low = (self.sketch.encode(part, indices=indices).ravel().astype(np.int64) for part in parts)
         return (high << HALF) + low
 
 
 def _largest(values: Array, count: int) -> Array:
-    """Return where the largest magnitudes of int32 are; their bits are ordered as those of floats are."""
+    """Return the positions of the largest int32 magnitudes. `largest` compares bits: a float view works."""
     return largest(np.abs(values).view(np.float32), count)
 
 

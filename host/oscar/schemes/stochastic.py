@@ -1,7 +1,7 @@
 """Stochastic quantisers whose integers sum: TernGrad (arXiv 1705.07878) and QSGD (arXiv 1610.02132).
 
-Both draw each integer so that its expected value is the gradient's. Workers first agree on scales by a max,
-so that their integers have the same unit and can be summed: in packed fields, or coded.
+Both round each value at random so that the expected integer equals the scaled value. Workers first agree on
+scales by a max message. So their integers have the same unit and can be summed, in packed fields or coded.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from oscar.numerics.saturation import Saturation
 from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.fields import field_bits
 
-TAG = 0x7E29  # keeps these draws apart from those of other users of (seed, rank)
+TAG = 0x7E29  # separates these draws from those of other users of (seed, rank)
 NORMS = "max", "l2"
 
 
 class _Stochastic(Scheme):
-    """Scales by max, then stochastically rounded integers of magnitudes up to `levels`."""
+    """Agree on scales by a max, then send stochastically rounded integers of magnitudes up to `levels`."""
 
     levels: int
 
@@ -36,22 +36,22 @@ class _Stochastic(Scheme):
 
     @abstractmethod
     def _starts(self) -> Array:
-        """Return where the runs of values that share a scale begin, int64."""
+        """Return the first position, int64, of each run of values that share a scale."""
 
     @abstractmethod
     def _prepare(self, values: Array) -> Array:
-        """Return what is quantised of one worker's values, float32."""
+        """Return one worker's values, clipped where the method clips, float32."""
 
     @abstractmethod
     def _scales(self, values: Array) -> Array:
-        """Return one worker's scale of every run, float32; no magnitude is above its own."""
+        """Return one worker's scale of every run, float32. No magnitude exceeds the scale of its run."""
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         corrected = worker.corrected(values)
         kept = self._prepare(corrected)
         worker.saturation = self._lost(corrected, kept)
         scales = yield Message("scales", self._scales(kept), "max")
-        with np.errstate(over="ignore", invalid="ignore"):  # subnormal scales, whose values become zeros
+        with np.errstate(over="ignore", invalid="ignore"):  # values with a subnormal scale become zeros
             inverse = np.float32(self.levels) / np.where(scales > 0, scales, np.float32(np.inf))
             levels = np.nan_to_num(np.abs(kept) * np.repeat(inverse, self.lengths), nan=0.0, posinf=0.0)
         drawn = np.minimum(np.floor(levels + self._uniform(worker.rank)), self.levels).astype(np.int32)
@@ -67,7 +67,7 @@ class _Stochastic(Scheme):
         return {"levels": self.levels.bit_length() + 1} if self.options.coded else {}
 
     def _lost(self, values: Array, kept: Array) -> Saturation:
-        """Return what `_prepare` cut off."""
+        """Return the loss by the clipping of `_prepare`."""
         clipped = int(np.count_nonzero(kept != values))
         if not clipped:
             return Saturation()
@@ -76,7 +76,7 @@ class _Stochastic(Scheme):
         return Saturation.of(clipped, lost, cut(values, self.offsets))
 
     def _uniform(self, rank: int) -> Array:
-        """Return float32 in [0, 1) for every value of this worker and iteration."""
+        """Return a random float32 in [0, 1) for every value, for this worker and iteration."""
         bits = np.random.Philox(key=[self.seed ^ TAG << 32, rank], counter=[0, 0, 0, self.iteration])
         return np.random.Generator(bits).random(self.values, dtype=np.float32)
 
@@ -94,11 +94,14 @@ class _Stochastic(Scheme):
 
 @dataclass(frozen=True)
 class TernGradOptions:
-    """clip: magnitudes beyond so many standard deviations of their tensor are cut to that; 0 cuts nothing.
+    """Options of the scheme `terngrad`.
 
-    Deviations are from zero, not from the mean: a tensor of equal values, or of one value, is not cut to
-    nothing. coded: ASC instead of fields for 2 N + 1 values. error_feedback: not part of the published
-    method.
+    clip: clip magnitudes beyond this many standard deviations of their tensor; 0 clips nothing. Deviations
+        are from zero, not from the mean, so a tensor of equal values keeps them. Lower it for less noise;
+        raise it to keep large values.
+    coded: code the sums with ASC instead of fixed fields. Switch it on if most values round to 0.
+    error_feedback: a worker keeps its rounding errors. Not part of the published method; switch it on if
+        training ends worse than uncompressed.
     """
 
     clip: float = 2.5
@@ -111,7 +114,7 @@ class TernGradOptions:
 
 
 class TernGrad(_Stochastic):
-    """Every value is minus, zero or plus its tensor's scale."""
+    """Round every value at random to minus, zero or plus its tensor's scale."""
 
     name: ClassVar[str] = "terngrad"
     Options: ClassVar[type[Any]] = TernGradOptions
@@ -120,8 +123,8 @@ class TernGrad(_Stochastic):
 
     def caution(self) -> str | None:
         return (
-            "three values carry about as much noise as gradient, and what is cut off is lost: training may "
-            "diverge, or end worse than uncompressed; qsgd is finer"
+            "rounding to three values adds about as much noise as there is gradient, and clipped parts are "
+            "lost: training may diverge, or end worse than uncompressed; qsgd rounds to finer levels"
         )
 
     def _starts(self) -> Array:
@@ -143,10 +146,16 @@ class TernGrad(_Stochastic):
 
 @dataclass(frozen=True)
 class QsgdOptions:
-    """levels: of magnitude besides 0; bucket: values that share a scale, of one tensor.
+    """Options of the scheme `qsgd`.
 
-    norm: "max" scales by the largest magnitude of a bucket, "l2" by its norm as in the analysis. coded: ASC
-    instead of fields. error_feedback: not part of the published method.
+    levels: levels of magnitude besides 0. Raise it for less noise; lower it for fewer bytes.
+    bucket: values of one tensor that share a scale. Lower it for less noise; raise it for fewer scales to
+        send.
+    norm: "max" scales by the largest magnitude of a bucket. "l2" scales by its Euclidean norm, as in the
+        paper's analysis; it gives more zeros and more noise.
+    coded: code the sums with ASC instead of fixed fields. Switch it on if most values round to 0.
+    error_feedback: a worker keeps its rounding errors. Not part of the published method; switch it on with
+        few levels.
     """
 
     levels: int = 7
@@ -165,7 +174,7 @@ class QsgdOptions:
 
 
 class Qsgd(_Stochastic):
-    """Every value is a stochastically rounded multiple of its bucket's scale / levels."""
+    """Round every value at random to a multiple of its bucket's scale / levels."""
 
     name: ClassVar[str] = "qsgd"
     Options: ClassVar[type[Any]] = QsgdOptions
@@ -189,5 +198,5 @@ class Qsgd(_Stochastic):
         if self.options.norm == "max":
             return np.maximum.reduceat(np.abs(values), self.starts)
         energy = np.add.reduceat(np.square(values, dtype=np.float64), self.starts)
-        # Rounded up, so that no magnitude is above its norm.
+        # Rounded up, so that no magnitude exceeds its norm.
         return np.nextafter(np.sqrt(energy).astype(np.float32), np.float32(np.inf)) * (energy > 0)

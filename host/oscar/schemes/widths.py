@@ -1,9 +1,10 @@
-"""Which fields hold which positions: the rules by which lossless sums are split, decided alike on every node.
+"""Choose field widths for lossless sums. Every node makes the same choice.
 
 Positions are grouped in classes of similar magnitude. A few summed counters tell all nodes how many values of
-each class lie beyond each limit that a field can have. A class goes densely into fields of one width, which
-may be 0 bits. What does not fit that width is an exception, sent by an index and a list. No choice loses
-anything: counters and floats (element by element, no library function) only decide what it costs.
+each class exceed the limit of each field width. All values of a class go into dense fields of one width,
+which may be 0 bits. A value that does not fit is an exception; an index and a list carry it. The choice
+affects the cost only: no plan loses a value. Floats use plain operators only, no library functions, so all
+machines compute the same bits.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from oscar.array import Array
 from oscar.schemes.fields import WORD_BITS, field_limit, fields_per_word
 
 COUNTER_BITS = 32
-GRAINS = 1, 4, 8, 16, 32, 64  # values to a bit of the first index
+GRAINS = 1, 4, 8, 16, 32, 64  # values per bit of the first index
 FOREVER = math.inf
 
 
 @dataclass(frozen=True)
 class Ladder:
-    """The widths worth having for sums of `nodes` workers' magnitudes up to `top`, and their limits.
+    """The useful field widths for sums of `nodes` workers' magnitudes up to `top`, and their limits.
 
-    Level 0 is no field at all. Each other level is the widest field of which so many fit a word. The last
+    Level 0 has no field. Every other level is the widest field for its number of fields per word. The last
     level holds `top`.
     """
 
@@ -38,7 +39,7 @@ class Ladder:
 
     @classmethod
     def of(cls, nodes: int, top: int) -> Ladder:
-        """Return the ladder; raises ValueError where no field holds `top`."""
+        """Return the ladder. Raises ValueError if no field holds `top`."""
         bits, limits = [0], [0]
         for width in sorted({WORD_BITS // count for count in range(2, WORD_BITS // 2 + 1)}):
             limit = ((1 << width) - 1) // (2 * nodes)
@@ -50,17 +51,17 @@ class Ladder:
         raise ValueError(f"no field holds sums of {nodes} workers up to {top} each; use fewer bits")
 
     def level(self, magnitude: int) -> int:
-        """Return the lowest level that holds `magnitude` of each worker."""
+        """Return the lowest level that holds sums of `magnitude` from each worker."""
         return next(level for level, limit in enumerate(self.limits) if limit >= magnitude)
 
     def price(self, level: int) -> float:
-        """Return the bits that a value takes on the wire."""
+        """Return the bits per value on the wire at `level`."""
         return WORD_BITS / fields_per_word(self.bits[level]) if level else 0.0
 
     def counters(self, magnitudes: Array, classes: Array, count: int) -> Array:
-        """Return one worker's counters, int32 flat [class, level]: values beyond each level but the last.
+        """Return one worker's counters, int32, flat [class, level]: values beyond each level except the last.
 
-        Counters are rounded up to a multiple that keeps their sums in a field, so that 0 means none.
+        Counters are shifted right so that their sums fit a field. They are rounded up: 0 means no value.
         """
         table = np.array([self.level(m) for m in range(self.limits[-1] + 1)], np.int64)
         levels = len(self.limits)
@@ -70,26 +71,27 @@ class Ladder:
         return (-(-beyond >> self.shift(magnitudes.size))).astype(np.int32).reshape(-1)
 
     def shift(self, values: int) -> int:
-        """Return the shift that brings a count of up to `values` into its field."""
+        """Return the right shift that makes a count of up to `values` fit its field."""
         return max(0, values.bit_length() - field_limit(COUNTER_BITS, self.nodes).bit_length() + 1)
 
 
 @dataclass(frozen=True)
 class WidthPlan:
-    """What becomes of each class: the level of its dense fields, the grain of its index (0: it needs none).
+    """The plan of one stage.
 
-    spare: the level whose field holds every exception's remainder.
+    levels: of each class, the level of its dense fields. grains: of each class, the grain of its index; 0: no
+    index is needed. spare: the level whose field holds the remainder of every exception.
     """
 
     levels: tuple[int, ...]
     grains: tuple[int, ...]
     spare: int
-    expected: tuple[float, ...]  # exceptions of each class, were workers independent
+    expected: tuple[float, ...]  # exceptions of each class, if workers were independent
     staged: bool  # whether exceptions are split again
 
 
 def power(base: float, exponent: int) -> float:
-    """Return base^exponent by squaring: the same bits on every machine, which pow is not."""
+    """Return base^exponent by squaring. Unlike pow, it gives the same bits on every machine."""
     out = 1.0
     while exponent:
         if exponent & 1:
@@ -101,12 +103,14 @@ def power(base: float, exponent: int) -> float:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a plan may use.
+    """The means that a plan may use, and their prices.
 
-    grains: values to a bit of the first index; without any, fields hold everything. widths: how many widths
-    of dense fields there may be. narrow: whether a dense field may be too narrow for some values of its
-    class. cells: sent for each exception, in fields `swell` levels wider than it needs. staged: whether
-    exceptions may be split into fields and exceptions again. message: the price of one message, in bits.
+    grains: values per bit of the first index; empty: no index, fields hold all values.
+    widths: how many different widths dense fields may have.
+    narrow: whether a dense field may be too narrow for some values of its class.
+    cells, swell: cells per exception, each `swell` levels wider than the exception needs.
+    staged: whether exceptions may be split again into fields and exceptions.
+    message: the price of one message, in bits.
     """
 
     grains: Sequence[int]
@@ -118,7 +122,7 @@ class Rules:
     message: float
 
     def variants(self) -> list[Rules]:
-        """Return the rules that send ever more messages to save bits."""
+        """Return restricted rules, from few messages to many. More messages may save bits."""
         found = [replace(self, grains=(), staged=False)]
         for staged in sorted({False, self.staged}):
             for count in sorted({1, len(self.grains)}):
@@ -127,7 +131,7 @@ class Rules:
 
     @property
     def fixed(self) -> float:
-        """Return the price of the messages that exceptions need: index, blocks, values or table, a stage."""
+        """Return the price of the messages for exceptions: index, blocks, values or table, next stage."""
         if not self.grains:
             return 0.0
         return self.message * (1 + (len(self.grains) > 1) + (2 if self.swell else 1) + 3 * self.staged)
@@ -138,8 +142,8 @@ def choose(
 ) -> WidthPlan:
     """Return the cheapest plan.
 
-    sizes: positions of each class. beyond: [class, level but the last], summed counters. spread: of each
-    class, the exceptions that its index has had, as a share of those expected of independent workers.
+    sizes: number of positions of each class. beyond: summed counters [class, level except the last].
+    spread: of each class, exceptions in past iterations / exceptions expected of independent workers.
     """
     totals = [[int(x) for x in row] for row in beyond.reshape(len(sizes), -1)]
     tops = [[*row, 0].index(0) if size else 0 for size, row in zip(sizes, totals, strict=True)]
@@ -163,7 +167,7 @@ def choose(
 
 
 class _Class:
-    """The costs of one class; `row`: how many values lie beyond each level, none beyond `top`."""
+    """The costs of one class. row: how many values lie beyond each level. top: the level that holds all."""
 
     def __init__(
         self, ladder: Ladder, rules: Rules, size: int, row: Sequence[int], top: int, spread: float
@@ -172,7 +176,7 @@ class _Class:
         self.spread = spread
 
     def option(self, level: int) -> tuple[float, int, float]:
-        """Return bits, grain and expected exceptions in fields of one level."""
+        """Return bits, grain and expected exceptions for fields of one level."""
         ladder, size = self.ladder, self.size
         if level >= self.top:
             return ladder.price(level) * size, 0, 0.0
@@ -186,7 +190,7 @@ class _Class:
         return each * size, grain, independent * size
 
     def _rest(self, level: int, share: float) -> float:
-        """Return the bits of what an exception of a level leaves over."""
+        """Return the bits of the remainder of an exception beyond `level`."""
         ladder = self.ladder
         most = ladder.limits[self.top] - ladder.limits[level]
         need = ladder.level(most)
@@ -203,14 +207,14 @@ class _Class:
 
 
 def _index(share: float, grains: Sequence[int]) -> tuple[float, int]:
-    """Return the bits of an index per position, and its grain, where a share of positions is in it."""
+    """Return the bits per position of the cheapest index, and its grain. share: indexed / all positions."""
     return min((1.0 if g == 1 else 1.0 / g + 1.0 - power(1.0 - share, g), g) for g in grains)
 
 
 def _cheapest(
     options: Sequence[Sequence[tuple[float, int, float]]], message: float, widths: int
 ) -> tuple[float, list[int]]:
-    """Return the bits and each class's level of the best set of at most `widths` levels besides 0."""
+    """Return the least bits and each class's level, with at most `widths` different levels besides 0."""
     best, chosen = FOREVER, [0] * len(options)
     count_of_levels = len(options[0]) if options else 1
     for count in range(widths + 1):
@@ -225,10 +229,10 @@ def _cheapest(
 
 
 class FieldLayout:
-    """A plan over the positions: which are dense in which fields, and the order of the index.
+    """A plan applied to positions: the members of each dense field, and the order of the index.
 
-    The index has a bit for each position of a class of grain 1, then one for each block of the other classes;
-    positions of blocks that hold something have bits of their own, sent once those blocks are known.
+    The first index message has a bit for each position of classes with grain 1, then a bit for each block of
+    the other classes. The second one has a bit for each position of the blocks that hold an exception.
     """
 
     def __init__(self, plan: WidthPlan, ladder: Ladder, classes: Array) -> None:
@@ -252,13 +256,13 @@ class FieldLayout:
         self.coarse, self.block, self.blocks = np.concatenate(members), np.concatenate(blocks), start
 
     def first(self, rest: Array) -> Array:
-        """Return one worker's bits: positions of grain 1, and blocks."""
+        """Return one worker's bits of the first index message: positions of grain 1, then blocks."""
         held = np.zeros(self.blocks, bool)
         held[self.block[rest[self.coarse] != 0]] = True
         return np.concatenate([rest[self.fine] != 0, held])
 
     def opened(self, first: Array) -> Array:
-        """Return the positions of all blocks that hold something on some worker."""
+        """Return the positions of all blocks in which some worker has an exception."""
         return self.coarse[first[self.fine.size :][self.block]]
 
     def keys(self, first: Array, opened: Array, second: Array) -> Array:
@@ -266,7 +270,7 @@ class FieldLayout:
         return np.concatenate([self.fine[first[: self.fine.size]], opened[second]])
 
     def spread(self, keys: Array, before: Sequence[float]) -> list[float]:
-        """Return, for classes with an index, how many exceptions there were for each expected one."""
+        """Return exceptions / expected exceptions of each class with an index; `before` for other classes."""
         found = np.bincount(self.classes[keys], minlength=len(before)).tolist()
         return [
             count / expected if expected > 0 else old

@@ -1,4 +1,4 @@
-"""AdaTopK: every rank's own density, in proportion to the rate of its link (FusionLLM, arXiv 2410.12707)."""
+"""AdaTopK: each rank has its own density, in proportion to its link's rate (FusionLLM, arXiv 2410.12707)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from oscar.schemes.sparse.thresholds import top
 
 @dataclass(frozen=True)
 class AdaTopKOptions(OwnSetsOptions):
-    """rates: of the ranks' links, relative to each other, by rank, as "10, 10, 1"; empty: all are equal.
+    """Options of the scheme `adatopk`: OwnSetsOptions and the link rates.
 
-    density: the mean over the ranks.
+    rates: relative rates of the ranks' links, by rank, for example "10, 10, 1"; empty: all are equal. Measure
+        the links and set it where they differ.
+    density: the mean density over the ranks.
     """
 
     rates: str = ""
@@ -34,7 +36,7 @@ class AdaTopKOptions(OwnSetsOptions):
 
     @property
     def by_rank(self) -> list[float]:
-        """The rates as numbers; what is none comes as NaN."""
+        """The rates as numbers. Text that is no number becomes NaN."""
         return [_number(rate) for rate in self.rates.split(",")] if self.rates.strip() else []
 
 
@@ -46,7 +48,7 @@ def _number(text: str) -> float:
 
 
 def shared_out(total: int, rates: Array, most: int) -> Array:
-    """Return `total` in proportion to `rates`, int64, at most `most` each."""
+    """Return shares of `total` in proportion to `rates`, int64, at most `most` each."""
     parts = np.zeros(len(rates))
     full = np.zeros(len(rates), np.bool_)
     for _ in rates:
@@ -60,7 +62,7 @@ def shared_out(total: int, rates: Array, most: int) -> Array:
 
 
 class AdaTopK(OwnSets):
-    """Each rank's k largest magnitudes, its own k, pushed to hashed servers and pulled by all."""
+    """Each rank chooses its own number of largest magnitudes. Servers, chosen by a hash, add them for all."""
 
     name: ClassVar[str] = "adatopk"
     Options: ClassVar[type[Any]] = AdaTopKOptions

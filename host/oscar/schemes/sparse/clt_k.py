@@ -1,4 +1,4 @@
-"""CLT-k: one worker after the other chooses for all; ScaleCom keeps the rest through a low-pass filter."""
+"""CLT-k: workers take turns in choosing for all. ScaleCom adds a low-pass filter of the residual."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oscar.schemes.sparse.thresholds import top
 
 
 class CltK(Sparsifier):
-    """The k largest magnitudes of worker t mod N, in iteration t; the others choose nothing."""
+    """In iteration t, worker t mod N chooses its k largest magnitudes; the others choose nothing."""
 
     name: ClassVar[str] = "clt-k"
 
@@ -32,9 +32,9 @@ class CltK(Sparsifier):
         yield  # a generator without messages
 
     def tell(self, worker: SparseWorker, stream: Array) -> Generator[Message, Any, Sequence[Array]]:
-        """See Sparsifier.tell; the leader's stream goes out in parts, which all pass on.
+        """See Sparsifier.tell. The leader sends each worker one part of its stream; all gather the parts.
 
-        So no port carries it N - 1 times. The streams of those that choose nothing are known.
+        So no port carries the stream N - 1 times. The empty streams of the other workers need no message.
         """
         cuts = np.zeros(self.nodes + 1, np.int64)
         if worker.rank == self.leader:
@@ -53,14 +53,20 @@ class CltK(Sparsifier):
 
 @dataclass(frozen=True)
 class ScaleComOptions(SparseOptions):
-    """Options of scalecom. beta: of the low-pass filter; 1 keeps all that is not sent, as clt-k does."""
+    """Options of the scheme `scalecom`: SparseOptions and the low-pass filter.
+
+    beta: weight of new values in the residual, 0 to 1. 1 keeps all values that were not sent, as clt-k does.
+        Lower it for large learning rates or batches; raise it if training is slow.
+    """
 
     beta: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.beta <= 1:
-            raise ValueError(f"beta is the weight of what is new in the residual, 0 to 1, got {self.beta}")
+            raise ValueError(
+                f"beta is the weight of new values in the residual, above 0 and at most 1, got {self.beta}"
+            )
 
 
 class ScaleComWorker(SparseWorker):
@@ -79,7 +85,7 @@ class ScaleComWorker(SparseWorker):
 
 
 class ScaleCom(CltK):
-    """CLT-k with a residual that forgets: what is sent and what is kept do not add up to what there was."""
+    """CLT-k with a low-passed residual. Sent values and residual do not add up to the whole gradient."""
 
     name: ClassVar[str] = "scalecom"
     Options = ScaleComOptions

@@ -1,4 +1,4 @@
-"""DEFT: tensors share k by their norms, and are dealt to workers by what choosing from them costs."""
+"""DEFT: each tensor's share of k follows its norm. Tensors are dealt to workers by the cost of choosing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from oscar.schemes.sparse.moments import moments
 from oscar.schemes.sparse.sparsifier import Choice, SparseWorker, Sparsifier
 from oscar.schemes.sparse.thresholds import top
 
-PLACE = np.dtype([("count", "<u4"), ("bin", "<u2")])  # what the leader sends of a piece
+PLACE = np.dtype([("count", "<u4"), ("bin", "<u2")])  # the leader's record of one piece
 
 
 def pieces_of(sizes: Sequence[int], nodes: int) -> Array:
     """Return begin and end of each piece, int64 [pieces, 2].
 
-    A tensor of more than 1 / nodes of all values is cut into `nodes` pieces; empty ones are left out.
+    A tensor of more than 1 / nodes of all values is cut into `nodes` pieces. Empty pieces are left out.
     """
     edges, most, first = [], sum(sizes) // nodes, 0
     for size in sizes:
@@ -34,12 +34,13 @@ def pieces_of(sizes: Sequence[int], nodes: int) -> Array:
 
 
 def shares_of(norms: Array, lengths: Array, count: int, *, least: int) -> Array:
-    """Return how many values each piece is to give, int64: of what is left, in proportion to its norm.
+    """Return how many values to choose from each piece, int64.
 
-    The piece of the largest norm comes first. least: of each piece; with 1 the sum may exceed `count`.
+    Pieces are served in the order of falling norms. Each gets its part of the remaining count, in proportion
+    to its norm. least: minimum of each piece; with 1, the sum may exceed `count`.
     """
     order = np.argsort(-norms, kind="stable")
-    rest = np.cumsum(norms[order][::-1])[::-1]  # of the norms of this piece and all after it
+    rest = np.cumsum(norms[order][::-1])[::-1]  # sum of the norms of this piece and all later ones
     shares, left = np.zeros(len(norms), np.int64), count
     for piece, behind in zip(order.tolist(), rest.tolist(), strict=True):
         wanted = int(left * (float(norms[piece]) / behind)) if behind > 0 else 0
@@ -49,7 +50,7 @@ def shares_of(norms: Array, lengths: Array, count: int, *, least: int) -> Array:
 
 
 def pack(costs: Array, nodes: int) -> Array:
-    """Return the bin of each piece, int64: the dearest first, each into the bin that has least so far."""
+    """Return the bin of each piece, int64. The costliest piece comes first; each goes to the emptiest bin."""
     bins, load = np.zeros(len(costs), np.int64), np.zeros(nodes)
     for piece in np.argsort(-costs, kind="stable"):
         bins[piece] = np.argmin(load)
@@ -60,8 +61,8 @@ def pack(costs: Array, nodes: int) -> Array:
 class Deft(Sparsifier):
     """Rank r chooses the largest values of the pieces in bin (t + r) mod N: no position is chosen twice.
 
-    Rank t mod N deals the pieces and tells the others. controller: "released" takes one value of each piece
-    at least, as published, "corrected" none where a piece has too small a norm.
+    Rank t mod N deals the pieces and tells the others. controller: "released" takes at least one value of
+    each piece, as published. "corrected" takes none of a piece whose norm is too small.
     """
 
     name: ClassVar[str] = "deft"
@@ -71,7 +72,7 @@ class Deft(Sparsifier):
         self.pieces = pieces_of(self.sizes, self.nodes)
 
     def deal(self, acc: Array) -> Array:
-        """Return shares and bins by what this worker has, PLACE by piece."""
+        """Return the share and the bin of each piece, dtype PLACE, by this worker's values."""
         norms = np.array([math.sqrt(moments(acc[low:high])[2]) for low, high in self.pieces])
         lengths = np.diff(self.pieces, axis=1)[:, 0]
         least = int(self.options.controller == "released")
@@ -92,7 +93,7 @@ class Deft(Sparsifier):
         return np.concatenate([np.zeros(0, np.int64), *found])
 
     def _read(self, streams: Sequence[Array], leader: int) -> Array:
-        """Return what the leader sent; raises GradientError where that cannot be."""
+        """Return the leader's records. Raises GradientError if they are invalid."""
         lengths = np.diff(self.pieces, axis=1)[:, 0]
         sent = [len(stream) for stream in streams]
         if sent[leader] == len(lengths) * PLACE.itemsize == sum(sent):
@@ -101,6 +102,6 @@ class Deft(Sparsifier):
                 return places
         raise GradientError(
             f"expected rank {leader} to deal {len(lengths)} pieces of the gradient to {self.nodes} ranks, "
-            f"with counts within their lengths; the ranks sent {sent} bytes that do not: all ranks must run "
-            "the same model and configuration"
+            f"with counts within their lengths; the ranks sent {sent} bytes, which are not such a list: all "
+            "ranks must run the same model and configuration"
         )

@@ -1,8 +1,8 @@
 """Exchanges of sparse gradients: who sends which part of its positions and values to whom.
 
-Each is a generator of messages that every worker runs; all end with the same union and sums. The names are
-those of Zen's design space (docs/sparse.md, "Exchanges"). Sums are added in the order of ranks, but for
-recursive doubling, which adds pairs of groups.
+An exchange is a generator of messages that every worker runs. All workers end with the same union and sums.
+The names come from Zen's design space (docs/sparse.md, "Exchanges"). Sums are added in the order of ranks.
+Recursive doubling is the exception: it adds pairs of groups.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LENGTH = struct.Struct("<I")  # bytes of the stream of positions, in front of i
 
 @dataclass(frozen=True, eq=False)
 class SparseExchange(ABC):
-    """index: of the positions that workers send."""
+    """The base of all exchanges. index: the index codec of the positions that workers send."""
 
     grains: Grains
     nodes: int
@@ -39,20 +39,23 @@ class SparseExchange(ABC):
 
     @abstractmethod
     def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
-        """Yield messages; return the union and the sums there. scheme: whose `once` workers share."""
+        """Yield messages; return the union and its sums. scheme: the scheme whose `once` workers share."""
 
     @abstractmethod
     def busiest(self, every: Sequence[Array]) -> int:
-        """Return the bytes of the busiest port, given all workers' positions, without headers of frames."""
+        """Return the bytes at the busiest port, given all workers' positions. Frame headers do not count."""
 
     def pack(self, index: IndexCodec, positions: Array, size: int, items: Array) -> Array:
-        """Return a set as bytes: the stream of its positions in a space of `size`, and its values."""
+        """Return a set as bytes: length of the stream, stream of positions below `size`, values."""
         stream = index.encode(positions, size)
         head = np.frombuffer(_LENGTH.pack(stream.size), np.uint8)
         return np.concatenate([head, stream, np.ascontiguousarray(items, "<f4").view(np.uint8)])
 
     def unpack(self, index: IndexCodec, data: Array, members: Array | None, source: int) -> Set:
-        """Return what `pack` packed, from `source`; members: the positions that streams number, None: all."""
+        """Return the set that `pack` packed at rank `source`. Raises FrameError for invalid bytes.
+
+        members: the positions that the stream's numbers stand for; None: a number is a position.
+        """
         size = self.grains.size if members is None else members.size
         if data.size < _LENGTH.size:
             raise FrameError(
@@ -85,7 +88,7 @@ class SparseExchange(ABC):
 
 @dataclass(frozen=True, eq=False)
 class AllGather(SparseExchange):
-    """AGsparse: everybody's set is passed on to all, who add for themselves."""
+    """AGsparse: every worker's set reaches all workers, and each worker adds all sets."""
 
     def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
         """See Exchange.run."""
@@ -105,9 +108,9 @@ class AllGather(SparseExchange):
 
 @dataclass(frozen=True, eq=False)
 class Doubling(SparseExchange):
-    """SparCML: pairs of ranks, then of groups, exchange and add what they have so far.
+    """SparCML: pairs of ranks, then pairs of groups, exchange and add their sums.
 
-    Ranks beyond a power of two hand their set to a partner first, and get the sums at the end.
+    Ranks beyond a power of two first hand their set to a partner, and receive the sums at the end.
     """
 
     @property
@@ -115,7 +118,7 @@ class Doubling(SparseExchange):
         return 1 << (self.nodes.bit_length() - 1)
 
     def _pairs(self, rank: int) -> list[tuple[str, int | None, int | None]]:
-        """Return the stages: name, whom `rank` sends to, from whom it gets."""
+        """Return the stages of `rank`: name, destination or None, source or None."""
         even, folded = self._even, rank + self._even
         stages: list[tuple[str, int | None, int | None]] = []
         if even < self.nodes:
@@ -162,10 +165,11 @@ class Doubling(SparseExchange):
 
 @dataclass(frozen=True, eq=False)
 class PointToPoint(SparseExchange):
-    """Every position has a server: all push to it, it adds, and all pull the sums from it.
+    """Every position has a server. All workers push to it, it adds, and all workers pull the sums.
 
-    With Zen's hash partition servers are balanced; with ranges of blocks this is OmniReduce. back: index of
-    what is pulled. memory: Zen's, for the hash partition.
+    Zen's hash partition balances the servers. With ranges of blocks, this is OmniReduce.
+
+    back: index codec of the pulled positions. memory: sizes of Zen's memory, for the hash partition.
     """
 
     partition: Partition
@@ -213,7 +217,7 @@ class PointToPoint(SparseExchange):
         return self.add([self.unpack(self.back, data, members[rank], rank) for rank, data in enumerate(came)])
 
     def busiest(self, every: Sequence[Array]) -> int:
-        """See Exchange.busiest: that of the push and that of the pull."""
+        """See Exchange.busiest: the sum of push and pull."""
         members, local = self.partition.members, self.partition.local
         push = np.array(
             [
@@ -235,7 +239,7 @@ class PointToPoint(SparseExchange):
 
 
 def _slices(items: Array, starts: Array, widths: Array) -> Array:
-    """Return the runs of `items` that begin at `starts`, one behind the other."""
+    """Return the runs of `items` that begin at `starts` and have `widths` items, concatenated."""
     if not len(starts):
         return items[:0]
     ends = np.cumsum(widths)

@@ -1,8 +1,8 @@
-"""FedFT and DeMo: gradients as cosines. The largest coefficients of every chunk are summed; the rest waits.
+"""FedFT and DeMo: sum the largest cosine coefficients of every chunk, and keep the others.
 
-Tensors are cut into chunks, each is transformed by an orthonormal DCT-II. The transform is linear, so that
-coefficients add up as values do: choosing, error feedback and sums happen to coefficients, and nothing is
-transformed back but the mean. (FedFT: arXiv 2409.05242. DeMo: arXiv 2411.19870.) docs/sparse.md.
+Tensors are cut into chunks, and an orthonormal DCT-II transforms each chunk. The transform is linear, so
+coefficients add as values do. Choice, error feedback and sums work on coefficients; only the mean is
+transformed back. See docs/sparse.md. FedFT: arXiv 2409.05242. DeMo: arXiv 2411.19870.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oscar.schemes.sparse.sparsifier import Choice, SparseOptions, SparseWorker,
 
 @njit(cache=True, nogil=True)
 def _transform(values: Any, bounds: Any, table: Any, starts: Any, out: Any) -> None:
-    """Multiply every chunk by the matrix of its length: rows are added one by one, but for zeros."""
+    """Multiply every chunk by the matrix of its length. Matrix rows are added in order; zeros are skipped."""
     for c in range(len(bounds) - 1):
         first, n = bounds[c], bounds[c + 1] - bounds[c]
         for j in range(n):
@@ -36,7 +36,7 @@ def _transform(values: Any, bounds: Any, table: Any, starts: Any, out: Any) -> N
 
 @njit(cache=True, nogil=True)
 def _pick(values: Any, bounds: Any, share: float, chosen: Any) -> int:
-    """Mark the largest magnitudes of every chunk, of equals the first; zeros are never marked."""
+    """Mark the largest magnitudes of every chunk; return their count. Ties: lower first. Zeros: never."""
     count = 0
     for c in range(len(bounds) - 1):
         first, last = bounds[c], bounds[c + 1]
@@ -54,7 +54,7 @@ def _pick(values: Any, bounds: Any, share: float, chosen: Any) -> int:
 
 @cache
 def basis(length: int) -> Array:
-    """Return the orthonormal DCT-II of so many values, float32 [frequency, value]."""
+    """Return the orthonormal DCT-II matrix of `length` values, float32 [frequency, value]."""
     rows = [
         [
             math.sqrt((2 if k else 1) / length) * math.cos(math.pi * (2 * j + 1) * k / (2 * length))
@@ -89,7 +89,7 @@ class Cosines:
         return self._run(values, self._forth)
 
     def backward(self, coefficients: Array) -> Array:
-        """Return the values of float32 coefficients: the same bits wherever the tables are the same."""
+        """Return the values of float32 coefficients. Equal tables give equal bits."""
         return self._run(coefficients, self._back)
 
     def _run(self, values: Array, table: Array) -> Array:
@@ -98,7 +98,7 @@ class Cosines:
         return out
 
     def largest(self, coefficients: Array, share: float) -> Array:
-        """Return the sorted positions of the largest `share` of every chunk, one of each at the least."""
+        """Return the sorted positions of the largest `share` of every chunk, at least one of each."""
         chosen = np.zeros(coefficients.size, np.bool_)
         _pick(coefficients, self.bounds, share, chosen)
         return np.flatnonzero(chosen)
@@ -106,7 +106,12 @@ class Cosines:
 
 @dataclass(frozen=True)
 class FedFtOptions(SparseOptions):
-    """density: share of every chunk's coefficients that a worker chooses, one at the least. chunk: values."""
+    """Options of the scheme `fedft`: SparseOptions, with a density for each chunk.
+
+    density: share of every chunk's coefficients that a worker chooses, at least one. Raise it if training
+        lags behind uncompressed.
+    chunk: values of a chunk, 2 to 1024. Raise it for smooth tensors; lower it for a faster transform.
+    """
 
     density: float = 0.03125
     chunk: int = 64
@@ -118,7 +123,7 @@ class FedFtOptions(SparseOptions):
 
 
 class FedFt(Sparsifier):
-    """Each worker's largest coefficients of every chunk, with error feedback of coefficients."""
+    """Each worker chooses its largest coefficients of every chunk, with error feedback of coefficients."""
 
     name: ClassVar[str] = "fedft"
     Options: ClassVar[type[Any]] = FedFtOptions
@@ -142,7 +147,10 @@ class FedFt(Sparsifier):
 
 @dataclass(frozen=True)
 class DemoOptions(FedFtOptions):
-    """decay: of the momentum that every worker keeps to itself, in an iteration."""
+    """Options of the scheme `demo`: FedFtOptions and the momentum.
+
+    decay: factor of every worker's own momentum per iteration, 0 to 1. Lower it if training oscillates.
+    """
 
     decay: float = 0.999
 
@@ -153,14 +161,14 @@ class DemoOptions(FedFtOptions):
 
 
 class DemoWorker(SparseWorker):
-    """What is left of a worker's momentum is its residual."""
+    """A worker whose residual is the part of its momentum that was not sent."""
 
     def __init__(self, rank: int, values: int, decay: float) -> None:
         super().__init__(rank, values)
         self.decay = np.float32(decay)
 
     def accumulate(self, values: Array, momentum: float) -> Array:
-        """Return the momentum with this gradient in it."""
+        """Return the decayed momentum plus this gradient."""
         kept, self.residual = self.residual, None
         acc = super().accumulate(values, momentum)
         self.residual = kept
@@ -170,7 +178,7 @@ class DemoWorker(SparseWorker):
 
 
 class Demo(FedFt):
-    """DeMo: momentum is a worker's own; its largest coefficients are taken out of it, and summed."""
+    """DeMo: every worker keeps its own momentum. Its largest coefficients are removed from it and summed."""
 
     name: ClassVar[str] = "demo"
     Options: ClassVar[type[Any]] = DemoOptions

@@ -1,4 +1,4 @@
-"""Positions that every worker tells all others: the streams, and what `popular` learns from them."""
+"""Code the positions that every worker sends to all others, and keep the learned state of `popular`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def _read_counts(index: Any, saved: Saved) -> Array:
 
 
 class GatheredIndex(Stateful):
-    """The index codec of gathered positions, with its replicated state: all workers see all streams.
+    """The index codec of gathered positions, with its replicated state. All workers see all streams.
 
-    counts: of `popular`, what was learnt from each worker's streams, int64 [nodes, 2, 16]. All state moves in
-    `observe`, so that an iteration that fails has taught nothing.
+    counts: for `popular`, the counts learned from each worker's streams, int64 [nodes, 2, 16]. Only `observe`
+    changes state, so a failed iteration leaves it as it was.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -50,15 +50,15 @@ class GatheredIndex(Stateful):
         return None if self.popularity is None else self.popularity.classes
 
     def encode(self, rank: int, positions: Array) -> Array:
-        """Return the stream of the sorted positions of `rank`; nothing is learnt from it yet."""
+        """Return the stream of the sorted positions of `rank`. The state stays."""
         return self._end(rank).encode(positions, self.size, self._classes)
 
     def decode_one(self, rank: int, stream: Array) -> Array:
-        """Return the positions of one worker's stream; nothing is learnt from it. Raises FrameError."""
+        """Return the positions of one worker's stream. The state stays. Raises FrameError."""
         return self._end(rank).decode(stream, self.size, self._classes)
 
     def decode(self, streams: Sequence[Array]) -> list[Array]:
-        """Return all workers' positions, by rank; raises FrameError."""
+        """Return all workers' positions, by rank. Raises FrameError."""
         ends = [self._end(rank) for rank in range(self.nodes)]
         pairs = zip(ends, streams, strict=True)
         found = []
@@ -72,7 +72,7 @@ class GatheredIndex(Stateful):
         return found
 
     def observe(self, union: Array) -> None:
-        """Learn from the streams decoded last, and from the sorted union of their positions."""
+        """Update the state by the last decoded streams and the sorted union of their positions."""
         if self.popularity is not None and self._moved is not None:
             self.counts, self._moved = self._moved, None
             self.popularity.observe(union)

@@ -1,4 +1,4 @@
-"""Grains: what a position of a sparse exchange stands for, one value or a whole row of a tensor."""
+"""Grains: a position in a sparse exchange stands for a grain, which is one value or a whole row."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _values_of(positions: Any, starts: Any, widths: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _add_rows(into: Any, places: Any, positions: Any, widths: Any, items: Any) -> None:
-    """Add the items of `positions`; places: where a grain's values begin in `into`."""
+    """Add the items of `positions` to `into`. places: the first index of each grain in `into`."""
     at = 0
     for g in positions:
         first = places[g]
@@ -56,16 +56,17 @@ def _add_rows(into: Any, places: Any, positions: Any, widths: Any, items: Any) -
 
 @dataclass(frozen=True, eq=False)
 class Grains:
-    """starts: of each grain in the flat gradient, int64, rising. widths: its values, int64."""
+    """The grains of a gradient. starts: first value of each, int64, rising. widths: their values, int64."""
 
     starts: Array = field(repr=False)
     widths: Array = field(repr=False)
 
     @classmethod
     def of(cls, offsets: Array, widths: Sequence[int | None]) -> Grains:
-        """Return the grains of the tensors that begin at `offsets`: each in runs of its width, None: in none.
+        """Return the grains of the tensors that begin at `offsets`.
 
-        A tensor's last grain may be narrower.
+        widths: values of a grain, for each tensor; None: this tensor has no grains. A tensor's last grain may
+        be narrower.
         """
         starts, each = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for first, last, width in zip(offsets[:-1], offsets[1:], widths, strict=True):
@@ -77,23 +78,23 @@ class Grains:
 
     @property
     def size(self) -> int:
-        """Number of grains: the space of positions."""
+        """Number of grains. Positions lie below it."""
         return int(self.starts.size)
 
     @cached_property
     def width(self) -> int | None:
-        """The width of all grains, where they have one."""
+        """The common width of all grains, or None if widths differ."""
         return int(self.widths[0]) if self.size and (self.widths == self.widths[0]).all() else None
 
     def hit(self, values: Array) -> Array:
-        """Return the sorted positions, int64, of grains of the flat gradient with a value that is not 0."""
+        """Return the sorted positions, int64, of the grains that contain a non-zero value."""
         out = np.empty(self.size + 1, np.int64)
         if self.width == 1:
             return out[: _hit_values(values, self.starts, out)].copy()
         return out[: _hit(values, self.starts, self.widths, out)].copy()
 
     def values_of(self, positions: Array) -> Array:
-        """Return where the values of grains lie in the flat gradient, int64, grain by grain."""
+        """Return the indices of the grains' values in the flat gradient, int64, grain by grain."""
         if self.width == 1:
             return self.starts[positions]
         out = np.empty(self.count(positions), np.int64)
@@ -101,11 +102,11 @@ class Grains:
         return out
 
     def count(self, positions: Array) -> int:
-        """Return how many values grains have."""
+        """Return the number of values of the grains at `positions`."""
         return len(positions) * self.width if self.width else int(self.widths[positions].sum())
 
     def summed(self, every: Sequence[tuple[Array, Array]], union: Array) -> Array:
-        """Return the sums at `union` of (positions, items), float32, added in the order given."""
+        """Return the float32 sums at `union` of sets (positions, items), added in the order given."""
         places = np.zeros(self.size, np.int64)
         widths = self.widths[union]
         places[union] = np.cumsum(widths) - widths

@@ -1,8 +1,8 @@
-"""Zen's hierarchical hashing: positions dealt to servers by a hash, and put into memory without a lock.
+"""Zen's hierarchical hashing: deal positions to servers by a hash, into memory that needs no lock.
 
-h0 chooses the server. h1 .. hk choose a slot of the server's parallel memory; a position that finds all its
-slots taken goes to the server's serial memory. Nothing is ever dropped: a memory that is too small raises.
-(Wang et al., Zen, arXiv 2309.13254; the hash is the finaliser of splitmix64.)
+Hash h0 chooses the server. Hashes h1 .. hk choose a slot of the server's parallel memory. A position whose
+slots are all taken goes to the server's serial memory. No position is dropped: if memory is too small, an
+error is raised. Source: Wang et al., Zen, arXiv 2309.13254. The hash is the finaliser of splitmix64.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _servers(size: int, nodes: int, seed: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _place(positions: Any, server: Any, seed: Any, tries: int, slots: Any, serial: Any, used: Any) -> int:
-    """Put every position into the memory of its server; return a position without room, or -1."""
+    """Put every position into its server's memory. Return a position that found no room, or -1."""
     each = np.uint64(slots.shape[1])
     for position in positions:
         owner, done = server[position], False
@@ -55,11 +55,11 @@ def _place(positions: Any, server: Any, seed: Any, tries: int, slots: Any, seria
 
 @dataclass(frozen=True)
 class Memory:
-    """Sizes of the memory, for `count` positions to deal.
+    """Sizes of the memory, relative to the number of positions.
 
-    slots: of all servers' parallel memory together, per position. serial: of a server's serial memory, per
-    slot of its parallel one. tries: hashes of a slot. least: places of either, however few the positions are:
-    the few are dealt unevenly.
+    slots: slots of all parallel memories together / positions. serial: places of a serial memory / slots of
+    the parallel memory of the same server. tries: number of hashes that choose a slot. least: minimum size of
+    either memory, because a few positions are dealt unevenly.
     """
 
     slots: float = 2.0
@@ -78,16 +78,16 @@ class Memory:
 
 
 def servers(size: int, nodes: int, seed: int) -> Array:
-    """Return the server of every position below `size`, int64: the same on all workers, and for ever."""
+    """Return the server of every position below `size`, int64. It depends on the arguments alone."""
     out = np.empty(size, np.int64)
     _servers(size, nodes, np.uint64(seed), out)
     return out
 
 
 def deal(positions: Array, server: Array, nodes: int, seed: int, memory: Memory) -> tuple[list[Array], int]:
-    """Return the sorted positions of each server, and how many took the serial memory.
+    """Return the sorted positions of each server, and how many of them are in serial memories.
 
-    Raises GradientError where a server's memory cannot hold what falls to it.
+    Raises GradientError if a server's memory is too small for its positions.
     """
     room = max(1, memory.least, -(-int(memory.slots * len(positions)) // nodes))
     slots = np.full((nodes, room), EMPTY, np.int64)
@@ -99,7 +99,7 @@ def deal(positions: Array, server: Array, nodes: int, seed: int, memory: Memory)
         raise GradientError(
             f"hash partition: expected room for {len(positions)} positions, but position {left} found none: "
             f"server {owner} has {room} slots, and all {serial.shape[1]} places of its serial memory are "
-            "taken; give the option slots or serial more"
+            "taken; raise the option slots or serial"
         )
     rows = zip(slots, serial, used, strict=True)
     parts = [np.sort(np.concatenate([row[row != EMPTY], late[:count]])) for row, late, count in rows]

@@ -1,4 +1,4 @@
-"""Thresholds that hold for many iterations: one for ever, or one that is taken anew every L iterations."""
+"""Thresholds that hold for many iterations: for the whole training, or renewed every L iterations."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from oscar.state import Reader, optional
 
 
 class HardThreshold(SharedThreshold):
-    """One threshold for ever, for all workers.
+    """Use one threshold for all workers and the whole training.
 
-    "released": 1 / (2 sqrt k). "corrected": what N k of all workers' values reach in the first iteration in
-    which not all is zero.
+    controller: "released" sets it to 1 / (2 sqrt k). "corrected" sets it so that N k values of all workers
+    reach it, in the first iteration with a non-zero value.
     """
 
     name: ClassVar[str] = "hard-threshold"
@@ -24,12 +24,12 @@ class HardThreshold(SharedThreshold):
 
     @property
     def due(self) -> bool:
-        """Whether the shared threshold is taken anew in this iteration."""
+        """Whether this iteration finds a new shared threshold."""
         return not self.threshold
 
     @property
     def _held(self) -> int:
-        """Values to be chosen behind the warm-up: a threshold that is held is not one of the warm-up."""
+        """Values to choose after the warm-up. A threshold that stays ignores the warm-up's density."""
         return min(self.values, max(1, int(self.options.density * self.values))) if self.values else 0
 
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
@@ -47,7 +47,11 @@ class HardThreshold(SharedThreshold):
 
 @dataclass(frozen=True)
 class DctThresholdOptions(SparseOptions):
-    """Options of dct-threshold. every: iterations for which a threshold holds (L)."""
+    """Options of the scheme `dct-threshold`: SparseOptions and the time between thresholds.
+
+    every: iterations for which a threshold holds (L). Lower it if gradients change quickly; raise it to save
+        time in choosing.
+    """
 
     every: int = 100
 
@@ -58,7 +62,7 @@ class DctThresholdOptions(SparseOptions):
 
 
 class DctWorker(SparseWorker):
-    """A worker with a threshold of its own."""
+    """A worker with its own threshold."""
 
     STATE: ClassVar[dict[str, Reader]] = SparseWorker.STATE | {"threshold": optional(read_threshold)}
 
@@ -78,9 +82,10 @@ class DctWorker(SparseWorker):
 
 
 class DctThreshold(HardThreshold):
-    """Dynamic communication thresholding: the threshold of the k largest, taken every L iterations.
+    """Dynamic communication thresholding: a threshold that k values reach, renewed every L iterations.
 
-    "released": each worker's own. "corrected": one for all, which N k values reach.
+    controller: "released" gives each worker its own threshold. "corrected" gives all workers one threshold,
+    which N k values of all workers reach.
     """
 
     name: ClassVar[str] = "dct-threshold"

@@ -1,4 +1,4 @@
-"""MiCRO and ExDyna: every worker owns a range, another one in each iteration; one threshold holds for all."""
+"""MiCRO and ExDyna: every worker chooses from its own range, with one threshold. Ranges rotate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ ExDynaPartition = Literal["released", "learnt"]
 
 @dataclass(frozen=True)
 class MicroOptions(SparseOptions):
-    """Options of micro. partition: "range", equal ranges, or "learnt", ranges of equal running hit counts."""
+    """Options of the scheme `micro`: SparseOptions and the ranges.
+
+    partition: "range" cuts equal ranges. "learnt" cuts ranges of equal running hit counts; choose it where
+        large values cluster in a few tensors.
+    """
 
     partition: str = "range"
 
@@ -30,7 +34,10 @@ class MicroOptions(SparseOptions):
 
 
 class Micro(SharedThreshold):
-    """Rank r chooses from range (t + r) mod N what reaches the threshold: no position is chosen twice."""
+    """In iteration t, rank r chooses the values of range (t + r) mod N that reach the threshold.
+
+    So no position is chosen twice.
+    """
 
     name: ClassVar[str] = "micro"
     Options: ClassVar[type[Any]] = MicroOptions
@@ -53,7 +60,7 @@ class Micro(SharedThreshold):
         if corrected:
             yield from self.agree(worker, acc, self.count, low, high)
         positions = above(acc, self.current, low, high)
-        if not (corrected or positions.size) and high > low:  # the published rule sends something
+        if not (corrected or positions.size) and high > low:  # the published rule never sends an empty set
             positions = np.array([low + self.iteration % (high - low)], np.int64)
         return positions
 
@@ -66,10 +73,11 @@ class Micro(SharedThreshold):
 
 @dataclass(frozen=True)
 class ExDynaOptions(SparseOptions):
-    """Options of exdyna.
+    """Options of the scheme `exdyna`: SparseOptions and the ranges.
 
-    partition: "learnt", ranges of equal running hit counts, or "released", where neighbours hand over a block
-    at a time. blocks: of "released"; 0: 1,024, or as many as there are values.
+    partition: "learnt" cuts ranges of equal running hit counts. "released" is the published rule: neighbours
+        hand over one block at a time. Choose it for comparison only.
+    blocks: number of blocks of "released". 0: 1,024, or the number of values if it is smaller.
     """
 
     partition: str = "learnt"
@@ -83,7 +91,7 @@ class ExDynaOptions(SparseOptions):
 
 
 class ExDyna(Micro):
-    """MiCRO whose ranges follow what has been chosen."""
+    """MiCRO with ranges that follow the counts of chosen positions."""
 
     name: ClassVar[str] = "exdyna"
     Options = ExDynaOptions

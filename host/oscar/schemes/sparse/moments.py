@@ -1,4 +1,4 @@
-"""Count, mean and energy of magnitudes above a threshold, in a fixed order of additions."""
+"""Compute count, sum and energy of magnitudes above a threshold, in a fixed order of additions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numba import njit
 
 from oscar.array import Array
 
-LANES = 8  # sums that run side by side: value j belongs to sum j mod LANES
+LANES = 8  # partial sums, so that the loop vectorises; value j belongs to partial sum j mod LANES
 
 
 @njit(cache=True, nogil=True)
@@ -31,9 +31,9 @@ def _moments(values: Any, base: float, out: Any) -> None:
 
 
 def moments(values: Array, base: float = 0.0) -> tuple[int, float, float]:
-    """Return how many magnitudes of float32 values reach `base`, and the sum and energy of what is beyond.
+    """Return how many magnitudes of float32 values reach `base`, and sum and energy of their excess over it.
 
-    Lanes are added in order, so that the same values give the same bits.
+    Partial sums are added in order, so equal values give equal bits.
     """
     out = np.zeros((3, LANES))
     _moments(values, base, out)

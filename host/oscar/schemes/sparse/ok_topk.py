@@ -1,8 +1,8 @@
 """Ok-Topk: sums by regions of equal load, then a balanced gather of the k largest sums (PPoPP 2022).
 
-Every rank owns a region of positions. Ranks send each other what they chose there; the owner adds, and keeps
-the sums above a threshold that all share. The kept sums are dealt evenly, and gathered. A value that was sent
-and not applied stays in the residual. docs/sparse.md, "Ok-Topk".
+Every rank owns a region of positions. Ranks send their chosen values to the owner of the region. The owner
+adds them and keeps the sums above a shared threshold. The kept sums are dealt evenly to ranks and gathered. A
+value that was sent and not applied stays in the residual. See docs/sparse.md, "Ok-Topk".
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ from oscar.schemes.sparse.own_sets import OwnSets, OwnSetsOptions
 from oscar.schemes.sparse.sparsifier import Choice, SparseWorker, Sparsifier
 from oscar.state import Reader, Saved, optional
 
-SLACK = 4 / 3  # by how much a selection may miss k before a "corrected" threshold is taken anew
+SLACK = 4 / 3  # a "corrected" threshold is renewed if its count misses k by more than this factor
 
 
 @dataclass(frozen=True)
 class OkTopkOptions(OwnSetsOptions):
-    """reuse: iterations for which a threshold is kept; with `controller: corrected` it is taken anew as soon
-    as it selects a third too many, or a quarter too few. regions: iterations for which the regions are kept.
-    uneven: how much more than the mean a rank may have to gather before it is dealt out.
+    """Options of the scheme `oktopk`: OwnSetsOptions and the times between renewals.
+
+    reuse: iterations for which a threshold is kept. `controller: corrected` renews it as soon as it selects a
+        third too many values or a quarter too few. Raise it to save time in choosing.
+    regions: iterations for which the regions are kept. Lower it if the load of regions drifts.
+    uneven: largest number of kept sums on a rank / mean over ranks. Beyond it, the sums are dealt evenly
+        first. Lower it for slow links; raise it for high latency.
     """
 
     reuse: int = 32
@@ -58,7 +62,7 @@ def _read_bounds(scheme: Any, saved: Saved) -> Array:
 
 
 class OkTopkWorker(SparseWorker):
-    """cut: the threshold of this rank's own values; None where it has to be taken anew."""
+    """A worker with its own threshold. cut: the threshold of its values; None: find a new one."""
 
     STATE: ClassVar[dict[str, Reader]] = SparseWorker.STATE | {"cut": optional(_read_cut)}
 
@@ -73,20 +77,20 @@ class OkTopkWorker(SparseWorker):
 
 
 def cut_of(magnitudes: Array, count: int) -> float:
-    """Return the magnitude of rank `count`; 0 where there are not so many."""
+    """Return the `count`-th largest magnitude, or 0 if there are no more than `count`."""
     if count >= magnitudes.size:
         return 0.0
     return float(magnitudes[largest(magnitudes, count)].min())
 
 
 def reached(values: Array, cut: float) -> Array:
-    """Return the sorted places of `values` of at least `cut` in magnitude, but for zeros."""
+    """Return the sorted places of non-zero `values` of at least `cut` in magnitude."""
     magnitudes = np.abs(values)
     return np.flatnonzero((magnitudes >= np.float32(cut)) & (magnitudes > 0))
 
 
 class OkTopk(OwnSets):
-    """bounds: of the ranks' regions, int64 [nodes + 1]. cut: of sums; None where it has to be taken anew."""
+    """Ok-Topk. bounds: of the ranks' regions, int64 [nodes + 1]. cut: threshold of sums; None: find a new one."""
 
     name: ClassVar[str] = "oktopk"
     Options: ClassVar[type[Any]] = OkTopkOptions
@@ -104,7 +108,7 @@ class OkTopk(OwnSets):
         return OkTopkWorker(rank, self.values)
 
     def _kept(self, cut: float, selected: int) -> float | None:
-        """Return a threshold that selected so many, or None where the next iteration takes another."""
+        """Return `cut`, which selected so many values, or None if the next iteration needs a new one."""
         late = (self.iteration + 1) % self.options.reuse == 0
         missed = not self.count / SLACK <= selected <= self.count * SLACK
         return None if late or (self.options.controller == "corrected" and missed) else cut
@@ -141,7 +145,7 @@ class OkTopk(OwnSets):
         return self.once("gathered", lambda: self._joined(every))
 
     def _regions(self, worker: SparseWorker, chosen: Array) -> Generator[Message, Any, Array]:
-        """Return the bounds of the regions: where they are due, the mean of those that suit each rank."""
+        """Return the bounds of the regions. When renewal is due: the mean of every rank's best bounds."""
         if self.bounds is not None and self.iteration % self.options.regions:
             return self.bounds
         nodes, ranks = self.nodes, np.arange(1, self.nodes)
@@ -156,13 +160,13 @@ class OkTopk(OwnSets):
         return self.once("bounds", mean)
 
     def _part(self, own: Set, first: int, last: int) -> Array:
-        """Return what `own` has from `first` to `last`, packed for the owner of that region."""
+        """Return the part of `own` from `first` to `last`, packed for the owner of this region."""
         low, high = np.searchsorted(own[0], [first, last])
         local = own[0][low:high] - first
         return self.sets.pack(self.sets.index, local, int(last - first), own[1][low:high])
 
     def _dealt(self, worker: SparseWorker, held: Set, sizes: Array) -> Generator[Message, Any, Set]:
-        """Return this rank's even share of what all hold, in the order of ranks, where they hold unevenly."""
+        """Return this rank's even share of all kept sums, or `held` if ranks hold about the same."""
         nodes, total = self.nodes, int(sizes.sum())
         if sizes.max() * nodes <= self.options.uneven * total:
             return held
@@ -176,12 +180,12 @@ class OkTopk(OwnSets):
         return self._joined(came)
 
     def _joined(self, every: Sequence[Array]) -> Set:
-        """Return sets that lie one behind the other as one."""
+        """Return consecutive sets joined as one set. Raises FrameError if their positions do not rise."""
         sets = [self.sets.unpack(self.sets.index, data, None, rank) for rank, data in enumerate(every)]
         positions = np.concatenate([one for one, _ in sets])
         if (np.diff(positions) <= 0).any():
             raise FrameError(
-                "expected sums of regions that follow each other, got others: ranks are out of step"
+                "expected sums of consecutive regions, got positions that do not rise: ranks are out of step"
             )
         return positions, np.concatenate([items for _, items in sets])
 

@@ -1,6 +1,6 @@
-"""What sparsifiers share whose workers send their own values alone, not those at the union.
+"""The base of sparsifiers whose workers send only their own chosen values, not all values at the union.
 
-What a worker chose and what was applied may differ: its residual loses the values that were really applied.
+A worker's chosen positions and the applied positions may differ. The residual loses only applied values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oscar.schemes.sparse.sparsifier import SparseOptions, SparseWorker, Sparsif
 
 @dataclass(frozen=True)
 class OwnSetsOptions(SparseOptions):
-    """As SparseOptions; values are floats, and no index that learns from what all gather."""
+    """SparseOptions with values of float32 only, and without the index `popular`, which learns from gathers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,7 +34,7 @@ class OwnSetsOptions(SparseOptions):
 
 
 class OwnSets(Sparsifier):
-    """A sparsifier but for `choose` and `deliver`; `sets` packs positions and values."""
+    """A sparsifier whose subclasses define `choose` and `deliver`. `sets` packs positions and values."""
 
     Options: ClassVar[type[Any]] = OwnSetsOptions
 
@@ -45,7 +45,7 @@ class OwnSets(Sparsifier):
 
     @abstractmethod
     def deliver(self, worker: SparseWorker, own: Set) -> Generator[Message, Any, Set]:
-        """Yield messages; return the sorted positions that are applied, and the sums there: alike for all."""
+        """Yield messages; return the sorted applied positions and their sums, equal on all workers."""
 
     def messages(self, worker: SparseWorker, values: Array) -> Messages:
         acc = worker.accumulate(values, self.options.momentum)

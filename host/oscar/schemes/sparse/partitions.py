@@ -1,4 +1,4 @@
-"""Which worker owns which position: it adds what all have there, and tells all the sum."""
+"""Partitions: which worker serves a position. The server adds all workers' values and returns the sum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oscar.schemes.sparse.hashing import servers
 
 PartitionName = Literal["range", "interleave", "hash", "learnt"]
 NAMES: tuple[PartitionName, ...] = get_args(PartitionName)
-BLOCK = 8  # grains of a block of "interleave"
+BLOCK = 8  # grains per block of "interleave"
 
 
 @njit(cache=True, nogil=True)
@@ -29,7 +29,7 @@ def _local(owner: Any, nodes: int, out: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """owner: of every position, int64 [size]. A server numbers the positions it owns from 0."""
+    """A partition. owner: server of every position, int64 [size]. A server numbers its positions from 0."""
 
     name: str
     nodes: int
@@ -37,12 +37,12 @@ class Partition:
 
     @property
     def size(self) -> int:
-        """Positions in all."""
+        """Number of positions."""
         return int(self.owner.size)
 
     @cached_property
     def local(self) -> Array:
-        """Every position's rank among those of its owner, int64."""
+        """The number of every position among its owner's positions, int64."""
         out = np.empty(self.size, np.int64)
         _local(self.owner, self.nodes, out)
         return out
@@ -54,7 +54,7 @@ class Partition:
         return np.split(order, np.cumsum(np.bincount(self.owner, minlength=self.nodes))[:-1])
 
     def split(self, positions: Array) -> list[Array]:
-        """Return sorted `positions` by owner, sorted."""
+        """Return the sorted `positions` of each owner, sorted."""
         owner = self.owner[positions]
         return [positions[owner == node] for node in range(self.nodes)]
 
@@ -64,8 +64,8 @@ def make_partition(
 ) -> Partition:
     """Return a partition of `size` positions among `nodes` servers.
 
-    "range": equal runs. "interleave": blocks in turn. "hash": Zen's. "learnt": the chunk splitter's snake,
-    fed with how often every position was hit, int64 >= 0 (None: nothing is known).
+    name: "range" gives equal runs, "interleave" blocks in turn, "hash" Zen's hash, and "learnt" the chunk plan
+    "snake" with hit counts as costs. hits: for "learnt", hits of every position, int64 >= 0, or None.
     Raises ValueError for an unknown name.
     """
     positions = np.arange(size)
@@ -85,7 +85,7 @@ def make_partition(
 def _learnt(size: int, nodes: int, hits: Array | None) -> Array:
     if not size:
         return np.zeros(0, np.int64)
-    costs = None if hits is None else hits + 1  # what was never hit is dealt evenly, too
+    costs = None if hits is None else hits + 1  # positions without a hit are dealt evenly, too
     plan = make_plan("snake", size, nodes, granule=1, costs=costs)
     order = np.arange(size) if plan.order is None else plan.order
     owner = np.empty(size, np.int64)

@@ -1,6 +1,6 @@
-"""Who owns which range of the gradient, so that no position is chosen twice: equal, moved or learnt ranges.
+"""Ranges of the gradient, one for each rank, so that no position is chosen twice: equal, moved or learnt.
 
-All of it is replicated: ranges follow from the workers' counts and from the union, which all nodes know.
+Ranges are replicated state: they follow from the workers' counts and the union, which all nodes know.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from oscar.array import Array
 from oscar.numerics.plans import Cuts, splitter
 from oscar.state import Reader, Saved, Stateful
 
-BLOCKS = 1024  # of ExDyna
-GRANULE = 128  # values of a learnt block
-ALIGNED = 32  # values of ExDyna's blocks are a multiple of this, where there are so many
+BLOCKS = 1024  # ExDyna's number of blocks
+GRANULE = 128  # values of a block of LearntRanges
+ALIGNED = 32  # ExDyna's blocks have a multiple of so many values, if they have as many
 UNIT = 16  # fraction bits of a running count
-WEIGHT = 2  # 2^-WEIGHT is the weight of a new count
-LEAST, MOST = 1 << (UNIT - 2), 1 << (UNIT + 2)  # of an activity
-IDLE = 1311  # .02 hits in UNIT fraction bits: what a block costs that nobody chooses from
+WEIGHT = 2  # the weight of a new count is 2^-WEIGHT
+LEAST, MOST = 1 << (UNIT - 2), 1 << (UNIT + 2)  # limits of an activity: 1/4 and 4
+IDLE = 1311  # 0.02 hits with UNIT fraction bits: the cost of a block without a chosen position
 
 
 class Ranges(Stateful):
@@ -29,11 +29,11 @@ class Ranges(Stateful):
         self.values, self.nodes = values, nodes
 
     def bounds(self, iteration: int) -> Array:
-        """Return where ranges begin, and the last one ends: int64 [nodes + 1]."""
+        """Return the first position of each range and the end of the last one, int64 [nodes + 1]."""
         return np.arange(self.nodes + 1) * self.values // self.nodes
 
     def observe(self, iteration: int, counts: Array, united: Array) -> None:
-        """Move on, given how many positions each rank chose, and all of them."""
+        """Advance the state, given each rank's number of chosen positions and the union of positions."""
 
 
 def _read_edges(ranges: Any, saved: Saved) -> Array:
@@ -44,9 +44,9 @@ def _read_edges(ranges: Any, saved: Saved) -> Array:
 
 
 class MovedRanges(Ranges):
-    """ExDyna's: runs of equal blocks; in each iteration neighbours of unequal counts hand over one block.
+    """ExDyna's ranges: runs of equal blocks. Neighbours of unequal counts hand over a block per iteration.
 
-    edges: int64 [nodes + 1], in blocks; the last block has the remainder.
+    edges: int64 [nodes + 1], in blocks. The last block has the remainder.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {"edges": _read_edges}
@@ -76,7 +76,7 @@ class MovedRanges(Ranges):
 
 
 def move_one(edges: Array, counts: Array, block: int, values: int) -> Array:
-    """Return the edges after ExDyna's rule; counts: by range. It goes through neighbours in order."""
+    """Return the edges after ExDyna's rule, which visits neighbours in order. counts: by range."""
     edges, running = edges.copy(), counts.astype(np.float64)
     nodes, total = len(counts), int(counts.sum())
     mean, moved = total / nodes, block * total / max(1, values)
@@ -93,10 +93,10 @@ def move_one(edges: Array, counts: Array, block: int, values: int) -> Array:
 
 
 class LearntRanges(Ranges):
-    """Ranges that are to bring equal counts, cut between blocks by OSCAR's splitter.
+    """Ranges of equal expected counts, cut between blocks by the chunk plan's splitter.
 
-    hits: int64 by block, running counts of chosen positions in 2^-16. activity: int64 by rank, how many it
-    chose in relation to the others, running, in 2^-16: gradients of some are larger for a while.
+    hits: int64 by block, running counts of chosen positions, in 2^-16. activity: int64 by rank, running count
+    of its choices / mean over ranks, in 2^-16. Some ranks have larger gradients for a while.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -111,7 +111,7 @@ class LearntRanges(Ranges):
         self.activity = np.full(nodes, 1 << UNIT, np.int64)
 
     def bounds(self, iteration: int) -> Array:
-        """See Ranges: a rank that chooses much has a range in which there is little."""
+        """See Ranges. A rank that chooses many values gets a range with few hits."""
         weights = np.roll((1 << 2 * UNIT) // self.activity, iteration % self.nodes)
         edges = (0, *np.cumsum(weights).tolist())
         plan = splitter(self.values, Cuts(edges, edges[-1]), self.granule, self.hits)

@@ -1,4 +1,4 @@
-"""One threshold for all workers: gathered exact quantiles, or the published rule that moves it."""
+"""One threshold for all workers, by gathered exact quantiles or by the published rule."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def first_threshold(count: int) -> float:
-    """Return the threshold at which the published rules begin."""
+    """Return the first threshold of the published rules: 1 / (2 sqrt count)."""
     return 1 / (2 * math.sqrt(count)) if count else 0.0
 
 
 def released(threshold: float, chosen: int, count: int) -> float:
-    """Return the next threshold by the published rule, its flaw included: within a tenth it only rises.
+    """Return the next threshold by the published rule, including its flaw.
 
-    The rule has a fine step down, too, but the authors' code tests for it in a way that is never true.
+    If `chosen` is within a tenth of `count`, the threshold only rises. The authors' code also has a fine step
+    down, but its condition is never true.
     """
     exam = chosen / max(1, count)
     factor = 1.005 if exam > 1.1 else 0.995 if exam <= 1 / 1.1 else 1.00125
@@ -34,7 +35,7 @@ def released(threshold: float, chosen: int, count: int) -> float:
 
 
 def ladders_of(streams: Sequence[Array], count: int) -> Array:
-    """Return float32 [rank, count] from what ranks sent; GradientError names the one whose bytes are none."""
+    """Return the magnitudes that ranks sent, float32 [rank, count]. GradientError names a rank that is wrong."""
     bad = next((rank for rank, stream in enumerate(streams) if stream.size != 4 * count), None)
     if bad is None:
         found: Array = np.concatenate(streams).view("<f4").reshape(-1, count).astype(np.float32, copy=False)
@@ -42,7 +43,7 @@ def ladders_of(streams: Sequence[Array], count: int) -> Array:
         if bad is None:
             return found
     raise GradientError(
-        f"rank {bad}: expected {count} magnitudes that fall, got {streams[bad].size} bytes that are none: "
+        f"rank {bad}: expected {count} falling magnitudes, got {streams[bad].size} bytes with other content: "
         "all ranks must run the same version and configuration"
     )
 
@@ -53,9 +54,9 @@ def read_threshold(scheme: Any, saved: Saved) -> float:
 
 
 class SharedThreshold(Sparsifier):
-    """A sparsifier with a threshold that is equal on all nodes; None before the first.
+    """A sparsifier with a threshold that is equal on all nodes; None before the first one.
 
-    Under "corrected" it is what as many values as wanted reach, in this iteration.
+    With `controller: corrected`, the wanted number of values reaches it in each iteration.
     """
 
     STATE: ClassVar[dict[str, Reader]] = Sparsifier.STATE | {"threshold": optional(read_threshold)}
@@ -67,9 +68,9 @@ class SharedThreshold(Sparsifier):
     def agree(
         self, worker: SparseWorker, acc: Array, count: int, low: int, high: int
     ) -> Generator[Message, Any, None]:
-        """Take a threshold that about `count` values reach: of all workers, each in its own low .. high.
+        """Set a threshold that about `count` values of all workers reach, each in its own low .. high.
 
-        Every worker tells the exact magnitudes of a few ranks. Where none is to be reached, nothing changes.
+        Every worker sends its exact magnitudes at a few ranks. With a count of 0, nothing changes.
         """
         if not count:
             return
@@ -81,5 +82,5 @@ class SharedThreshold(Sparsifier):
 
     @property
     def current(self) -> float:
-        """The threshold of this iteration; at first that of the published rules."""
+        """The threshold of this iteration. It begins as in the published rules."""
         return first_threshold(self.count) if self.threshold is None else self.threshold

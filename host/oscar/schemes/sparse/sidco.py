@@ -1,4 +1,4 @@
-"""SIDCo: each worker's threshold from a distribution fitted to its magnitudes, and again to their tail."""
+"""SIDCo: each worker fits a distribution to its magnitudes, then to their tail, to find its threshold."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from oscar.schemes.sparse.thresholds import above
 from oscar.state import Reader, natural
 
 Fit = Literal["exponential", "pareto"]
-FIRST = 0.25  # share of the values that a stage leaves to the next one
+FIRST = 0.25  # share of its values that a stage passes to the next one
 WINDOW = 5  # iterations after which the number of stages may change
-SLACK = 0.2  # of the mean count in a window
+SLACK = 0.2  # relative error of the mean count in a window, from which on the stages change
 
 
 @dataclass(frozen=True)
 class SidcoOptions(SparseOptions):
-    """Options of sidco. fit: "exponential" or "pareto" (generalised). stages: how many at most.
+    """Options of the scheme `sidco`: SparseOptions and the fit.
 
-    controller: "corrected" counts how many values a stage really left to the next, "released" trusts the fit.
+    fit: "exponential" or "pareto" (generalised Pareto). Choose "pareto" for gradients with heavy tails.
+    stages: largest number of stages. Raise it for low densities.
+    controller: "corrected" counts the values that a stage passed on. "released" trusts the fit.
     """
 
     fit: str = "exponential"
@@ -36,9 +38,9 @@ class SidcoOptions(SparseOptions):
 
 
 def fitted(count: int, total: float, energy: float, ratio: float, fit: str) -> float:
-    """Return what a share of `ratio` exceeds, of `count` values with this sum and sum of squares.
+    """Return the value that a share of `ratio` exceeds, for `count` values with this sum and sum of squares.
 
-    It is the quantile of an exponential, or of a generalised Pareto distribution of the same moments.
+    This is the quantile of the exponential or generalised Pareto distribution with the same moments.
     """
     if count == 0 or total <= 0 or ratio <= 0:
         return 0.0
@@ -56,7 +58,7 @@ def fitted(count: int, total: float, energy: float, ratio: float, fit: str) -> f
 def threshold_of(acc: Array, count: int, stages: int, fit: str, *, trusting: bool) -> float:
     """Return a threshold that about `count` magnitudes reach.
 
-    trusting: that a stage leaves a share of FIRST; otherwise what it left is counted.
+    trusting: assume that a stage passes on a share of FIRST; otherwise count its values.
     """
     threshold, left = 0.0, float(acc.size)
     for stage in range(stages):
@@ -73,9 +75,9 @@ def threshold_of(acc: Array, count: int, stages: int, fit: str, *, trusting: boo
 
 
 class Sidco(Sparsifier):
-    """Each worker's values above the threshold that a fit gives; no sorting, no exchange.
+    """Each worker chooses its values above a fitted threshold, without sorting and without messages.
 
-    stages: of the fit, in use; seen: positions chosen in this window, by all workers.
+    stages: number of stages in use. seen: positions chosen in this window by all workers.
     """
 
     name: ClassVar[str] = "sidco"
@@ -98,7 +100,7 @@ class Sidco(Sparsifier):
         yield  # a generator without messages
 
     def observe(self, counts: Array, united: Array) -> None:
-        """Take a stage away where too many were chosen, add one where too few were: the published rule."""
+        """Remove a stage if too many values were chosen, add one if too few: the published rule."""
         self.seen += int(counts.sum())
         if (self.iteration + 1) % WINDOW:
             return

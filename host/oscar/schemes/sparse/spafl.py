@@ -1,8 +1,8 @@
-"""SpaFL in a data-parallel loop: one number a row travels, how its threshold would move (arXiv 2406.00431).
+"""SpaFL in a data-parallel loop: send one number per row, the move of its threshold (arXiv 2406.00431).
 
-SpaFL's clients keep their weights and share a threshold for each filter or neuron. Data-parallel replicas
-have to stay equal, so they can follow nothing but the thresholds: a row of the mean gradient is its
-threshold's move, spread over the row's values along signs that all ranks draw alike. docs/sparse.md, "SpaFL".
+SpaFL's clients keep their own weights and share one threshold for each filter or neuron. Data-parallel
+replicas must stay equal, so they can only apply the moves of thresholds. A row of the mean gradient is its
+threshold's move times random signs, which all ranks draw alike. See docs/sparse.md, "SpaFL".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oscar.schemes.sparse.hashing import mixed
 
 @njit(cache=True, nogil=True)
 def _moves(values: Any, starts: Any, key: Any, out: Any) -> None:
-    """Set the mean of every row's values times their signs, added one after the other."""
+    """Write the mean of every row's signed values, added in order."""
     for row in range(len(starts) - 1):
         total = np.float32(0)
         for j in range(starts[row], starts[row + 1]):
@@ -38,13 +38,17 @@ def _spread(moves: Any, starts: Any, key: Any, out: Any) -> None:
 
 @dataclass(frozen=True)
 class SpaFlOptions:
-    """error_feedback: what the thresholds did not say of a gradient is added to the next one."""
+    """Options of the scheme `spafl`.
+
+    error_feedback: a worker adds the part of its gradient that the moves missed to its next gradient. Leave it
+        on for training.
+    """
 
     error_feedback: bool = True
 
 
 class SpaFl(Scheme):
-    """starts: of the rows of all tensors, and the end; a tensor of one axis has a row for each value."""
+    """SpaFL. starts: first value of each row, and the end. A one-dimensional tensor has one-value rows."""
 
     name: ClassVar[str] = "spafl"
     Options: ClassVar[type[Any]] = SpaFlOptions
@@ -58,13 +62,13 @@ class SpaFl(Scheme):
 
     def caution(self) -> str | None:
         return (
-            "a number for each row is a random direction of it, far from the gradient where rows are long: "
+            "one number per row gives a random direction, far from the gradient in long rows: "
             "training ends far worse than uncompressed"
         )
 
     @property
     def _key(self) -> Any:
-        """Of the signs: others in every iteration, so that no direction of a row is forgotten."""
+        """The key of the signs. It changes in every iteration, so that every direction has its turn."""
         return np.uint64((self.seed << 32 ^ self.iteration) & ((1 << 64) - 1))
 
     def messages(self, worker: Worker, values: Array) -> Messages:

@@ -1,8 +1,8 @@
-"""What all sparsifiers share: error feedback, positions gathered from all, values summed at their union.
+"""The base of all sparsifiers: error feedback, gathered positions, values summed at the union.
 
 Every worker adds its residual to its gradient and chooses positions. All positions are gathered and united.
-The values at the union are summed, those of workers that did not choose them as well. What was not sent is
-the residual: bit for bit, acc = sent + residual. docs/sparse.md, "Sparsifiers".
+Then all workers' values at the union are summed, chosen or not. Values that were not sent are the residual:
+bit for bit, acc = sent + residual. See docs/sparse.md, "Sparsifiers".
 """
 
 from __future__ import annotations
@@ -23,20 +23,25 @@ from oscar.schemes.sparse.values import BITS, CHANNEL, FORMS, Summed, ValueSum
 from oscar.state import PART, Reader, Saved, optional
 
 Controller = Literal["corrected", "released"]
-FIRST_DENSITY = 0.25  # of a warm-up
-CALM = 0.25  # density at which small models end where uncompressed ones do (docs/results/convergence.md)
-Choice = Generator[Message, Any, Array]  # messages, and at the end the positions chosen: int64, sorted
+FIRST_DENSITY = 0.25  # density at the begin of a warm-up
+CALM = 0.25  # at this density, small models train as well as uncompressed (docs/results/convergence.md)
+Choice = Generator[Message, Any, Array]  # yields messages, returns the sorted chosen positions, int64
 
 
 @dataclass(frozen=True)
 class SparseOptions:
     """Options of all sparsifiers.
 
-    density: share of all values that are chosen in an iteration, by all workers together. controller: of a
-    threshold; "corrected" takes the mean of the workers' exact quantiles, "released" moves it by the
-    published rule. values: how they are summed. index: how positions travel. coarseness: step of int8 and
-    asc, in root mean squares of the values sent. momentum: of momentum correction (Deep Gradient
-    Compression), the optimiser's own is to be 0 then. warmup: iterations in which the density falls from .25.
+    density: chosen values / all values. Raise it if training lags behind uncompressed; lower it for fewer
+        bytes.
+    controller: how a threshold is set. "corrected" uses the workers' exact quantiles. "released" is the
+        published rule, for comparison.
+    values: form of the summed values, "fp32", "int8" or "asc". Choose "asc" or "int8" for fewer bytes.
+    index: index codec of the positions. "gaps" suits low densities.
+    coarseness: step size of int8 and asc / root mean square of the sent values. Lower it for finer values.
+    momentum: momentum correction of Deep Gradient Compression. Set the optimiser's own momentum to 0 then.
+    warmup: iterations in which the density falls from 0.25 to `density`. Raise it if training is unstable at
+        the begin.
     """
 
     density: float = 0.01
@@ -70,9 +75,9 @@ def _read_velocity(worker: Any, saved: Saved) -> Array:
 
 
 class SparseWorker(Worker):
-    """What one rank keeps beside its residual: the velocity of momentum correction.
+    """A worker that also keeps the velocity of momentum correction.
 
-    chosen: its own positions of the last iteration.
+    chosen: the positions that it chose in the last iteration.
     """
 
     STATE: ClassVar[dict[str, Reader]] = Worker.STATE | {"velocity": optional(_read_velocity)}
@@ -80,12 +85,12 @@ class SparseWorker(Worker):
     def __init__(self, rank: int, values: int) -> None:
         super().__init__(rank, values)
         self.chosen = np.zeros(0, np.int64)
-        self.own: Array | None = None  # what it had in the last iteration, of floats that are summed exactly
+        self.own: Array | None = None  # its gradient of the last iteration, if floats are summed exactly
         self.velocity: Array | None = None
         self._next_velocity: Array | None = None
 
     def accumulate(self, values: Array, momentum: float) -> Array:
-        """Return the gradient, or its velocity, plus the residual: a new array."""
+        """Return a new array: the gradient (or its velocity) plus the residual."""
         if not momentum:
             return values.copy() if self.residual is None else values + self.residual
         moved = values if self.velocity is None else values + np.float32(momentum) * self.velocity
@@ -93,11 +98,11 @@ class SparseWorker(Worker):
         return moved.copy() if self.residual is None else moved + self.residual
 
     def keep(self, acc: Array, positions: Array, sent: Array) -> None:
-        """Let what is left of `acc`, which is written to, become the residual."""
+        """Subtract `sent` at `positions` from `acc` in place, and make the result the next residual."""
         acc[positions] -= sent
         self.pending = acc
         if self._next_velocity is not None:
-            self._next_velocity[positions] = 0  # momentum of what has been applied would push it again
+            self._next_velocity[positions] = 0  # else the momentum would apply the sent values again
 
     def commit(self) -> None:
         super().commit()
@@ -111,9 +116,9 @@ class SparseWorker(Worker):
 
 
 class Sparsifier(Scheme):
-    """A sparsifier but for its rule: `choose`, and what follows from everybody's counts, `observe`.
+    """A sparsifier without its rule. Subclasses define `choose`, and `observe` if the rule has state.
 
-    counts: positions that each worker chose in the last iteration; united: how many those were together.
+    counts: number of positions that each worker chose in the last iteration. united: size of their union.
     """
 
     Options: ClassVar[type[Any]] = SparseOptions
@@ -133,7 +138,7 @@ class Sparsifier(Scheme):
 
     @property
     def count(self) -> int:
-        """Values that all workers together are to choose in this iteration: k."""
+        """The number of values to choose in this iteration: k."""
         o = self.options
         density = o.density
         if self.iteration < o.warmup:
@@ -148,21 +153,21 @@ class Sparsifier(Scheme):
         return (
             f"at density {density:g} most values wait for many iterations until they are chosen: a short "
             "training ends worse than uncompressed, and with an optimiser's momentum it may diverge. A "
-            f"higher density (small models ask for {CALM:g}), a warmup or a longer training helps"
+            f"higher density (small models need {CALM:g}), a warmup or a longer training helps"
         )
 
     @abstractmethod
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
-        """Return the positions that `worker` chooses of `acc`, which it does not write to.
+        """Return the positions that `worker` chooses from `acc`; `acc` stays unchanged.
 
-        It may yield messages, the same ones as all other workers.
+        It may yield messages. All workers must yield the same channels.
         """
 
     def observe(self, counts: Array, united: Array) -> None:
-        """Move the rule's replicated state, given every worker's count and the union, sorted."""
+        """Advance the rule's replicated state, given every worker's count and the sorted union."""
 
     def tell(self, worker: SparseWorker, stream: Array) -> Generator[Message, Any, Sequence[Array]]:
-        """Yield what brings everybody's stream of positions to all workers; return the streams by rank."""
+        """Yield the messages that bring every worker's stream to all; return the streams by rank."""
         return (yield Message("index", stream, "gather", bits=8))
 
     def messages(self, worker: SparseWorker, values: Array) -> Messages:
@@ -178,7 +183,7 @@ class Sparsifier(Scheme):
         self.once("summed", lambda: summed)
 
     def _unite(self, streams: Sequence[Array]) -> tuple[Array, Array]:
-        """Return how many positions each stream holds, and all of them together, sorted."""
+        """Return the number of positions in each stream, and their sorted union."""
         every = self.index.decode(streams)
         return np.array([len(one) for one in every], np.int64), unite(every, self.values)
 

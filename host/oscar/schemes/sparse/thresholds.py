@@ -1,4 +1,4 @@
-"""Positions above a threshold, and the threshold that a number of values reach: exact, in few passes."""
+"""Find positions above a threshold, and the threshold that a given number of values reach. Both are exact."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from numba import njit
 
 from oscar.array import Array
 
-SAMPLE = 4096  # values, about
+SAMPLE = 4096  # approximate number of values in a sample
 
 
-# The bits of a float without its sign order as magnitudes do.
+# The bits of floats, without the sign bit, have the order of magnitudes. So kernels compare integers.
 
 
 @njit(cache=True, nogil=True)
 def _above(bits: Any, cut: Any, first: int) -> Any:
-    """Where first + j the magnitude j reaches `cut`: flags, eight of which are looked at together."""
+    """Return the positions first + j at which magnitude j reaches `cut`.
+
+    The first pass writes a flag byte per value. Later passes read eight flags as one word: one multiplication
+    counts them, and words without a flag are skipped.
+    """
     whole = (len(bits) + 7) // 8
     flags = np.empty(8 * whole, np.uint8)
     flags[8 * (whole - 1) :] = 0
@@ -31,7 +35,7 @@ def _above(bits: Any, cut: Any, first: int) -> Any:
     out, at = np.empty(count + 8, np.int64), 0
     for w in range(whole):
         if words[w] != 0:
-            for j in range(w * 8, w * 8 + 8):  # without a branch: what is not set is written over
+            for j in range(w * 8, w * 8 + 8):  # branch-free: the next write replaces an unset position
                 out[at] = first + j
                 at += flags[j]
     return out[:count]
@@ -39,7 +43,7 @@ def _above(bits: Any, cut: Any, first: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def _nth(bits: Any, count: int) -> Any:
-    """The bits of the magnitude of rank `count`, digit by digit: many equal ones cost no more."""
+    """Return the bits of the `count`-th largest magnitude, digit by digit. Ties cost no extra time."""
     prefix, left = np.uint32(0), count
     for shift, width in ((20, 11), (10, 10), (0, 10)):
         seen = np.zeros(1 << width, np.int32)
@@ -57,9 +61,9 @@ def _nth(bits: Any, count: int) -> Any:
 
 
 def above(acc: Array, threshold: float, low: int = 0, high: int | None = None) -> Array:
-    """Return where in low .. high the magnitudes of float32 `acc` reach `threshold`: int64, sorted.
+    """Return the sorted positions, int64, in low .. high at which magnitudes of `acc` reach `threshold`.
 
-    A zero is never chosen, whatever the threshold is.
+    Zeros are never chosen, whatever the threshold is.
     """
     cut = max(np.uint32(1), np.float32(threshold).view(np.uint32))
     found: Array = _above(acc[low:high].view(np.uint32), cut, low)
@@ -73,7 +77,7 @@ def _nth_largest(values: Array, count: int) -> float:
 def reached_by(acc: Array, count: int, low: int = 0, high: int | None = None) -> float:
     """Return the largest threshold that `count` magnitudes in low .. high reach: an exact quantile.
 
-    It is 0 where fewer are not zero. A sample says which few values are worth a look.
+    It is 0 if fewer values are non-zero. A sample gives a guess, so that only few values are searched.
     """
     values = acc[low:high]
     if count <= 0:
@@ -86,8 +90,8 @@ def reached_by(acc: Array, count: int, low: int = 0, high: int | None = None) ->
 
 
 def _guess(values: Array, count: int) -> float:
-    """Return a threshold that most probably somewhat more than `count` magnitudes reach."""
-    step = values.size // SAMPLE | 1  # odd: rows have even lengths
+    """Return a threshold that probably a few more than `count` magnitudes reach."""
+    step = values.size // SAMPLE | 1  # odd, since row lengths are even: the sample visits all columns
     sample = values[::step]
     expected = count / step
     wanted = int(expected + 3 * math.sqrt(expected)) + 4
@@ -95,7 +99,7 @@ def _guess(values: Array, count: int) -> float:
 
 
 def reached_by_each(acc: Array, ranks: Array, low: int = 0, high: int | None = None) -> Array:
-    """Return the magnitude of each of `ranks`, int64, rising, from 1: float32; 0 where fewer are not zero."""
+    """Return the magnitudes at `ranks`, float32; 0 beyond the non-zeros. ranks: int64, rising, from 1."""
     values, most = acc[low:high], int(ranks[-1])
     for guess in (_guess(values, most), 0.0):
         worth = np.sort(np.abs(values[above(values, guess)]).view(np.uint32))
@@ -109,10 +113,10 @@ def reached_by_each(acc: Array, ranks: Array, low: int = 0, high: int | None = N
 
 @njit(cache=True, nogil=True)
 def _reaching(bits: Any, ranks: Any, at: Any) -> float:
-    """About how many values reach `at`, all in a float's bits: linear between the rungs of every ladder."""
+    """Return about how many values reach `at` (bits of a float), by linear interpolation in every ladder."""
     total, octave = 0.0, 1 << 23
     for r in range(len(bits)):
-        upper, below = np.int64(bits[r, 0]) + octave, 0.0  # none is an octave above the first rung
+        upper, below = np.int64(bits[r, 0]) + octave, 0.0  # assume no value an octave above the first rung
         for j in range(len(ranks)):
             here = np.int64(bits[r, j])
             if here <= at:
@@ -126,7 +130,7 @@ def _reaching(bits: Any, ranks: Any, at: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def _wrong(ladders: Any) -> int:
-    """The first worker whose magnitudes do not fall, or are none; -1: no one's."""
+    """Return the first worker whose magnitudes do not fall or are not finite, or -1."""
     for r in range(len(ladders)):
         before = np.float32(np.inf)
         for j in range(ladders.shape[1]):
@@ -156,9 +160,9 @@ def wrong(ladders: Array) -> int | None:
 
 
 def level(ladders: Array, ranks: Array, count: int) -> float:
-    """Return the threshold that about `count` values reach together, 0 where fewer are not zero.
+    """Return the threshold that about `count` values of all workers reach; 0 if fewer are non-zero.
 
-    ladders: float32 [worker, rung], what `reached_by_each` found for the same ranks.
+    ladders: float32 [worker, rung], the results of `reached_by_each` for the same ranks.
     """
     found = _level(np.ascontiguousarray(ladders).view(np.uint32), ranks, count)
     return float(np.uint32(found).view(np.float32))
@@ -166,9 +170,9 @@ def level(ladders: Array, ranks: Array, count: int) -> float:
 
 @lru_cache(maxsize=8)
 def rungs(count: int, workers: int) -> Array:
-    """Return the ranks whose magnitudes say where `count` of all workers' values are: int64, rising.
+    """Return the ranks at which a worker reports its magnitudes: int64, rising.
 
-    They rise by the square root of 2 from a sixteenth of an equal share to all of it.
+    They rise by a factor of sqrt(2), from a sixteenth of count / workers up to `count`.
     """
     steps = range(-8, math.ceil(2 * math.log2(workers)) + 1)
     ranks = {min(count, math.ceil(count / workers * 2 ** (step / 2))) for step in steps}
@@ -180,7 +184,7 @@ def rungs(count: int, workers: int) -> Array:
 def top(acc: Array, count: int, low: int = 0, high: int | None = None) -> Array:
     """Return the sorted positions, int64, of the `count` largest magnitudes in low .. high.
 
-    Zeros are left out; of equals the first come first.
+    Zeros are left out. Among equal magnitudes, lower positions win.
     """
     threshold = reached_by(acc, count, low, high)
     positions = above(acc, threshold, low, high)

@@ -1,4 +1,4 @@
-"""How values at positions that all workers know are summed: as floats, in 8-bit integers, or by ASC."""
+"""Sum values at positions that all workers know: as floats, as 8-bit integers, or coded by ASC."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from oscar.state import PART, Reader, Stateful, absent
 Form = Literal["fp32", "int8", "asc"]
 FORMS: tuple[Form, ...] = get_args(Form)
 CHANNEL = "values"
-BITS = 8  # of one worker's integer where it was chosen for its size
-RIDE_CLASS = 15  # position class of what rides along in a coded frame
+BITS = 8  # bits of one worker's integer
+RIDE_CLASS = 15  # position class of the integers that ride along in a coded frame
 
 
 @dataclass(frozen=True, eq=False)
 class Summed:
-    """What a sum gave. mean: float32 at the positions. sent: what this worker contributed, float32.
+    """The result of a sum. mean: float32 at the positions. sent: this worker's contribution, float32.
 
-    grid, sums, ride: of integers; None for floats.
+    lost: the loss by clipping. grid, sums, ride: of integer sums; None for floats.
     """
 
     mean: Array
@@ -42,9 +42,9 @@ class Summed:
 class ValueSum(Stateful):
     """The replicated state behind the sums: a step for each tensor, and position classes.
 
-    form: "fp32" | "int8" | "asc". sizes: values of each tensor; of what is chosen by size alone all are one.
-    density: share of the values that a worker sends, about; the step is `coarseness` times the root mean
-    square of what is sent. bits: of one worker's integer.
+    form: "fp32", "int8" or "asc". sizes: values of each tensor; one entry gives all values the same step.
+    coarseness: step size / root mean square of the sent values. density: approximate share of the values that
+    a worker sends. bits: bits of one worker's integer.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -64,7 +64,7 @@ class ValueSum(Stateful):
     ) -> None:
         self.form, self.values, self.nodes, self.bits = form, sum(sizes), nodes, bits
         self.limit = (1 << (bits - 1)) - 1
-        # The grid measures what is sent over all values: its size comes out sqrt(density) times too small.
+        # The grid averages over all values, sent or not, so its root mean square is sqrt(density) too small.
         ride_bits = field_bits(self.limit, nodes) if form == "asc" else RIDE_BITS
         self.steps = GridSteps(sizes, nodes, coarseness / math.sqrt(density), ride_bits)
         self.position = PositionState(self.values) if form == "asc" else None
@@ -72,7 +72,7 @@ class ValueSum(Stateful):
     def messages(
         self, acc: Array, positions: Array, context: Callable[[], Array]
     ) -> Generator[Message, Any, Summed]:
-        """Yield the sum of `acc` at `positions`, sorted; `context` returns `classes(positions)`."""
+        """Yield the sum message of `acc` at sorted `positions`. `context` returns `classes(positions)`."""
         if self.form == "fp32":
             own = acc[positions]
             total = yield Message(CHANNEL, own)
@@ -92,7 +92,7 @@ class ValueSum(Stateful):
         positions: Array,
         context: Callable[[], Array],
     ) -> Generator[Message, Any, Summed]:
-        """Yield the sum of integers of `grid`, which belong to `positions`, with `ride`; as `messages`."""
+        """Yield the sum message of `integers`, which `grid` quantised at `positions`, with `ride` appended."""
         if self.form == "int8":
             bits = field_bits(self.limit, self.nodes)
             total = yield Message(CHANNEL, integers, bits=bits, ride=ride)
@@ -105,13 +105,13 @@ class ValueSum(Stateful):
         return Summed(mean, sent, lost, grid, sums, total[positions.size :])
 
     def classes(self, positions: Array) -> Array:
-        """Return the position classes of a coded message: of values at `positions`, and of its riders."""
+        """Return the position classes of a coded message: of values at `positions`, then of its riders."""
         assert self.position is not None
         riders = np.full(len(self.steps.sizes), RIDE_CLASS, np.uint8)
         return np.concatenate([self.position.classes[positions], riders])
 
     def observe(self, summed: Summed, positions: Array) -> None:
-        """Move on, given what an iteration summed."""
+        """Advance the state by the sums of an iteration."""
         if summed.grid is None or summed.sums is None or summed.ride is None:
             return
         self.steps.observe(summed.grid, summed.ride)

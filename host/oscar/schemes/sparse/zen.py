@@ -1,10 +1,11 @@
-"""Zen: tensors whose gradients are sparse are exchanged by what is not zero in them (arXiv 2309.13254).
+"""Zen: exchange only the non-zeros of tensors with sparse gradients (arXiv 2309.13254).
 
-The first iteration measures every tensor: how many values, and how many rows, each worker hits. Sparse ones
-are exchanged by position, others summed as they are. With `exchange: auto` the next iterations gather all
-sets, so that every worker can count what each exchange would cost, and all take the cheapest. Floats are not
-quantised: sums are those of a dense sum in the order of ranks. With `values: asc` the rows that some worker
-hits are summed as coded integers, beside the dense tensors. docs/sparse.md has the formats.
+A non-zero value is a hit. The first iteration counts every worker's values and rows with a hit, for each
+tensor. Sparse tensors are exchanged by position; the others are summed densely. With `exchange: auto`, the
+next iterations gather all sets. So every worker can compute the cost of each exchange, and all choose the
+cheapest. Floats are not quantised: the result equals a dense sum in the order of ranks. With `values: asc`,
+rows with a hit on some worker are summed as coded integers, with the dense tensors. docs/sparse.md has the
+formats.
 """
 
 from __future__ import annotations
@@ -30,22 +31,31 @@ from oscar.state import PART, Reader, Saved, optional, optional_integers
 
 ExchangeName = Literal["balanced", "doubling", "all-gather", "blocks", "dense"]
 EXCHANGES: tuple[ExchangeName, ...] = get_args(ExchangeName)
-CODED: tuple[ExchangeName, ...] = ("all-gather", "dense")  # where values are coded
+CODED: tuple[ExchangeName, ...] = ("all-gather", "dense")  # the exchanges that can code values
 GRAINS = "auto", "value", "row"
-PATIENCE = 16  # iterations in which tensors without a hit put off what is sparse
-FLOAT = 4  # bytes of a value, and of a position in COO
+PATIENCE = 16  # iterations to wait for a first hit in every tensor before sparse tensors are chosen
+FLOAT = 4  # bytes of a value
 
 
 @dataclass(frozen=True)
 class ZenOptions:
-    """exchange: "balanced" is Zen's point-to-point, "doubling" SparCML's, "all-gather" AGsparse's, "blocks"
-    OmniReduce's, "dense" sends all. "auto" gathers for `profile` iterations, and takes the cheapest.
+    """Options of the scheme `zen`.
 
-    partition: who adds what, where exchanges have servers. grain: what a position stands for; "auto" takes
-    rows where that is less to send. below: share of values hit under which a tensor counts as sparse. block:
-    values of one of "blocks". push, pull: index of what workers and servers send. slots, serial, tries:
-    memory of the hash partition, as `hashing.Memory`. values: "fp32" exact, or "asc"; bits,
-    coarseness, error_feedback: of these.
+    exchange: "balanced" (Zen), "doubling" (SparCML), "all-gather" (AGsparse), "blocks" (OmniReduce) or
+        "dense" (all values). "auto" gathers for `profile` iterations, then takes the cheapest; start with it.
+    partition: how positions are dealt to servers: "hash", "range", "interleave" or "learnt". "hash" balances
+        any gradient.
+    grain: "value" or "row": what a position stands for. "auto" takes rows if they cost fewer bytes.
+    below: a tensor counts as sparse if a smaller share of its values is hit. Lower it to sum more densely.
+    block: values of a block of the exchange "blocks".
+    profile: iterations before "auto" decides. Raise it if hits vary much between iterations.
+    push, pull: index codecs of the sets that workers and servers send. "coo" suits few positions, "bitmap"
+        many.
+    slots, serial, tries: memory of the hash partition, see `hashing.Memory`. Raise slots or serial if an error
+        says that a position found no room.
+    values: "fp32" is exact. "asc" sums coded integers, for fewer bytes.
+    bits, coarseness, error_feedback: the integers of `values: asc`. Raise bits if a saturation warning
+        appears. Lower coarseness for finer values. Switch error_feedback on for training.
     """
 
     exchange: str = "auto"
@@ -72,7 +82,9 @@ class ZenOptions:
         check_one("pull", self.pull, tuple(INDEX_CODECS))
         check_one("values", self.values, ("fp32", "asc"))
         if self.values != "asc" and "popular" in (self.push, self.pull):
-            raise ValueError("popular learns from what all gather: push: popular asks for values: asc")
+            raise ValueError(
+                "index popular learns from gathered sets: take values: asc, or another index for push and pull"
+            )
         if self.error_feedback and self.values == "fp32":
             raise ValueError("values: fp32 loses nothing: leave error_feedback out, or take values: asc")
         if self.values == "asc" and self.exchange not in ("auto", *CODED):
@@ -91,13 +103,13 @@ class ZenOptions:
 
     @property
     def memory(self) -> Memory:
-        """Of the hash partition."""
+        """The memory sizes of the hash partition."""
         return Memory(self.slots, self.serial, self.tries)
 
 
 @njit(cache=True, nogil=True)
 def _traits(values: Any, width: int) -> Any:
-    """How many values, and how many rows of `width`, are hit."""
+    """Return the number of values, and of rows of `width` values, with a hit."""
     found, rows = 0, 0
     for first in range(0, len(values), width):
         before = found
@@ -128,9 +140,10 @@ def _read_hits(zen: Any, saved: Saved) -> Array:
 
 
 class Zen(Scheme):
-    """taken: the exchange, once it is known. index: of gathered positions, where values are coded.
+    """Exchange sparse tensors by position and sum the others densely.
 
-    hits: running count of hits of every grain, in 1/256, for the learnt partition.
+    taken: the chosen exchange, or None before the choice. index: codec of gathered positions, for coded
+    values. hits: running count of hits of every grain, in 1/256, for the learnt partition.
     """
 
     name: ClassVar[str] = "zen"
@@ -162,12 +175,12 @@ class Zen(Scheme):
 
     @property
     def widths(self) -> list[int | None] | None:
-        """Values of a grain, by tensor; None for a dense one, and before tensors were measured."""
+        """Values of a grain for each tensor, None for a dense tensor. None before tensors were measured."""
         return self._widths
 
     @widths.setter
     def widths(self, widths: list[int | None] | None) -> None:
-        """Make anew all that depends on them; state that is loaded behind them fits then."""
+        """Set the widths and rebuild everything that depends on them, so that later loaded state fits."""
         self._widths = widths
         known: Sequence[int | None] = [None] * len(self.sizes) if widths is None else widths
         self.grains = Grains.of(self.offsets, known)
@@ -181,7 +194,7 @@ class Zen(Scheme):
         self._exchanges.clear()
 
     def _measure(self, values: Array) -> Array:
-        """Return the values and rows hit of every tensor, int64 [2 tensors], as bytes."""
+        """Return the hit values and hit rows of every tensor, int64 [2 * tensors], as bytes."""
         found = [
             _traits(part, self._row(t)) if part.size else (0, 0)
             for t, part in enumerate(cut(values, self.offsets))
@@ -193,9 +206,10 @@ class Zen(Scheme):
         return max(1, self.sizes[tensor] // shape[0]) if len(shape) > 1 and shape[0] else 1
 
     def _lay_out(self, every: Sequence[Array]) -> None:
-        """Set what a grain of each tensor is, from what all workers measured.
+        """Set the grain of each tensor from all workers' counts.
 
-        Not before every tensor was hit, or for so long: the first gradient of some is zero.
+        Wait until every tensor was hit, at most PATIENCE iterations: some tensors have a zero gradient at
+        first.
         """
         total = np.sum([one.view("<i8") for one in every], axis=0).reshape(-1, 2)
         unhit = any(size and not found for size, found in zip(self.sizes, total[:, 0], strict=True))
@@ -213,7 +227,7 @@ class Zen(Scheme):
         return width if by_row else 1
 
     def _exchange(self, name: str) -> SparseExchange:
-        """Return an exchange of the grains, made where it is new."""
+        """Return the exchange `name` of the grains; make it at first use."""
         if name not in self._exchanges:
             self._exchanges[name] = self._make_exchange(name)
         return self._exchanges[name]
@@ -258,9 +272,9 @@ class Zen(Scheme):
             mean[self.dense] = total / np.float32(self.nodes)
 
     def is_exact(self, workers: Sequence[Any]) -> bool:
-        """Whether the sums of sparse tensors are, bit for bit, those added in the order of ranks.
+        """Whether the sums of sparse tensors equal, bit for bit, the sums in the order of ranks.
 
-        Integers are not looked at here, nor are dense tensors, which have a channel of their own.
+        Integers and dense tensors are not compared here. Dense tensors have their own channel.
         """
         if self._mean is None or any(worker.own is None for worker in workers):
             return False
@@ -274,7 +288,7 @@ class Zen(Scheme):
         grains = self.grains
         grid = yield from self.sum.steps.agree(own)
         integers, worker.saturation = grid.quantise(own, self.sum.limit)
-        worker.chosen = grains.hit(integers)  # what is smaller than half a step adds nothing
+        worker.chosen = grains.hit(integers)  # values below half a step quantise to 0 and are not sent
         if grains.size:
             stream = self.index.encode(worker.rank, worker.chosen)
             streams = yield Message("index", stream, "gather", bits=8)
@@ -289,7 +303,7 @@ class Zen(Scheme):
         self.once("summed", lambda: summed)
 
     def _places(self) -> Array:
-        """Return where the values lie that are coded: of dense tensors, and of grains that were hit."""
+        """Return the positions of the coded values: dense tensors, and grains with a hit."""
         if not self.grains.size:
             return self.dense
         chosen = np.zeros(self.values, np.bool_)
@@ -313,7 +327,7 @@ class Zen(Scheme):
         return mean
 
     def _learn(self, union: Array) -> None:
-        """Move what is known of hits; choose the exchange, where it is time."""
+        """Update the hit counts, and choose the exchange when it is time."""
         if self.options.partition == "learnt":
             hit = np.zeros(self.grains.size, np.int64)
             hit[union] = 256
