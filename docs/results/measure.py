@@ -70,7 +70,8 @@ class Page:
             return ""
         names = git("diff", "--name-only", self.measured[0].revision, "--", *self.sources).splitlines()
         few = [Path(name).name for name in names if not name.endswith("__init__.py")][:3]
-        return f"{len(names)} files changed: {', '.join(few)}, ..." if names else "sources changed"
+        more = ", ..." if len(names) > len(few) else ""
+        return f"{len(names)} files changed: {', '.join(few)}{more}" if names else "sources changed"
 
 
 def read_pages() -> dict[str, Page]:
@@ -160,8 +161,10 @@ def measure(page: Page, only: list[int]) -> int:
                 print(line, end="", flush=True)
                 file.write(line)
         statuses[command] = process.returncode
-        place = line_of(page.file, command)
-        print(f"# wrote {out.relative_to(ROOT)}: takes the place of the table at {place}")
+        told = f"takes the place of the table at {line_of(page.file, command)}"
+        if process.returncode:
+            told = f"the command ended with status {process.returncode}"
+        print(f"# wrote {out.relative_to(ROOT)}: {told}")
     write_results(folder / "results.json", {"page": page.name, "statuses": statuses})
     revision = git("rev-parse", "--short", "HEAD").strip()
     if git("status", "--porcelain", "--", *page.sources):

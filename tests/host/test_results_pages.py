@@ -143,7 +143,9 @@ def test_a_page_is_measured_into_build(
     assert (tmp_path / "build" / "results" / "x" / "1.txt").read_text().startswith("oscar ")
     assert "build/results/x/1.txt: takes the place of the table at x.md:5" in capsys.readouterr().out
     assert measure.measure(page, []) == 1
-    assert "not run: x.md says what FILE is" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "not run: x.md says what FILE is" in said
+    assert "build/results/x/2.txt: the command ended with status 2" in said
     kept = json.loads((tmp_path / "build" / "results" / "x" / "results.json").read_text())
     assert kept["statuses"] == {"oscar --version": 0, "oscar trial soon": 2}
     assert "python" in kept["provenance"]
