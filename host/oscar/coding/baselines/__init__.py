@@ -1,1 +1,1 @@
-"""Codecs that ASC is compared with."""
+"""Codecs to compare ASC with."""

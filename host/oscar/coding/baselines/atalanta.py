@@ -1,22 +1,23 @@
-"""Baseline: Atalanta (APack), arithmetic-coded range symbols and raw offsets, its table sent in each frame.
+"""Baseline: Atalanta (APack): arithmetic-coded ranges, raw offsets, and a table in each frame.
 
-This is a model written from the published description (Delmas Lascorz, Mahmoud and Moshovos, "APack", 2022;
-"Atalanta", ASPLOS 2024), for comparison only: the method is patented (US 11,928,566), and OSCAR's own coder
-uses none of its table format. Two searches fill the table: the released one, and exact dynamic programming,
-which no search can beat.
+A model after the published description (Delmas Lascorz, Mahmoud and Moshovos, "APack", 2022; "Atalanta",
+ASPLOS 2024), for comparison only. The method is patented (US 11,928,566), and OSCAR's coder uses none of its
+table format. Two searches fill the table: the released one, and exact dynamic programming, which no search
+can beat.
 
 Values are offset binary in the fewest bits w that hold the frame. Payload: u8 w (0: raw block), then one bit
 stream, low bits first::
 
     4 bits         ranges k - 1 (empty ranges are not sent)
-    k rows         start, w bits; 1 bit, set if 5 bits of offset length follow, where that is not what the
-                   distance to the next start (the end of the space) gives; probability x 1024, 10 bits, but
-                   not in the last row, which gets the rest
+    k rows         start, w bits; 1 bit: whether 5 bits of offset length follow (if not, the length follows
+    from the
+                   distance to the next start or the end of the space); probability x 1024, 10 bits, not in
+                   the last row, which gets the rest
     coded ranges   16-bit HIGH / LOW, renormalised bit by bit, ended by two bits; the decoder finds the end
     offsets        offset-length bits each
 
-The table has 38 bytes at w = 8 and 16 ranges. The published 28 bytes (10 + 4 bits each) omit the starts,
-which a decoder needs. One known value costs nothing; `VALUES_PER_BYTE` bounds it.
+The table has 38 bytes at w = 8 and 16 ranges. The published 28 bytes (10 + 4 bits a row) omit the starts,
+which a decoder needs. A single known value costs nothing; `VALUES_PER_BYTE` bounds its size from below.
 """
 
 from __future__ import annotations
@@ -49,17 +50,18 @@ from oscar.coding.baselines.blocks import (
     signed_bits,
 )
 
-MAX_GROUPS = 1536  # candidate starts of the exact search; its time grows with the square: 10-20 ms here
+# Most candidate starts of the exact search. Its time grows with the square: 10 to 20 ms for these.
+MAX_GROUPS = 1536
 Partition = tuple[Array, Array, Array]  # start, offset length, mass of each range
 
 
 class Atalanta(BlockCodec):
-    """Atalanta with the released table search: equal ranges, then sweeps of each boundary till < 1 % gain."""
+    """Atalanta with the released table search: equal ranges, then sweeps until one gains < 1 %."""
 
     code = 7
 
     def search(self, distinct: Array, counts: Array, space: int) -> Partition:
-        """Return the ranges for a frame's histogram (offset-binary values, ascending)."""
+        """Return the ranges for a frame's histogram of ascending offset-binary values; space: their bits."""
         return released_search(distinct, counts, space)
 
     def _code(self, values: Array, width: int) -> bytes | None:
@@ -90,17 +92,18 @@ class Atalanta(BlockCodec):
 
 
 class AtalantaDp(Atalanta):
-    """Atalanta with the best table there is: dynamic programming over all partitions into at most 16 ranges.
+    """Atalanta with the best possible table, from dynamic programming over partitions into at most 16 ranges.
 
     Exact up to MAX_GROUPS distinct values, for ideal probabilities of 1 / 1024 or more. Beyond that,
-    neighbouring values are tied together into that many groups of about equal mass, except where the released
-    search starts a range. If rounding to 10 bits makes the released table smaller, that one is used.
+    neighbouring values are tied into that many groups of about equal mass, but not across the starts of the
+    released search. If rounding to 10 bits makes the released table's frame smaller, the released table is
+    used.
     """
 
     code = 8
 
     def search(self, distinct: Array, counts: Array, space: int) -> Partition:
-        """Return the ranges of least estimated size, rows of the table included."""
+        """Return the ranges of least estimated size, including the table's rows."""
         released = released_search(distinct, counts, space)
         cuts = np.arange(distinct.size)
         if distinct.size > MAX_GROUPS:
@@ -114,14 +117,14 @@ class AtalantaDp(Atalanta):
 
 
 def _frequencies(mass: Array) -> Array:
-    """Return the probabilities x 1024 that code the ranges best."""
+    """Return the probabilities x 1024 that code the ranges in the fewest bits."""
     frequencies = np.zeros(mass.size, np.int64)
     quantise(mass, TOTAL, frequencies)
     return frequencies
 
 
 def _size(partition: Partition, space: int) -> float:
-    """Return the bits that a partition codes its values in, table and rounded probabilities included."""
+    """Return the bits of a frame with this partition, including table and rounding of probabilities."""
     start, length, mass = partition
     frequencies = _frequencies(mass)
     table = _write_table(np.zeros(128, np.uint8), space, start, length, frequencies)
@@ -134,13 +137,13 @@ def _cumulative(frequencies: Array) -> Array:
 
 
 def _implied(start: Array, space: int) -> list[int]:
-    """Return the offset length that each distance to the next start gives."""
+    """Return the offset length that follows from the distance of each start to the next."""
     ends = [*start[1:].tolist(), 1 << space]
     return [bit_length(end - begin - 1) for begin, end in zip(start.tolist(), ends, strict=True)]
 
 
 def _write_table(out: Array, space: int, start: Array, length: Array, frequencies: Array) -> int:
-    """Write the table after the mode byte; return the bit after it, or -1 when `out` is too small."""
+    """Write the table behind the mode byte; return the bit after it, or -1 if `out` is too small."""
     pos = put(out, 8, start.size - 1, 4)
     for i, implied in enumerate(_implied(start, space)):
         pos = put(out, pos, int(start[i]), space)
@@ -154,7 +157,7 @@ def _write_table(out: Array, space: int, start: Array, length: Array, frequencie
 
 
 def _read_table(data: Array, space: int) -> tuple[int, Array, Array, Array]:
-    """Return the bit after the table, starts, offset lengths and frequencies; raises FrameError."""
+    """Return the bit after the table, the starts, offset lengths and frequencies; raises FrameError."""
     ranges = get(data, 8, 4) + 1
     pos = 12
     start, length, frequencies = (np.zeros(ranges, np.int64) for _ in range(3))

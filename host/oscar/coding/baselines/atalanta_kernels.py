@@ -1,9 +1,9 @@
-"""The compiled parts of the Atalanta baseline (atalanta.py): two table searches, and the coder.
+"""Compiled parts of the Atalanta baseline (atalanta.py): two table searches and the coder.
 
-A partition is three arrays, one entry per range that holds at least one value: `start` (offset binary),
-`length` (bits of an offset), `mass` (values in it). `distinct` are the frame's values, ascending; `counts`
-how often each occurs. Costs are ideal code lengths in bits, entropy of the range plus its offset bits, less
-what all partitions share: log2 of the number of values, for each of them.
+A partition has three arrays with an entry for each range that holds a value: `start` (offset binary),
+`length` (bits of an offset), `mass` (number of values). `distinct` are the frame's values, ascending, and
+`counts` how often each occurs. A cost is an ideal code length in bits: the entropy of the range plus its
+offset bits, without the term that all partitions share (log2 of the number of values, for each of them).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from oscar.coding.baselines.blocks import bit_length, get, put
 RANGES = 16
 PROBABILITY_BITS = 10
 TOTAL = 1 << PROBABILITY_BITS
-HALF = 1 << 15  # of the 16-bit interval HIGH - LOW
+HALF = 1 << 15  # half of the 16-bit interval of the coder
 QUARTER = 1 << 14
-GAIN = 0.01  # a round of the released search that gains less is the last
+GAIN = 0.01  # the released search ends with the first round that gains a smaller share
 
 
 @nb.njit(cache=True, nogil=True)
@@ -30,16 +30,16 @@ def range_cost(mass: int, length: int) -> float:
 
 @nb.njit(cache=True, nogil=True)
 def _move_cost(below: Array, edges: Array, at: Array, i: int, edge: int, j: int) -> float:
-    """Return the cost of the two ranges at boundary i if it lies at `edge`, just before distinct value j."""
+    """Return the cost of the two ranges at boundary i if it lies at `edge`, just below distinct value j."""
     left = range_cost(below[j] - below[at[i - 1]], bit_length(edge - edges[i - 1] - 1))
     return left + range_cost(below[at[i + 1]] - below[j], bit_length(edges[i + 1] - edge - 1))
 
 
 @nb.njit(cache=True, nogil=True)
 def _sweep(distinct: Array, below: Array, edges: Array, at: Array, i: int) -> float:
-    """Move boundary i down, then up, between its neighbours; keep the best place and return what it gained.
+    """Move boundary i down, then up, between its neighbours; keep the best place and return its gain.
 
-    It tries the places at an occupied value and just past one: all places, unless values are missing.
+    Places at an occupied value and just past one are tried. Without missing values these are all places.
     """
     start = best = _move_cost(below, edges, at, i, edges[i], at[i])
     edge, place = edges[i], at[i]
@@ -62,7 +62,7 @@ def _sweep(distinct: Array, below: Array, edges: Array, at: Array, i: int) -> fl
 @nb.njit(cache=True, nogil=True)
 def released_search(distinct: Array, counts: Array, space: int) -> tuple[Array, Array, Array]:
     """Search as the released code is described: equal ranges of the value space, then sweeps."""
-    below = np.zeros(distinct.size + 1, np.int64)  # values below each distinct one
+    below = np.zeros(distinct.size + 1, np.int64)  # number of values below each distinct one
     for j in range(distinct.size):
         below[j + 1] = below[j] + counts[j]
     ranges = min(RANGES, 1 << space)
@@ -74,12 +74,12 @@ def released_search(distinct: Array, counts: Array, space: int) -> tuple[Array, 
     cost = below[-1] * np.log2(below[-1])
     for i in range(ranges):
         cost += range_cost(below[at[i + 1]] - below[at[i]], bit_length(edges[i + 1] - edges[i] - 1))
-    while True:  # ends: every further round lowers the cost, and partitions are finite
+    while True:  # ends, since every further round lowers the cost and partitions are finite
         gain = 0.0
         for i in range(1, ranges):
             gain += _sweep(distinct, below, edges, at, i)
         cost -= gain
-        if gain <= GAIN * max(0.0, cost + gain):  # rounding may leave less than no cost
+        if gain <= GAIN * max(0.0, cost + gain):  # rounding may leave a cost below 0
             break
     start = np.empty(ranges, np.int64)
     length = np.empty(ranges, np.int64)
@@ -95,7 +95,7 @@ def released_search(distinct: Array, counts: Array, space: int) -> tuple[Array, 
 
 @nb.njit(cache=True, nogil=True)
 def floored_cost(mass: int, length: int, least: float) -> float:
-    """Return the cost of one range, whose probability is that of `least` values or more."""
+    """Return the cost of a range whose probability is at least that of `least` values."""
     if mass >= least:
         return range_cost(mass, length)
     return mass * (length - np.log2(least)) + (least - mass) / np.log(2.0)
@@ -103,14 +103,17 @@ def floored_cost(mass: int, length: int, least: float) -> float:
 
 @nb.njit(cache=True, nogil=True)
 def optimal_search(first: Array, last: Array, counts: Array, row_bits: float) -> tuple[Array, Array, Array]:
-    """Return the partition into at most 16 ranges of least cost, `row_bits` per range included.
+    """Return the partition into at most 16 ranges of least cost, with `row_bits` added for each range.
 
-    Group j covers the values first[j] .. last[j] (one each, unless there are too many). Ranges that start at
-    an occupied value and are just wide enough for the last one in them suffice: pulling a range in to the
-    values it holds changes no mass and can only shorten its offsets. best[b][k] is the least cost of the
-    first b groups in k ranges, the least over a of best[a][k - 1] + cost(a .. b); one cost serves all k.
+    Group j covers the values first[j] to last[j], one value unless there are too many. It is enough to try
+    ranges that
+    start at an occupied value and are just wide enough for their last one: shrinking a range to the values it
+    holds changes no mass and can only shorten its offsets. best[b][k] is the least cost of the first b groups
+    in k ranges: the least over a of best[a][k - 1] + cost(a .. b). The cost of a .. b is computed once for
+    all k.
 
-    Ranges below the least probability pay for it and for what it takes from the others (to first order).
+    Ranges below the least probability pay for the difference, and for what it takes from the others (to first
+    order).
     """
     groups = first.size
     below = np.zeros(groups + 1, np.int64)
@@ -120,7 +123,8 @@ def optimal_search(first: Array, last: Array, counts: Array, row_bits: float) ->
     best[0, 0] = 0.0
     row = np.empty(RANGES)
     least = below[-1] / TOTAL
-    costs = np.zeros(below[-1] + 1 if groups * groups > below[-1] else 0)  # a table where it saves logarithms
+    # A table of costs by mass, if it has fewer entries than costs are needed: it saves logarithms.
+    costs = np.zeros(below[-1] + 1 if groups * groups > below[-1] else 0)
     for mass in range(1, costs.size):
         costs[mass] = floored_cost(mass, 0, least)
     for b in range(1, groups + 1):
@@ -158,7 +162,7 @@ def optimal_search(first: Array, last: Array, counts: Array, row_bits: float) ->
 
 @nb.njit(cache=True, nogil=True)
 def _emit(out: Array, pos: int, bit: int, pending: int) -> int:
-    """Write a bit and the `pending` opposite ones that underflow put off; return the next bit, or -1."""
+    """Write a bit and the `pending` opposite ones that underflow delayed; return the next bit, or -1."""
     if pos < 0 or pos + pending >= 8 * out.size:
         return -1
     out[pos >> 3] |= bit << (pos & 7)
@@ -171,7 +175,7 @@ def _emit(out: Array, pos: int, bit: int, pending: int) -> int:
 def encode(
     values: Array, bias: int, start: Array, length: Array, cumulative: Array, out: Array, pos: int
 ) -> int:
-    """Code the range of each value, then the offsets; return the bit after them, or -1 if `out` is full."""
+    """Code the range of each value, then the offsets; return the bit behind them, or -1 if `out` is full."""
     low, high, pending = 0, 2 * HALF - 1, 0
     symbols = np.empty(values.size, np.uint8)
     for i in range(values.size):
@@ -199,7 +203,7 @@ def encode(
             high = 2 * high + 1
         if pos < 0:
             return -1
-    # Two bits name a quarter inside [low, high] whatever follows: so the offsets may follow at once.
+    # Two bits name a quarter inside [low, high] whatever follows, so the offsets may follow at once.
     pos = _emit(out, pos, 0 if low < QUARTER else 1, pending + 1)
     for i in range(values.size):
         s = symbols[i]
@@ -211,16 +215,16 @@ def encode(
 def decode(
     data: Array, pos: int, bias: int, start: Array, length: Array, cumulative: Array, out: Array
 ) -> int:
-    """Fill int32 `out` with the values coded at bit `pos`; return the bit after them.
+    """Fill int32 `out` with the values coded from bit `pos` on; return the bit behind them.
 
-    Returns -1 when the data ends before them or one leaves the value space, -bias .. bias - 1.
+    Returns -1 if the data ends before the values do, or if a value is not in -bias .. bias - 1.
     """
     lookup = np.empty(TOTAL, np.uint8)
     for s in range(start.size):
         lookup[cumulative[s] : cumulative[s + 1]] = s
     bits = 8 * data.size
     low, high, code = 0, 2 * HALF - 1, 0
-    for i in range(16):  # may look into the offsets, or past the end as zeros
+    for i in range(16):  # may read into the offsets; bits behind the end are 0
         code = 2 * code + get(data, pos + i, 1)
     ahead = pos + 16
     for i in range(out.size):
@@ -250,7 +254,7 @@ def decode(
             ahead += 1
         if ahead - 14 > bits:
             return -1
-    pos = ahead - 14  # every doubling stands for one coded bit, and two ended the stream
+    pos = ahead - 14  # each doubling consumed one bit, and two bits ended the stream
     for i in range(out.size):
         s = out[i]
         value = start[s] + get(data, pos, length[s]) - bias

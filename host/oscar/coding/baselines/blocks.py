@@ -1,9 +1,9 @@
-"""What the baseline codecs share: bit fields, the raw block they escape to, and the density bound.
+"""Parts that the baseline codecs share: bit fields, the raw block, and the density bound.
 
-A compressing codec's payload starts with one mode byte; mode 0 is the raw block, `width` bits per value. No
-values, no payload. A legal payload carries at most `VALUES_PER_BYTE` values per byte, so a forged count
-cannot make a few bytes allocate gigabytes. In a static code a constant chunk costs no bits at all: encoders
-pad with zero bytes to keep within the bound, and padding counts as payload.
+The payload of a compressing codec starts with a mode byte; mode 0 is the raw block, `width` bits a value.
+Without values there is no payload. A legal payload carries at most `VALUES_PER_BYTE` values a byte, so a
+forged count cannot make a few bytes allocate gigabytes. A static code needs no bits for a constant chunk:
+encoders then pad with zero bytes up to the bound, and the padding counts as payload.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VALUES_PER_BYTE = 4096
 
 
 class BlockCodec(ABC):
-    """A codec of integers that falls back to the raw block, where a frame does not get smaller."""
+    """A codec of integers that sends the raw block where coding does not make a frame smaller."""
 
     domain: Domain = "int"
 
@@ -43,32 +43,32 @@ class BlockCodec(ABC):
 
     @abstractmethod
     def _code(self, values: Array, width: int) -> bytes | None:
-        """Return a payload whose first byte is not RAW; None where the raw block is no larger."""
+        """Return a payload whose first byte is not RAW; None if the raw block is no larger."""
 
     @abstractmethod
     def _open(self, payload: memoryview, count: int, width: int) -> Array:
-        """Return the values of a payload of `_code`, or raise FrameError; any bytes may come."""
+        """Return the values of a payload from `_code`, or raise FrameError, whatever bytes come."""
 
 
 def damaged(what: str) -> FrameError:
-    """Return the error for a payload that no encoder here wrote."""
+    """Return the error for a payload that no encoder of this package wrote."""
     return FrameError(f"{what}: damaged or forged on the way; resend")
 
 
 def raw_bytes(count: int, width: int) -> int:
-    """Return the bytes of the raw block, which no compressing codec here exceeds."""
+    """Return the bytes of the raw block, the most that a compressing codec sends."""
     return 1 + (count * width + 7) // 8 if count else 0
 
 
 def raw_block(values: Array, width: int) -> bytes:
-    """Return int32 `values` that fit `width` bits as a raw block."""
+    """Return the raw block of int32 `values` that fit `width` bits."""
     out = np.zeros(raw_bytes(values.size, width), np.uint8)
     pack_fields(values, 1 << (width - 1), width, out[1:])
     return out.tobytes()
 
 
 def open_raw(payload: memoryview, count: int, width: int) -> Array:
-    """Return the int32 values of a raw block; raises FrameError unless its length fits exactly."""
+    """Return the int32 values of a raw block; raises FrameError unless its length is exact."""
     if len(payload) != raw_bytes(count, width):
         raise damaged(
             f"raw block of {count} values of {width} bits has {raw_bytes(count, width)} bytes, "
@@ -80,26 +80,26 @@ def open_raw(payload: memoryview, count: int, width: int) -> Array:
 
 
 def frozen(payload: bytes | memoryview) -> Array:
-    """Return the bytes as a read-only uint8 array, so that every kernel is compiled for one type only."""
+    """Return the bytes as read-only uint8, so that kernels are compiled for one type only."""
     array = np.frombuffer(payload, np.uint8)
     array.flags.writeable = False
     return array
 
 
 def padded(payload: bytes, count: int) -> bytes:
-    """Return the payload, with zero bytes added where it would break the density bound."""
+    """Return the payload, padded with zero bytes up to the density bound."""
     return payload.ljust(-(-count // VALUES_PER_BYTE), b"\0")
 
 
 def check_length(payload: memoryview, count: int, used: int) -> None:
-    """Raise FrameError unless `used` bytes, padded to the density bound, are the whole payload."""
+    """Raise FrameError unless `used` bytes, padded to the density bound, are all of the payload."""
     expected = max(used, -(-count // VALUES_PER_BYTE))
     if len(payload) != expected:
         raise damaged(f"{count} values end at byte {expected}, payload has {len(payload)}")
 
 
 def check_density(payload: memoryview, count: int) -> None:
-    """Raise FrameError when `count` is more than the payload can carry, before anything is allocated."""
+    """Raise FrameError if the payload is too short for `count` values; called before any allocation."""
     if count > VALUES_PER_BYTE * len(payload):
         raise damaged(
             f"{len(payload)} payload bytes carry at most {VALUES_PER_BYTE * len(payload)} values, "
@@ -108,7 +108,7 @@ def check_density(payload: memoryview, count: int) -> None:
 
 
 def check_range(values: Array, width: int) -> Array:
-    """Return decoded integer values; raises FrameError when one of them does not fit `width` bits."""
+    """Return decoded integers; raises FrameError if one does not fit `width` bits."""
     if values.size and width < 8 * values.dtype.itemsize:
         low, high = extremes(values)
         if low < -(1 << (width - 1)) or high >= 1 << (width - 1):
@@ -117,15 +117,15 @@ def check_range(values: Array, width: int) -> Array:
 
 
 def signed_bits(values: Array) -> int:
-    """Return the fewest bits, at least 1, that hold every value of a non-empty array in two's complement."""
+    """Return the fewest bits, at least 1, that hold all values of a non-empty array in two's complement."""
     low, high = extremes(values)
     return 1 + max(high, -1 - low, 0).bit_length()
 
 
 def histogram(values: Array) -> tuple[Array, Array]:
-    """Return the distinct values of a non-empty int32 array, ascending, and their counts (both int64)."""
+    """Return the distinct values of a non-empty int32 array, ascending, and their counts, both int64."""
     low, high = extremes(values)
-    if high - low < 1 << 20:  # counting beats sorting while the counters fit the cache
+    if high - low < 1 << 20:  # counting is faster than sorting while the counters fit the cache
         counts = np.zeros(high - low + 1, np.int64)
         count_values(values, low, counts)
         distinct = np.flatnonzero(counts)
@@ -143,7 +143,7 @@ def count_values(values: Array, low: int, counts: Array) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def bit_length(value: int) -> int:
-    """Return the number of bits of a non-negative value; 0 has none."""
+    """Return the bit length of a non-negative integer; 0 for 0."""
     bits = 0
     while value > 0:
         bits += 1
@@ -153,9 +153,9 @@ def bit_length(value: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def put(out: Array, pos: int, value: int, bits: int) -> int:
-    """Write a field at bit `pos` of zeroed bytes, low bits first; return the bit after it, or -1 if full.
+    """Write a field at bit `pos` of zeroed bytes, low bits first; return the bit behind it, or -1 if full.
 
-    A `pos` of -1 stays -1, so that a caller may check once, after the last field.
+    A `pos` of -1 stays -1, so that a caller can check once, after the last field.
     """
     if pos < 0 or pos + bits > 8 * out.size:
         return -1
@@ -171,7 +171,7 @@ def put(out: Array, pos: int, value: int, bits: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def get(data: Array, pos: int, bits: int) -> int:
-    """Return the field at bit `pos`; bits beyond the end read as zero, so callers check the last position."""
+    """Return the field at bit `pos`; bits behind the end read as 0, so callers check the last position."""
     value = 0
     done = 0
     while done < bits and 0 <= pos < 8 * data.size:
@@ -193,21 +193,21 @@ def pack_fields(values: Array, bias: int, width: int, out: Array) -> None:
 
 @nb.njit(cache=True, nogil=True)
 def unpack_fields(data: Array, bias: int, width: int, out: Array) -> None:
-    """Read what `pack_fields` wrote."""
+    """Read the values that `pack_fields` wrote."""
     for i in range(out.size):
         out[i] = get(data, i * width, width) - bias
 
 
 @nb.njit(cache=True, nogil=True)
 def quantise(counts: Array, total: int, frequencies: Array) -> None:
-    """Share `total` among the counts for the least code length; non-zero counts get at least 1.
+    """Share `total` among the counts for the least code length; each non-zero count gets at least 1.
 
-    The best share solves round(count / step) summing to `total` for one common step, found by bisection;
-    symbols tied at the last step get the remainder in order. There must be a non-zero count, and at most
-    `total`.
+    The best shares are round(count / step) for one common step at which they sum to `total`; bisection finds
+    it. Symbols tied at the last step get the remainder in order. There must be at least one non-zero count
+    and at most `total`.
     """
     size = counts.sum()
-    fine, coarse = size / (2.0 * total), 2.0 * size  # steps whose shares sum to at least / at most `total`
+    fine, coarse = size / (2.0 * total), 2.0 * size  # steps: shares sum to >= total, <= total
     for _ in range(60):
         step = 0.5 * (fine + coarse)
         shares = 0
@@ -229,4 +229,4 @@ def quantise(counts: Array, total: int, frequencies: Array) -> None:
         if more > 0:
             frequencies[i] += more
             left -= more
-    frequencies[np.argmax(counts)] += left  # nothing, unless 60 bisections did not separate two steps
+    frequencies[np.argmax(counts)] += left  # 0, unless 60 bisections did not separate two steps

@@ -1,12 +1,12 @@
-"""Oracle for the rate: constriction's ANS coder and a 24-bit model of the frame's exact histogram.
+"""Oracle for the rate: constriction's ANS coder with a 24-bit model of the frame's exact histogram.
 
-An independent coder at the order-0 entropy: it shows what any static order-0 coder can reach, and checks
-ours. It is not meant to be fast. Its size includes the table, which holds every count exactly, in the code of
-order0.py; subtract `table_bytes` to see the coded values alone. Needs the extra `peers` (Bamler, arXiv
-2201.01741).
+An independent coder at the order-0 entropy. It shows what a static order-0 coder can reach, and checks ours.
+It is not fast. Its size includes the table of every exact count, in the code of order0.py; subtract
+`table_bytes` for the coded values alone. Needs the extra `peers` (Bamler, arXiv 2201.01741).
 
-Payload: u8 mode (0: raw block; 1); the table: lowest value and number of values - 1 (32 bits each), the
-counts; the 32-bit words of the coder. A constant frame costs no words; `VALUES_PER_BYTE` bounds it.
+Payload: u8 mode (0: raw block; 1); the table: lowest value and number of values - 1 (32 and 16 bits), the
+counts; then the coder's 32-bit words. A constant frame needs no words; `VALUES_PER_BYTE` bounds its size from
+below.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from oscar.coding.baselines.blocks import (
 from oscar.coding.baselines.order0_kernels import get_table, put_table
 from oscar.errors import MissingExtraError, install
 
-MAX_SPAN = 1 << 16  # beyond that, a table of all counts cannot pay
+MAX_SPAN = 1 << 16  # most values from the lowest to the highest; a table of more counts cannot pay
 BIAS = 1 << 31
 
 
 def _constriction() -> Any:
-    """Return constriction's stream module; raises MissingExtraError where it is not installed."""
+    """Return constriction's stream module; raises MissingExtraError if it is not installed."""
     try:
         from constriction import stream
     except ImportError:
@@ -49,7 +49,7 @@ def _constriction() -> Any:
 
 
 class Oracle(BlockCodec):
-    """The order-0 rate of a frame; `table_bytes` says how much of the last payload was its table.
+    """Codes a frame at its order-0 rate. `table_bytes`: bytes of the table in the last payload.
 
     Raises MissingExtraError without constriction.
     """
@@ -101,7 +101,7 @@ class Oracle(BlockCodec):
 
 
 def _model(stream: Any, counts: Array) -> tuple[Array, Any]:
-    """Return the occupied places and their model (None for a single one, which needs none)."""
+    """Return the occupied places and their model; the model is None for a single place, which needs none."""
     symbols = np.flatnonzero(counts)
     if symbols.size == 1:
         return symbols, None
@@ -120,7 +120,7 @@ def _write_table(low: int, counts: Array) -> bytes:
 
 
 def _read_table(data: Array, count: int) -> tuple[int, int, Array]:
-    """Return the byte after the table, the lowest value and the counts; raises FrameError."""
+    """Return the offset behind the table, the lowest value and the counts; raises FrameError."""
     low = get(data, 8, 32) - BIAS
     counts = np.zeros(get(data, 40, 16) + 1, np.int64)
     pos = get_table(data, 56, counts, count)

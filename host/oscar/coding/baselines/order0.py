@@ -1,15 +1,15 @@
-"""Baseline: order-0 rANS with the frame's own static table, which is sent along.
+"""Baseline: order-0 rANS with a static table of the frame, which is sent with it.
 
-Small values are tokens of their own; larger ones share a token per sign, exponent and top `mantissa` bits,
-the rest follow raw. `mantissa` is chosen per frame by the true size of each table and of what it codes; where
-that pays, every value is its own token. Frequencies have 12 bits; four interleaved states of 32
-bits (one in frames below 4,096 values, where 12 bytes count) take in 16-bit words (Duda 2013; Giesen,
-"Interleaved entropy coders", 2014).
+A small value is a token of its own. Larger values share a token for each sign, exponent and top `mantissa`
+bits; their other bits follow raw. The encoder tries mantissas and takes the smallest frame, tables included;
+with a large mantissa every value is its own token. Frequencies have 12 bits. Four interleaved 32-bit states
+(one below 4,096 values, where 12 bytes matter) take in 16-bit words (Duda 2013; Giesen, "Interleaved entropy
+coders", 2014).
 
 Payload: u8 mantissa + 1 (0: raw block); the table, a bit stream, low bits first: lowest token (zigzag) and
-number of tokens - 1 in exponential Golomb code, then the differences of their frequencies in one fitted to
-those before; the rANS states and words; the raw bits. A constant frame costs no bits; `VALUES_PER_BYTE`
-bounds it.
+number of tokens - 1 in exponential Golomb code, then the differences of the frequencies, each in a code
+fitted to those before it; the rANS states and words; the raw bits. A constant frame costs no bits;
+`VALUES_PER_BYTE` bounds its size from below.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from oscar.coding.baselines.order0_kernels import (
 )
 
 MAX_MANTISSA = 30
-MAX_TOKENS = SCALE // 2  # with more, frequencies of at least 1 distort the table
-MIN_INTERLEAVED = 4096
-RANGE_ORDER = 5  # of the exponential Golomb codes of lowest token and number of tokens
+MAX_TOKENS = SCALE // 2  # with more, the least frequency of 1 distorts the table
+MIN_INTERLEAVED = 4096  # values from which four states are used
+RANGE_ORDER = 5  # order of the exponential Golomb codes of lowest token and number of tokens
 
 
 class Rans0(BlockCodec):
-    """Order-0 rANS with a transmitted table; lossless for any int32 values."""
+    """Codes with order-0 rANS and a transmitted table; lossless for any int32 values."""
 
     code = 9
 
@@ -82,11 +82,12 @@ class Rans0(BlockCodec):
 
 
 def _lanes(count: int) -> int:
+    """Return the number of interleaved states for `count` values."""
     return LANES if count >= MIN_INTERLEAVED else 1
 
 
 def _choose(distinct: Array, counts: Array, limit: int) -> tuple[int, int, Array, bytes] | None:
-    """Return mantissa, lowest token, frequencies and table of least size; None if none beats `limit`."""
+    """Return mantissa, lowest token, frequencies and table of least size; None if `limit` bytes is less."""
     best, least = None, 8.0 * limit
     for mantissa in range(MAX_MANTISSA + 1):
         lowest = int(token_of(int(distinct[0]), mantissa))
@@ -107,7 +108,7 @@ def _choose(distinct: Array, counts: Array, limit: int) -> tuple[int, int, Array
 
 
 def _write_table(mantissa: int, lowest: int, frequencies: Array) -> bytes:
-    """Return mode byte and table, padded to a whole byte; the last frequency is what is left of SCALE."""
+    """Return mode byte and table, padded to a whole byte; the last frequency is the rest of SCALE."""
     out = np.zeros(16 + 5 * frequencies.size, np.uint8)  # a difference takes at most 32 bits
     pos = put(out, 0, mantissa + 1, 8)
     pos = put_count(out, pos, 2 * lowest if lowest >= 0 else -2 * lowest - 1, RANGE_ORDER)
@@ -117,7 +118,7 @@ def _write_table(mantissa: int, lowest: int, frequencies: Array) -> bytes:
 
 
 def _read_table(data: Array, mantissa: int) -> tuple[int, int, Array]:
-    """Return the byte after the table, the lowest token and the frequencies; raises FrameError."""
+    """Return the offset behind the table, the lowest token and the frequencies; raises FrameError."""
     fold, pos = get_count(data, 8, RANGE_ORDER)
     lowest = (fold >> 1) ^ -(fold & 1)
     rest, pos = get_count(data, pos, RANGE_ORDER) if pos > 0 else (0, -1)

@@ -1,4 +1,4 @@
-"""The compiled parts of the order-0 rANS baseline: tokens, table, coder (see order0.py)."""
+"""Compiled parts of the order-0 rANS baseline (order0.py): tokens, table, coder."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from oscar.coding.baselines.blocks import bit_length, get, put
 
 SCALE_BITS = 12
 SCALE = 1 << SCALE_BITS
-LOWEST = 1 << 16  # rANS states stay in LOWEST .. LOWEST * 2**16 - 1; words of 16 bits move in and out
+LOWEST = 1 << 16  # rANS states lie in LOWEST .. LOWEST·2^16 - 1; 16-bit words move in and out
 LANES = 4
-PREFIX = 32  # longest unary part of a table entry; differences of counts up to 2**28 take 30
+PREFIX = 32  # longest unary part of a table entry; differences of counts up to 2^28 take 30
 
 
 @nb.njit(cache=True, nogil=True)
 def token_of(value: int, mantissa: int) -> int:
-    """Return the token: sign, exponent and the top `mantissa` bits below the leading one of |value|."""
+    """Return the token of a value: sign, exponent, and the top `mantissa` bits below the leading one."""
     size = abs(value)
     extra = max(0, bit_length(size) - mantissa - 1)
     token = (extra << mantissa) + (size >> extra)
@@ -32,7 +32,7 @@ def extra_of(token: int, mantissa: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def put_count(out: Array, pos: int, value: int, order: int) -> int:
-    """Write a count in exponential Golomb code of that order: a unary length, then the bits."""
+    """Write a count in exponential Golomb code of `order`: a unary length, then the bits."""
     value += 1 << order
     bits = bit_length(value) - 1
     pos = put(out, pos, (1 << (bits - order)) - 1, bits - order + 1)
@@ -41,7 +41,7 @@ def put_count(out: Array, pos: int, value: int, order: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def get_count(data: Array, pos: int, order: int) -> tuple[int, int]:
-    """Return a count and the bit after it; the bit is -1 if there is none."""
+    """Return a count and the bit behind it; the bit is -1 if there is no count."""
     bits = order
     while get(data, pos, 1) == 1:
         bits += 1
@@ -66,7 +66,7 @@ def put_table(out: Array, pos: int, counts: Array) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def get_table(data: Array, pos: int, counts: Array, total: int) -> int:
-    """Read what `put_table` wrote, counts of 0 .. total; return the bit after it, or -1 if it is none."""
+    """Read the counts, 0 .. total, that `put_table` wrote; return the bit behind them, or -1 if invalid."""
     last = mean = 0
     for i in range(counts.size):
         fold, pos = get_count(data, pos, bit_length(mean >> 3))
@@ -82,7 +82,7 @@ def get_table(data: Array, pos: int, counts: Array, total: int) -> int:
 
 @nb.njit(cache=True, nogil=True)
 def tally(distinct: Array, counts: Array, mantissa: int, lowest: int, tokens: Array) -> int:
-    """Add the masses of all tokens, less `lowest`, to `tokens`; return how many raw bits follow in all."""
+    """Add the mass of each token to tokens[token - lowest]; return the raw bits of all values."""
     extra = 0
     for j in range(distinct.size):
         token = token_of(distinct[j], mantissa)
@@ -93,7 +93,7 @@ def tally(distinct: Array, counts: Array, mantissa: int, lowest: int, tokens: Ar
 
 @nb.njit(cache=True, nogil=True)
 def ideal_bits(counts: Array, frequencies: Array) -> float:
-    """Return the bits of all counts at the probabilities frequency / SCALE."""
+    """Return the bits of all counts at probabilities frequency / SCALE."""
     bits = 0.0
     for i in range(counts.size):
         if counts[i] > 0:
@@ -105,10 +105,10 @@ def ideal_bits(counts: Array, frequencies: Array) -> float:
 def encode(
     values: Array, mantissa: int, lowest: int, frequencies: Array, lanes: int, out: Array, at: int
 ) -> int:
-    """Code the tokens from byte `at`, then the raw bits; return the byte after them, or -1 if `out` is full.
+    """Code the tokens from byte `at` on, then the raw bits; return the byte behind them, or -1 if full.
 
-    rANS is last in, first out: values go in backwards, words are stacked from the end of `out` down, and the
-    stack is moved to its place at last. Value i belongs to state i mod `lanes`.
+    rANS is last in, first out: values are coded backwards, words are stacked from the end of `out` downwards,
+    and the stack is moved to its place at the end. Value i belongs to state i mod `lanes`.
     """
     below = np.zeros(frequencies.size, np.int64)
     for t in range(1, frequencies.size):
@@ -150,10 +150,10 @@ def encode(
 def decode(
     data: Array, at: int, mantissa: int, lowest: int, frequencies: Array, lanes: int, bound: int, out: Array
 ) -> int:
-    """Fill int32 `out` with the values coded at byte `at`; return the byte after them.
+    """Fill int32 `out` with the values coded from byte `at` on; return the byte behind them.
 
-    Returns -1 when the data ends before them, the states do not end where the encoder began, or a value is
-    not in -bound .. bound - 1.
+    Returns -1 if the data ends before the values do, if the states do not end where the encoder began, or if
+    a value is not in -bound .. bound - 1.
     """
     lookup = np.zeros(SCALE, np.uint16)
     below = np.zeros(frequencies.size, np.int64)
@@ -181,12 +181,12 @@ def decode(
             x = (x << 16) | (np.int64(data[at + 1]) << 8) | np.int64(data[at])
             at += 2
         state[i % lanes] = x
-    for lane in range(lanes):  # the encoder began here: anything else is damage
+    for lane in range(lanes):  # the encoder began with this state; any other means damage
         if state[lane] != LOWEST:
             return -1
     pos = 8 * at
     for i in range(out.size):
-        token = np.int64(out[i])  # as int32, the lowest has no absolute value
+        token = np.int64(out[i])  # int64, because -2^31 has no int32 magnitude
         extra = extra_of(token, mantissa)
         size = ((abs(token) - (extra << mantissa)) << extra) + get(data, pos, extra)
         pos += extra

@@ -1,8 +1,8 @@
-"""Uncompressed links: what "no compression" means in each of its forms.
+"""Codecs without compression, one for each number format.
 
-fp32 is the reference. bf16 and fp16 are what mixed-precision training sends. int16 and int32 are the
-quantised sums as they are. int8 shows the cost of naive narrowing: partial sums of int8 gradients do not fit
-int8, so it clips, counts what it clipped, and the sums are wrong by that much.
+fp32 is the reference. bf16 and fp16 are what mixed-precision training sends. int16 and int32 send the
+quantised sums unchanged. int8 shows the cost of narrowing: partial sums of int8 gradients do not fit int8, so
+it clips them, counts the clipped values, and the sums are wrong by the clipped part.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oscar.coding.codec import Domain
 
 
 class _Items:
-    """One item of `dtype` for each value, little-endian."""
+    """Sends one little-endian item of `dtype` for each value."""
 
     dtype: str
     domain: Domain = "int"
@@ -24,7 +24,7 @@ class _Items:
         return count * np.dtype(self.dtype).itemsize
 
     def _items(self, payload: memoryview, count: int) -> Array:
-        """Return `count` items of the payload; raises FrameError unless they are the whole of it."""
+        """Return `count` items of the payload; raises FrameError unless they are all of it."""
         size = self.max_payload(count, 0)
         if len(payload) != size:
             raise damaged(f"{count} values of {self.dtype} take {size} bytes, payload has {len(payload)}")
@@ -32,7 +32,7 @@ class _Items:
 
 
 class Fp32(_Items):
-    """float32, bit for bit."""
+    """Sends float32 values bit for bit."""
 
     code, dtype = 1, "<f4"
     domain: Domain = "float"
@@ -45,16 +45,17 @@ class Fp32(_Items):
 
 
 class _Clipping(_Items):
-    """Counts what an encoder clips; each encoder needs an instance of its own.
+    """A codec that counts the values it clips; each encoder needs an instance of its own.
 
-    saturated: values so far; lost: the shares of energy that frames lost, each times the frame's values.
+    saturated: values clipped so far
+    lost: sum over the frames of the share of energy that a frame lost, times its number of values
     """
 
     def __init__(self) -> None:
         self.saturated, self.lost = 0, 0.0
 
     def _count(self, values: Array, clipped: Array, limit: float) -> None:
-        """Count the `clipped` (bool) of `values`, whose magnitudes beyond `limit` are cut to it."""
+        """Count the `clipped` (bool) of `values`, whose magnitudes are cut to `limit`."""
         beyond = int(np.count_nonzero(clipped))
         if not beyond:
             return
@@ -65,10 +66,9 @@ class _Clipping(_Items):
 
 
 class Bf16(_Clipping):
-    """bfloat16: the upper half of a float32, rounded to nearest even by integer arithmetic on the bits.
+    """Sends bfloat16: the upper half of a float32, rounded to nearest even in integer arithmetic.
 
-    A finite value above the largest bfloat16 becomes that one, not Inf, and is counted in `saturated`; Inf
-    and NaN stay what they are.
+    A finite value above the largest bfloat16 is clipped to it and counted in `saturated`; Inf and NaN stay.
     """
 
     code, dtype = 2, "<u2"
@@ -94,10 +94,10 @@ class Bf16(_Clipping):
 
 
 class Fp16(_Clipping):
-    """IEEE half precision, rounded to nearest even.
+    """Sends IEEE half precision, rounded to nearest even.
 
-    A finite value beyond 65,504 is clipped and counted in `saturated` (gradients do reach there without loss
-    scaling); below 6e-8 it becomes 0. Inf and NaN stay.
+    A finite value beyond 65,504 is clipped and counted in `saturated`; gradients reach such values without
+    loss scaling. A magnitude below 3e-8 becomes 0. Inf and NaN stay.
     """
 
     code, dtype = 3, "<f2"
@@ -105,7 +105,7 @@ class Fp16(_Clipping):
     limit = np.float32(65504)
 
     def pack(self, values: Array, width: int) -> bytes:
-        # Small values vanish and NaN stays NaN, as they should.
+        # Small values may become 0, and NaN stays NaN.
         with np.errstate(under="ignore", invalid="ignore"):
             clipped = (np.abs(values) > self.limit) & np.isfinite(values)
             self._count(values, clipped, float(self.limit))
@@ -117,10 +117,10 @@ class Fp16(_Clipping):
 
 
 class Int16(_Items):
-    """Two bytes per value; raises ValueError on frames of more than 16 bits, whatever is in them."""
+    """Sends two bytes for each value; raises ValueError for frames of more than 16 bits."""
 
     code, dtype, bits = 4, "<i2", 16
-    narrow = True  # takes and returns items as they are, without a copy
+    narrow = True  # takes and returns int16 without a copy
 
     def pack(self, values: Array, width: int) -> memoryview:
         if width > self.bits:
@@ -136,13 +136,13 @@ class Int16(_Items):
 
 
 class Int32(Int16):
-    """Four bytes per value: every sum this system can make."""
+    """Sends four bytes for each value, enough for every sum."""
 
     code, dtype, bits = 5, "<i4", 32
 
 
 class Int8(_Clipping):
-    """One byte per value, SATURATING at +-127: a clipped partial sum stays wrong on all nodes."""
+    """Sends one byte for each value, clipped to +-127; a clipped partial sum stays wrong on all nodes."""
 
     code, dtype = 6, "<i1"
 

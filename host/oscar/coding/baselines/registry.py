@@ -1,6 +1,6 @@
-"""All baseline codecs by name, as registry entries.
+"""The baseline codecs by name.
 
-Each value makes the entry when called, so that importing this module compiles nothing and needs no extra.
+An entry is made when its function is called, so importing this module compiles nothing and needs no extra.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _saturated(encoder: LinkEncoder) -> tuple[int, float]:
 
 
 def _clipping(name: str, payload: type[Bf16] | type[Fp16] | type[Int8]) -> Codec:
-    """Make the entry of a codec that counts what it clips: each encoder gets a counter of its own."""
+    """Return the entry of a clipping codec; each encoder gets a counter of its own."""
     entry = framed(name, payload(), lossless=False, coded=False)
     return replace(entry, make_encoder=lambda: FramedEncoder(payload()), saturated=_saturated)
 

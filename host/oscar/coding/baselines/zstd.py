@@ -1,10 +1,11 @@
-"""Baseline: Zstandard at level 1, the fastest general-purpose compressor a host would use, at its best.
+"""Baseline: Zstandard at level 1, the fastest general-purpose compressor, on data prepared for it.
 
-Values go in zigzag order (0, -1, 1, -2 ...), split into byte planes, as few as hold the frame. Measured on
-Laplace and Gaussian values of 20,000 a frame: in one byte, zigzag and two's complement are within 0.5 %; in
-two (sigma 30), plain little-endian int16 takes 9.7 bits, its two planes 8.6, the planes of zigzag 6.96
-(entropy 6.8). The usual sign extension costs more than a bit per value, and a comparison should not profit
-from that.
+Values are mapped to zigzag order (0, -1, 1, -2 ...) and split into as few byte planes as hold the frame.
+Measured on
+Laplace and Gaussian values, 20,000 a frame: with one byte, zigzag and two's complement are within 0.5 %. With
+two (sigma 30), plain little-endian int16 takes 9.7 bits a value, its two planes 8.6, and the planes of zigzag
+6.96 (entropy 6.8). The plain form costs more than a bit a value, and a fair comparison should not profit from
+that.
 
 Payload: u8 number of planes (0: raw block), then one zstd frame without content size or checksum (the OSCAR
 frame has both). zstd stores at best 128 KiB in 4 bytes, so count x planes is at most 32,768 per payload byte.
@@ -18,12 +19,12 @@ import zstandard
 from oscar.array import Array
 from oscar.coding.baselines.blocks import BlockCodec, check_range, damaged, raw_bytes
 
-BYTES_PER_BYTE = 32768  # one run-length block: 4 bytes for 128 KiB
-MAX_WINDOW = 1 << 27  # every zstd decoder must accept it; level 1 needs 512 KiB
+BYTES_PER_BYTE = 32768  # most bytes that a payload byte can hold: a run-length block has 4 bytes for 128 KiB
+MAX_WINDOW = 1 << 27  # bytes; every zstd decoder must accept it, and level 1 needs 512 KiB
 
 
 class Zstd(BlockCodec):
-    """zstd level 1 on byte planes; lossless for any int32 values."""
+    """Codes byte planes with zstd level 1; lossless for any int32 values."""
 
     code = 10
     level = 1
@@ -54,9 +55,9 @@ class Zstd(BlockCodec):
 
 
 def _inflate(data: memoryview, size: int) -> bytes:
-    """Return exactly `size` bytes from one zstd frame; raises FrameError on anything else."""
+    """Return exactly `size` bytes from one zstd frame; raises FrameError for anything else."""
     try:
-        # A content size in the frame would override max_output_size, and it is not to be trusted.
+        # A content size in the frame would override max_output_size, and it cannot be trusted.
         if zstandard.get_frame_parameters(data).content_size != zstandard.CONTENTSIZE_UNKNOWN:
             raise damaged("zstd frame announces its own size, OSCAR's do not")
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
