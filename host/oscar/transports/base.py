@@ -284,7 +284,7 @@ class Transport(ABC):
         return any(tag == CONTROL_TAG and peer not in self._silent for peer, tag in self._unsent())
 
     def _tell(self, message: bytes, stop: float = math.inf) -> None:
-        """Start to send a control message to all neighbours. stop: time.monotonic at which to stop sending."""
+        """Start to send a control message to all neighbours. stop: last time of time.monotonic."""
         for peer in self.neighbours:
             if peer not in self.dead and time.monotonic() < stop:
                 with contextlib.suppress(Exception):  # a rank that waits for this peer finds out why
