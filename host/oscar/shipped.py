@@ -14,7 +14,11 @@ def folder() -> Path:
 
 
 def names() -> list[str]:
-    """Return their names, which are file names without .yaml."""
+    """Return the names of the shipped configurations: file names without .yaml.
+
+    >>> "default" in names()
+    True
+    """
     return sorted(path.stem for path in folder().glob("*.yaml"))
 
 

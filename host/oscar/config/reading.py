@@ -16,9 +16,12 @@ from oscar.shipped import find
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file and return the validated configuration.
 
-    path: of a file, or the name of a shipped configuration, such as `default` (oscar.shipped).
-    overrides: `key=value` texts with dotted keys, values in YAML (`--set link.gbps=25`).
-    Raises ConfigError that names file, key, what was expected and the nearest valid key.
+    path: path of a file, or name of a shipped configuration such as `default` (oscar.shipped).
+    overrides: `key=value` texts with dotted keys and YAML values, as for the option --set.
+    Raises ConfigError that names the file, the key, the expected value and the nearest valid key.
+
+    >>> load_config("default", ["link.gbps=25"]).link.gbps
+    25.0
     """
     source = find(path)
     try:

@@ -23,7 +23,7 @@ def check_means(
     """Raise GradientOverflowError unless the means, and all floats of the replicated state, are finite.
 
     means: float32 [tensor]. tensors: the inputs [rank][tensor] of the wire's own ranks. kept: a snapshot of
-    the replicated state. Means and state are equal on all ranks, so all ranks decide alike. Before they raise,
+    the replicated state. Means and state are equal on all ranks, so all ranks decide alike. Before an error,
     one more collective tells every rank how large the values of the others are.
     """
     if all(all_finite(each.reshape(-1)) for each in (*means, *_floats(kept))):

@@ -128,7 +128,7 @@ class Party:
         return "the digest of its state" if action is None else f"its frame of {action.place}"
 
     def blame(self, error: TransportError, where: str, action: Action | None) -> NoReturn:
-        """Raise `error` as a PeerError. A failure that another rank reported keeps its rank, step and chunk."""
+        """Raise `error` as a PeerError. A failure reported by another rank keeps its peer, step and chunk."""
         notice = error.notice
         if notice is not None:
             raise PeerError(

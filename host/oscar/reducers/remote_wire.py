@@ -138,7 +138,7 @@ class RemoteWire(Wire):
         return [part[LENGTH_BYTES:] for part in _arrays(every)]
 
     def _hand_over(self, message: Message) -> list[Array]:
-        """Return the buffers for this rank, by source: lengths are gathered, then buffers are sent directly."""
+        """Return the buffers for this rank, by source. Lengths are gathered before buffers are sent."""
         nodes, rank = self.nodes, self.rank
         check_parts(message, nodes)
         if nodes == 1:
@@ -158,7 +158,7 @@ class RemoteWire(Wire):
         return [array.copy() for array in _arrays(came)]
 
     def _gather_bytes(self, mine: bytes, cap: int) -> list[bytes]:
-        """Return every rank's bytes, `cap` at most: sent directly if all ranks have met, else around a ring."""
+        """Return every rank's bytes, `cap` at most: directly if all ranks have met, else around a ring."""
         if self._all_met:
             self._sent += len(mine) * (self.nodes - 1)
             return self._straight([mine] * self.nodes, [cap] * self.nodes, "a collective")

@@ -26,8 +26,8 @@ class Traffic:
     """The traffic of one message, counted for the wire's own ranks.
 
     moved: frames; None where no frames are counted. sent_bytes: bytes sent. exchange_bytes: bytes of an
-    "agree" message. plan: name of the chunk plan. identical: the ranks ended with the same bits. exact: the sum
-    equals a direct sum; True where this is not checked. clipped: the codec's saturation, as in
+    "agree" message. plan: name of the chunk plan. identical: the ranks ended with the same bits. exact: the
+    sum equals a direct sum; True where this is not checked. clipped: the codec's saturation, as in
     Codec.saturated. clocks: clock cycles of devices, as in Stats.
     """
 
@@ -70,9 +70,9 @@ class Wire(ABC):
         """Return a new combined buffer, and its traffic. messages: one of each local rank.
 
         Sums of integers are followed by the sums of their riders. "gather" and "agree" return all buffers by
-        rank. "exchange" returns, for each local rank, the buffers sent to it, by source. Raises PeerError when
-        a peer fails, GradientError where local workers disagree, ValueError for an integer that does not fit
-        its field.
+        rank. "exchange" returns, for each local rank, the buffers sent to it, by source. Raises PeerError
+        when a peer fails, GradientError where local workers disagree, ValueError for an integer that does not
+        fit its field.
         """
 
     def announce(self, digests: Callable[[], Mapping[str, int]]) -> None:  # noqa: B027 - in process there is one state

@@ -52,7 +52,15 @@ class Task:
 
 @dataclass
 class Graph:
-    """Tasks, in the order in which they were added, and what they occupy."""
+    """Tasks in the order in which they were added, and the resources that they occupy.
+
+    >>> graph = Graph()
+    >>> core = graph.resource("core")
+    >>> first = graph.add("first", core, 1.0)
+    >>> second = graph.add("second", core, 2.0, [first])
+    >>> graph.run().total_s
+    3.0
+    """
 
     resources: list[Resource] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
@@ -91,10 +99,14 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """When every task starts and ends, float64 [tasks].
+    """The start and the end of every task in seconds, float64 [task].
 
-    cause: of each task the one that it started behind, the last of its needs or the one before it on its
-    resource; -1 for none.
+    cause: the task that delayed each task: its last need, or the previous task on its resource; -1 for none.
+
+    >>> graph = Graph()
+    >>> _ = graph.add("send", graph.resource("port"), 0.5)
+    >>> graph.run().use()
+    {'port': 1.0}
     """
 
     graph: Graph

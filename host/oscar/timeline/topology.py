@@ -51,10 +51,14 @@ class AtSwitch(Mapping[Pair, Link]):
 
 @dataclass(frozen=True)
 class Topology:
-    """links: by (sender, receiver); ranks without a link cannot send to each other.
+    """The network between ranks.
 
-    kind: what the network is in one word. text: for people, in one line. message_s: how long a port is
-    occupied by each message beside its bytes. group: how many consecutive ranks share a NIC; None: none do.
+    nodes: number of ranks. links: by (sender, receiver); ranks without a link cannot send to each other.
+    kind: kind of the network. text: one line for people. message_s: seconds that each message occupies a port
+    beside its bytes. group: number of consecutive ranks that share a NIC; None: none do.
+
+    >>> switch([100.0, 25.0], latency_s=2e-6).text
+    '2 ranks at a switch, 100, 25 Gb/s'
     """
 
     nodes: int

@@ -1,1 +1,1 @@
-"""Frames between processes: one contract, and an adapter module per library (docs/transports.md)."""
+"""Transports move frames between processes: one contract, one adapter per library (docs/transports.md)."""

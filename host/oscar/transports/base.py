@@ -1,4 +1,4 @@
-"""The transport contract (docs/transports.md), and what all transports share: deadlines, notices, gathers."""
+"""The contract of transports (docs/transports.md), with deadlines, notices and gathers for all of them."""
 
 from __future__ import annotations
 
@@ -20,33 +20,34 @@ from oscar.transports.notices import Notice as Notice
 from oscar.transports.notices import TransportError as TransportError
 from oscar.transports.waits import Wait
 
-GATHER_TAGS = (32640, 32641)  # frames have lower tags (Action.tag) and a CRC-32 of their own
-STATE_TAG = 32642  # of digests of the replicated state
-EXCHANGE_TAG = 32643  # of buffers that go straight to one rank
+GATHER_TAGS = (32640, 32641)  # frames have lower tags (Action.tag) and their own CRC-32
+STATE_TAG = 32642  # tag of digests of the replicated state
+EXCHANGE_TAG = 32643  # tag of buffers that are sent directly to one rank
 CONTROL_TAG = 32767  # the largest tag that every MPI has
-KEYED_CONTROL_TAG = 32766  # of control messages under a key: never confused with earlier plain ones
+KEYED_CONTROL_TAG = 32766  # tag of control messages under a key; differs from that of earlier plain ones
 CONTROL_TAGS = (KEYED_CONTROL_TAG, CONTROL_TAG)
-PART_CAP = 16  # bytes of the message of `part`, which is empty
-ABORT_S = 1.0  # how long sending an abort may take
-LISTENING = 20  # of a long wait, one part in this many goes into rounds of listening to all neighbours;
-ROUND_S = 0.05  # but a round begins at least this long after the last one
+PART_CAP = 16  # bytes of room for the message of `part`, which is empty
+ABORT_S = 1.0  # seconds in which an abort must be sent
+LISTENING = 20  # a long wait spends 1 / LISTENING of its time listening to all neighbours
+ROUND_S = 0.05  # seconds; longest pause between two rounds of listening
 CLOSED = "this transport is closed; make a new one on every rank"
 PEER_FAILED = 75  # exit status EX_TEMPFAIL: start again
 
 Bytes = bytes | bytearray | memoryview
-_SEAL = struct.Struct("<I")  # CRC-32 (IEEE) of the message behind it
+_SEAL = struct.Struct("<I")  # CRC-32 (IEEE) of the message that follows
 
 
 class Transport(ABC):
-    """One rank's end of all links; a subclass moves bytes, this class seals them and waits for them.
+    """One rank's end of all links. A subclass moves bytes; this class adds checksums and waits.
 
-    A subclass sets up its library, calls `_ends_by` and, last, `__init__` here, and puts peers that it knows
-    to be gone into `dead`. `rank` and `nodes` are the ring's. `members`: by rank, the number of its process
-    in the whole job, where the library knows that. `neighbours`: who hears this rank's control messages and
-    is heard: the two of the ring, and whom it met. `keyed`: whether all that it sends is encrypted and
-    authenticated; `pad`: by how many per cent at most that is lengthened, to hide sizes. `can_survive`:
-    whether `survivors` may work here, as far as can be told beforehand. Every message but frames, which have
-    a checksum of their own, has a CRC-32 in front of it on the wire.
+    A subclass sets up its library, calls `_ends_by`, and calls this `__init__` last. It notes dead peers in
+    `dead`. On the wire every message except frames has a CRC-32 in front; frames contain a checksum.
+
+    rank, nodes: this rank, and the number of ranks. members: by rank, the number of its process in the whole
+    job, where the library knows it. neighbours: ranks that exchange control messages with this rank: the two
+    neighbours in the ring, and all ranks it has met. keyed: whether everything sent is encrypted and
+    authenticated. pad: largest lengthening of encrypted messages in per cent. can_survive: whether
+    `survivors` may work here.
     """
 
     keyed = False
@@ -56,19 +57,19 @@ class Transport(ABC):
     def __init__(self, rank: int, nodes: int, *, members: Sequence[int] | None = None) -> None:
         self.rank, self.nodes = rank, nodes
         self.members = tuple(range(nodes) if members is None else members)
-        self.dead: dict[int, str] = {}  # peer -> why it is taken for dead
-        self._signs: dict[int, tuple[float, str]] = {}  # peer -> when it said that it waits, and for what
-        self.was_told = False  # by a neighbour, that the ring has ended
-        self._silent: set[int] = set()  # peers for which a wait was given up
-        self._next_round = 0.0  # when to listen to all neighbours again
-        self.neighbours: dict[int, None] = {}  # in the order in which they are told
+        self.dead: dict[int, str] = {}  # reason by dead peer
+        self._signs: dict[int, tuple[float, str]] = {}  # by peer: time of its sign of life, and its wait
+        self.was_told = False  # whether a neighbour sent an abort
+        self._silent: set[int] = set()  # peers that did not answer in time
+        self._next_round = 0.0  # time to listen to all neighbours again
+        self.neighbours: dict[int, None] = {}  # an ordered set, in the order of control messages
         self.meet({(rank - 1) % nodes, (rank + 1) % nodes})
 
     def meet(self, peers: Iterable[int]) -> None:
-        """Make neighbours of `peers`, too: their control messages are heard, and they are told this rank's.
+        """Make `peers` neighbours, so that control messages go both ways.
 
-        To be done on both sides, before the first message between them is waited for. Whom this rank knows,
-        and itself, are left out. Raises ValueError for a rank that there is not.
+        Both sides must do this before either waits for a message from the other. Known neighbours and the
+        rank itself are skipped. Raises ValueError for a rank that does not exist.
         """
         for peer in sorted(set(peers) - {self.rank} - self.neighbours.keys()):
             if not 0 <= peer < self.nodes:
@@ -77,9 +78,9 @@ class Transport(ABC):
             self.post_recv(peer, CONTROL_TAG, CONTROL_CAP)
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None:
-        """Make room for one message of up to `cap` bytes; those of one (peer, tag) come in order.
+        """Make room for one message of up to `cap` bytes. Messages of one (peer, tag) arrive in order.
 
-        Raises ValueError for a peer that this rank has not met: nobody would hear that it fails.
+        Raises ValueError for a peer that this rank has not met, because its failure would go unnoticed.
         """
         self.check_open()
         if peer not in self.neighbours:
@@ -93,38 +94,39 @@ class Transport(ABC):
 
     @abstractmethod
     def _make_room(self, peer: int, tag: int, cap: int) -> None:
-        """Do what `post_recv` does for a message as it is on the wire."""
+        """Make room for a message of up to `cap` bytes on the wire."""
 
     @abstractmethod
     def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
-        """Start to send a message as it is on the wire; `parts` follow each other, and must not change."""
+        """Start to send a message of consecutive `parts`, which must not change until `flush` returns."""
 
     @abstractmethod
     def _arrived(self, peer: int, tag: int) -> memoryview | None:
-        """Return the expected message, if it has arrived; if it never will, note the peer in `dead`."""
+        """Return the posted message if it has arrived, else None; note a peer that is gone in `dead`."""
 
     @abstractmethod
     def _unsent(self) -> list[tuple[int, int]]:
-        """Return (peer, tag) of every message that is still on its way out, the oldest first."""
+        """Return (peer, tag) of every message that has not left yet, the oldest first."""
 
     @abstractmethod
     def _pause(self, tries: int) -> None:
-        """Sleep, or wait for something to arrive, after `tries` looks in vain."""
+        """Sleep, or wait for a message, after `tries` unsuccessful looks."""
 
     def _ends_by(self, work: Callable[..., object], *args: Any) -> None:
-        """Have work(*args) give back what the library lent, once: by `close`, or with the last reference.
+        """Let work(*args) release the library's resources, once: on `close` or with the last reference.
 
-        At the latest it runs at exit, before the libraries' teardown: a thread that waits then is fatal.
+        It runs at exit at the latest, before the libraries' teardown: a thread that still waits then is
+        fatal.
         """
         self._ending = weakref.finalize(self, work, *args)
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called: nothing can be sent or received any more."""
+        """Whether `close` was called; nothing can be sent or received then."""
         return not self._ending.alive
 
     def close(self) -> None:
-        """Give back what the library lent; may be repeated, raises nothing. Exit does it, too."""
+        """Release the library's resources. Raises nothing; a second call does nothing. Exit closes, too."""
         self._ending()
 
     def check_open(self) -> None:
@@ -133,15 +135,15 @@ class Transport(ABC):
             raise TransportError(CLOSED, peer=-1, kind="aborted")
 
     def _wire_bytes(self, tag: int, size: int) -> int:
-        """Return how many bytes a message of `size` bytes has on the wire."""
+        """Return the bytes on the wire of a message of `size` bytes."""
         return size + (_SEAL.size if tag >= GATHER_TAGS[0] else 0)
 
     def _seal(self, peer: int, tag: int, message: Bytes) -> tuple[Bytes, ...]:
-        """Return a message to `peer` as it goes on the wire, in parts."""
+        """Return a message to `peer` in its form on the wire, in parts."""
         return (_SEAL.pack(zlib.crc32(message)), message) if tag >= GATHER_TAGS[0] else (message,)
 
     def _open(self, peer: int, tag: int, came: memoryview) -> memoryview:
-        """Return the message that `peer` sealed; raises TransportError where it is not what was sent."""
+        """Return the message that `peer` sealed. Raises TransportError where its checksum does not fit."""
         if tag < GATHER_TAGS[0]:
             return came
         message = came[_SEAL.size :]
@@ -151,30 +153,30 @@ class Transport(ABC):
         return message
 
     def _take(self, peer: int, tag: int) -> memoryview | None:
-        """Return the message posted for, if it has arrived; raises TransportError for a damaged one."""
+        """Return the posted message if it has arrived, else None. Raises TransportError if it is damaged."""
         came = self._arrived(peer, tag)
         return None if came is None else self._open(peer, tag, came)
 
     def part(self, deadline: float) -> None:
-        """Wait until every rank has all that it waits for; collective, the last thing before a rank goes.
+        """Wait until every rank has received all its messages; collective, the last call before a rank ends.
 
-        A process that ends with bytes unread resets its connections, and others lose what they had not read
-        yet. Where a rank has gone already there is nothing to wait for. Raises nothing.
+        A process that ends with unread bytes resets its connections, and its peers lose unread messages. If
+        a rank has ended already, this returns at once. Raises nothing.
         """
         with contextlib.suppress(TransportError):
             self.gather(b"", PART_CAP, deadline, "the end")
 
     def leave(self, status: int) -> NoReturn:
-        """End this process at once, after a failure: the library's own clean-up must not hold it up."""
+        """End this process at once after a failure, without the library's clean-up, which might hang."""
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
 
     def survivors(self, timeout_s: float = 60.0) -> Transport:
-        """Return a transport between those that are left after a rank died; collective among them.
+        """Return a transport between the ranks that are left after a death; collective among these.
 
-        timeout_s: how late one may be. Raises TransportError where nobody is known to have died, or
-        the library cannot tell.
+        timeout_s: longest wait for a rank, in seconds. Raises TransportError where no death is known, or
+        where the library cannot continue without a rank.
         """
         raise TransportError(
             f"{type(self).__name__} cannot go on without a rank; set transport.survive to false",
@@ -183,10 +185,10 @@ class Transport(ABC):
         )
 
     def wait(self, peer: int, tag: int, deadline: float, what: str = "a message") -> memoryview:
-        """Return the message from `peer`, valid until its (peer, tag) is posted again.
+        """Return the message from `peer`, valid until (peer, tag) is posted again.
 
-        deadline: of time.monotonic. what: names in words what is waited for, for errors here and elsewhere.
-        Raises TransportError when `peer` is gone or silent, or a neighbour gave up.
+        deadline: in seconds of time.monotonic. what: the message's name in errors, here and on other ranks.
+        Raises TransportError when `peer` is dead or silent, or when a neighbour gave up.
         """
         wait = Wait(self, peer, tag, deadline, what)
         while True:
@@ -196,9 +198,9 @@ class Transport(ABC):
             wait.go_on()
 
     def flush(self, deadline: float) -> None:
-        """Return when all that was sent has left; raises TransportError where a peer does not take it.
+        """Wait until all sent messages have left. Raises TransportError where a peer does not take one.
 
-        Signs of life are not waited for: a peer reads them when it waits for something itself.
+        Control messages are not awaited: a peer reads them only when it waits itself.
         """
         wait: Wait | None = None
         while unsent := [(peer, tag) for peer, tag in self._unsent() if tag != CONTROL_TAG]:
@@ -207,7 +209,7 @@ class Transport(ABC):
             wait.go_on()
 
     def abort(self, notice: Notice) -> None:
-        """Tell the neighbours why this rank gives up; takes at most `ABORT_S`, raises nothing."""
+        """Tell the neighbours why this rank gives up. Takes at most `ABORT_S` seconds; raises nothing."""
         stop, tries = time.monotonic() + ABORT_S, 0
         self._tell(notice.pack(), stop)
         try:
@@ -218,9 +220,9 @@ class Transport(ABC):
             return
 
     def gather(self, mine: bytes, cap: int, deadline: float, what: str) -> list[bytes]:
-        """Return every rank's message, by rank: N - 1 hops around the ring.
+        """Return every rank's message, by rank, after N - 1 hops around the ring; collective.
 
-        mine: up to `cap` bytes; cap: equal on all ranks. Raises TransportError like `wait`.
+        mine: this rank's message. cap: most bytes of a message, equal on all ranks. Raises as `wait` does.
         """
         if len(mine) > cap:
             raise ValueError(f"expected at most {cap} bytes to gather, got {len(mine)}")
@@ -244,10 +246,10 @@ class Transport(ABC):
         give: Callable[[int], Bytes],
         keep: Callable[[int, memoryview], None],
     ) -> None:
-        """Send give(hop) to the next rank, hand what the one before sent to keep(hop, message), `hops` times.
+        """At each of `hops`: send give(hop) to the next rank, pass the previous rank's message to `keep`.
 
-        give may return what was kept a hop before. cap: bytes of a message at most, equal on all ranks.
-        Raises TransportError like `wait`.
+        give may return the message kept one hop before. keep: called as keep(hop, message). cap: most bytes
+        of a message, equal on all ranks. Raises as `wait` does.
         """
         left, right = (self.rank - 1) % self.nodes, (self.rank + 1) % self.nodes
         for hop in range(min(2, hops)):
@@ -262,9 +264,9 @@ class Transport(ABC):
     def hand_over(
         self, messages: Sequence[Bytes], caps: Sequence[int], deadline: float, what: str
     ) -> list[bytes]:
-        """Send messages[r] straight to each rank r; return what every rank sent to this one, by rank.
+        """Send messages[r] directly to each rank r; return the messages for this rank, by sender.
 
-        caps: bytes that each rank sends at most. All ranks must have met. Raises TransportError like `wait`.
+        caps: most bytes from each rank. All ranks must have met. Raises as `wait` does.
         """
         others = [(self.rank + step) % self.nodes for step in range(1, self.nodes)]
         for source in reversed(others):
@@ -278,18 +280,18 @@ class Transport(ABC):
         return came
 
     def _telling(self) -> bool:
-        """Whether a control message is under way to a peer that may be there to take it."""
+        """Whether a control message is still under way to a peer that may be alive."""
         return any(tag == CONTROL_TAG and peer not in self._silent for peer, tag in self._unsent())
 
     def _tell(self, message: bytes, stop: float = math.inf) -> None:
-        """Start to send a control message to all neighbours; after `stop`, of time.monotonic, to no more."""
+        """Start to send a control message to all neighbours. stop: last time of time.monotonic."""
         for peer in self.neighbours:
             if peer not in self.dead and time.monotonic() < stop:
                 with contextlib.suppress(Exception):  # a rank that waits for this peer finds out why
                     self.post_send(peer, CONTROL_TAG, message)
 
     def _listen(self, peer: int) -> None:
-        """Read control messages: of `peer` at once, of all neighbours in rounds that cost a wait little.
+        """Read control messages: from `peer` always, from all neighbours in rounds at intervals.
 
         Raises TransportError for a notice of abort.
         """

@@ -1,4 +1,4 @@
-"""The handshake: all ranks compare what must be equal, and all raise the same error where it is not."""
+"""The handshake: ranks compare settings that must be equal; all raise the same error where they differ."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from oscar.errors import ConfigError
 from oscar.transports.base import STATE_TAG, Transport
 
 MAGIC = b"OSCAR greeting 2\n"  # begins this module's messages in every release
-CAP = 1 << 16  # bytes of a greeting
-MAX_TEXT = 1 << 22  # characters that a greeting may unpack to
-NEWS = b"OSCAR new shapes 1\n"  # begins what a rank with new shapes sends in place of digests
-STATE_CAP = 2048  # bytes of either
-KEY_CHARS = 100  # of a key in it
+CAP = 1 << 16  # most bytes of a greeting
+MAX_TEXT = 1 << 22  # most characters of an unpacked greeting
+NEWS = b"OSCAR new shapes 1\n"  # begins the message that a rank with new shapes sends in place of digests
+STATE_CAP = 2048  # most bytes of digests, and of news
+KEY_CHARS = 100  # characters of a key in news
 
 
 def flatten(section: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -32,18 +32,18 @@ def flatten(section: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def fingerprint(pairs: Mapping[str, Any]) -> str:
-    """Return 16 hexadecimal digits that differ where `pairs` do."""
+    """Return 16 hexadecimal digits that identify `pairs`."""
     return hashlib.sha256(json.dumps(dict(pairs)).encode()).hexdigest()[:16]
 
 
 def compare(
     transport: Transport, pairs: Mapping[str, Any], deadline: float, what: str, *, advice: str
 ) -> None:
-    """Gather every rank's `pairs` and raise ConfigError on all ranks with the first difference to rank 0.
+    """Gather every rank's `pairs`; raise ConfigError on all ranks for the first difference to rank 0.
 
-    pairs: JSON values by key, in an order that is equal on all ranks. A greeting that is too long is compared
-    by its fingerprint. Greetings of processes that are not this transport's members are found first. Raises
-    TransportError like `Transport.gather`.
+    pairs: JSON values by key, in the same order on all ranks. A greeting that is too long is compared by its
+    fingerprint. A process outside of this transport's members is reported before any other difference.
+    Raises TransportError as `Transport.gather` does.
     """
     members = list(transport.members)
     mine = _pack(pairs, members, transport.rank)
@@ -61,7 +61,7 @@ def compare(
 
 
 def misplaced(greetings: Sequence[Mapping[str, Any] | None], members: Sequence[int]) -> str | None:
-    """Return which greeting comes from a process that is not in its place among `members`, or None."""
+    """Return in words the first process that is not at its position in `members`, or None."""
     for rank, came in enumerate(greetings):
         if came is not None and (came["group"] != members or came["process"] != members[rank]):
             expected = f"expected process {members[rank]} of the group {members} as rank {rank}"
@@ -71,13 +71,13 @@ def misplaced(greetings: Sequence[Mapping[str, Any] | None], members: Sequence[i
 
 @dataclass(frozen=True)
 class Subject:
-    """What a rank reduces: the key of its state, in words, and the shapes [tensor] that it has."""
+    """The input of a rank's call: the key of its state as text, and the shapes [tensor]."""
 
     key: str
     shapes: Sequence[tuple[int, ...]]
 
     def news(self, before: Sequence[tuple[int, ...]]) -> bytes:
-        """Return the message that tells of shapes that are new, and name the first that was not so before."""
+        """Return the message about new shapes; it names the first tensor whose shape differs from before."""
         pairs = zip_longest(self.shapes, before)
         at = next((i for i, (shape, old) in enumerate(pairs) if shape != old), 0)
         shape = list(self.shapes[at]) if at < len(self.shapes) else None
@@ -85,7 +85,7 @@ class Subject:
         return NEWS + json.dumps(content).encode()
 
     def against(self, news: bytes) -> str:
-        """Return how `news` of another rank differ from this, in words."""
+        """Return in words how the `news` of another rank differ from this rank's shapes."""
         try:
             content = json.loads(news[len(NEWS) :])
             key, tensors, at, shape = (content[name] for name in ("key", "tensors", "at", "shape"))
@@ -109,11 +109,12 @@ def _said(theirs: Any, mine: Any) -> str:
 
 
 class StateCheck:
-    """Whether the rank before does the same: 4 bytes of each part of its replicated state, or its new shapes.
+    """Checks that the previous rank has the same replicated state, or the same new shapes.
 
-    message: this rank's, for the next one. It is sent before the first frame of a call, and that of the rank
-    before is looked at before the first one is decoded. That costs one small message, and no wait. A rank
-    whose shapes are new sends these in its place: where they are new on it alone, the next rank finds out.
+    message: this rank's message to the next one: 4 bytes for each part of the state, or its new shapes. It is
+    sent before the first frame of a call. The previous rank's message is read before the first frame is
+    decoded. This costs one small message and no extra wait. A rank that alone has new shapes is found this
+    way.
     """
 
     def __init__(self, transport: Transport, message: bytes) -> None:
@@ -126,11 +127,11 @@ class StateCheck:
 
     @classmethod
     def of_state(cls, transport: Transport, parts: Mapping[str, int]) -> StateCheck:
-        """Return the check of `parts`: digests by name, in an order that is equal on all ranks."""
+        """Return the check of a state. parts: digests by name, in the same order on all ranks."""
         return cls(transport, struct.pack(f"<{len(parts)}I", *parts.values()))
 
     def came(self, deadline: float) -> bytes | None:
-        """Return what the rank before has sent, once, or None; raises TransportError like `wait`."""
+        """Return the previous rank's message at the first call, then None. Raises as `wait` does."""
         if not self.pending:
             return None
         came = self.transport.wait(self.left, STATE_TAG, deadline, "the digest of the replicated state")
@@ -138,7 +139,7 @@ class StateCheck:
         return bytes(came)
 
     def difference(self, names: Sequence[str], subject: Subject | None, deadline: float) -> str | None:
-        """Return in words how the rank before differs, or None; names: of the parts, in their order."""
+        """Return in words how the previous rank differs, or None. names: names of the state's parts."""
         came = self.came(deadline)
         if came is None or came == self.message:
             return None
@@ -154,7 +155,7 @@ class StateCheck:
 
 
 def first_difference(greetings: Sequence[Mapping[str, Any] | None]) -> str | None:
-    """Return which rank differs from rank 0 in which key, or None; an unreadable greeting is None."""
+    """Return in words the first rank and key that differ from rank 0, or None. None: unreadable greeting."""
     for rank, came in enumerate(greetings):
         if came is None:
             return f"rank {rank} sent a greeting of another format"

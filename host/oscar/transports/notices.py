@@ -1,4 +1,4 @@
-"""What a transport says when it gives up: the error here, and the notice that tells other ranks."""
+"""The error of a transport that gives up, and the notice that tells the other ranks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from typing import Any, Literal
 from oscar.errors import OscarError
 
 CONTROL_CAP = 4096  # bytes of a control message
-REASON_CHARS = 2000  # of a notice; as JSON, printable text of this length fits the cap
+REASON_CHARS = 2000  # characters of a notice's reason; as JSON, printable text of this length fits the cap
 
 Kind = Literal["dead", "silent", "aborted"]
 
 
 @dataclass(frozen=True)
 class Notice:
-    """Why a rank gives up: who noticed, which peer is at fault (-1: none), where, and the whole text."""
+    """A rank's notice that it gives up.
+
+    rank: rank that noticed the fault. peer: rank at fault (-1: none). step, chunk: place in the AllReduce
+    (-1: none). reason: the whole message.
+    """
 
     rank: int
     peer: int
@@ -25,7 +29,7 @@ class Notice:
     reason: str
 
     def pack(self) -> bytes:
-        """Return the control message; a reason that is too long is cut."""
+        """Return the notice as a control message; cut a reason that is too long."""
         fields = asdict(self)
         for length in (REASON_CHARS, REASON_CHARS // 8):
             fields["reason"] = self.reason[:length]
@@ -36,7 +40,7 @@ class Notice:
 
     @classmethod
     def unpack(cls, fields: Any) -> Notice:
-        """Return the notice of which `pack` wrote these fields; raises TypeError or KeyError for others."""
+        """Return the notice with fields that `pack` wrote. Raises TypeError or KeyError for other fields."""
         kinds = {"rank": int, "peer": int, "step": int, "chunk": int, "reason": str}
         if any(type(fields[name]) is not kind for name, kind in kinds.items()):
             raise TypeError("expected four integers and a text")
@@ -44,9 +48,10 @@ class Notice:
 
 
 class TransportError(OscarError):
-    """A peer is dead, silent past the deadline, or gave up; `notice` says why it gave up.
+    """A peer is dead, is silent past the deadline, or gave up.
 
-    tag: of the message that was waited for, or could not be sent.
+    peer: the rank at fault. tag: tag of the awaited or unsent message. notice: the notice of a peer that gave
+    up, else None.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Messages lengthened to few sizes, so that an encrypted one's tells little (docs/transports.md)."""
+"""Pads messages to few sizes, so that the size of an encrypted message tells little (docs/transports.md)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from bisect import bisect_left
 
 from oscar.transports.base import Bytes
 
-LEAST_BYTES = 64  # of a padded message: the ladder's lowest rung
+LEAST_BYTES = 64  # bytes of the shortest padded message
 MOST_BYTES = 1 << 40
 LEAST_PERCENT, MOST_PERCENT = 1.0, 100.0
 PAD_NEEDS_SECURITY = "who reads plain frames reads their sizes, too; set transport.security to aes-gcm"
@@ -15,11 +15,12 @@ _LENGTH = struct.Struct("<Q")  # in front of a padded message
 
 
 class Padding:
-    """Padding by `percent` per cent at most: 0 for none, or 1 to 100; raises ValueError for others.
+    """Pads messages by at most about `percent` per cent.
 
-    A padded message is u64 length, message, zeros. Its size is a rung of a ladder: 64 bytes, and each next
-    rung is higher by `percent` per cent, rounded down, or by one byte. plain_bytes, padded_total: of all
-    messages that went through `pad`, before and after.
+    percent: 0 for no padding, or 1 to 100. A larger value hides sizes better and costs more bytes. Raises
+    ValueError for other values. A padded message is a u64 length, the message, and zeros. Its size is a step
+    of a ladder: 64 bytes, then each step larger by `percent` per cent, rounded down, but at least by one
+    byte. `plain_bytes` and `padded_total` sum the bytes of all messages before and after `pad`.
     """
 
     def __init__(self, percent: float) -> None:
@@ -31,13 +32,13 @@ class Padding:
         self._room = bytearray()
 
     def padded_bytes(self, size: int) -> int:
-        """Return how many bytes a message of `size` bytes has once padded; never fewer for a longer one."""
+        """Return the padded size in bytes of a message of `size` bytes; it never falls as `size` grows."""
         if not self.percent:
             return size
         return self._rungs[bisect_left(self._rungs, size + _LENGTH.size)]
 
     def pad(self, message: Bytes) -> Bytes:
-        """Return `message` padded, valid until the next call; or as it is where there is no padding."""
+        """Return the padded message, valid until the next call; without padding, `message` itself."""
         size, total = len(message), self.padded_bytes(len(message))
         self.plain_bytes += size
         self.padded_total += total
@@ -53,7 +54,7 @@ class Padding:
         return padded
 
     def unpad(self, padded: memoryview) -> memoryview:
-        """Return the message in `padded`; raises ValueError where `pad` did not make it."""
+        """Return the message in `padded`. Raises ValueError where `pad` did not make it."""
         if not self.percent:
             return padded
         if len(padded) < LEAST_BYTES:
@@ -65,7 +66,7 @@ class Padding:
 
 
 def _ladder(percent: float) -> list[int]:
-    """Return the rungs, bytes, ascending."""
+    """Return the sizes of padded messages in bytes, ascending."""
     rungs = [LEAST_BYTES]
     while rungs[-1] < MOST_BYTES:
         rungs.append(rungs[-1] + max(1, int(rungs[-1] * percent / 100)))

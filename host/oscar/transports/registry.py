@@ -1,4 +1,4 @@
-"""Transports that `oscar worker` can be started on, by name; each is made on every rank at once."""
+"""The registry of transports that `oscar worker` can use. Construction is collective."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks as threads of one process: for tests, and to try a Communicator without launching processes."""
+"""A transport between threads of one process, for tests and for trying a Communicator."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import defaultdict, deque
 
 from oscar.transports.base import Bytes, Transport
 
-NAP_S = 0.01  # how long a rank sleeps at most before it looks at the clock
+NAP_S = 0.01  # seconds; longest sleep before a rank looks at the clock
 
 
 class _Inbox:
-    """What one rank was sent: messages by (from, tag), and who has closed."""
+    """The received messages of one rank by (sender, tag), and the ranks that have closed."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -20,7 +20,7 @@ class _Inbox:
         self.version = 0
 
     def notify(self) -> None:
-        """Something has changed; `changed` is held."""
+        """Wake all waiters; the caller holds `changed`."""
         self.version += 1
         self.changed.notify_all()
 
@@ -70,7 +70,7 @@ class ThreadTransport(Transport):
 
 
 def _leave(inboxes: list[_Inbox], rank: int) -> None:
-    """Let the other ranks take `rank` for dead."""
+    """Mark `rank` as dead for the other ranks."""
     for inbox in inboxes:
         with inbox.changed:
             inbox.closed.add(rank)
@@ -78,6 +78,14 @@ def _leave(inboxes: list[_Inbox], rank: int) -> None:
 
 
 def local_transports(nodes: int) -> list[ThreadTransport]:
-    """Return the ends of `nodes` ranks, one for each thread."""
+    """Return the ends of `nodes` ranks; each thread uses one.
+
+    >>> import time
+    >>> first, second = local_transports(2)
+    >>> second.post_recv(0, 5, cap=16)
+    >>> first.post_send(1, 5, b"hello")
+    >>> bytes(second.wait(0, 5, deadline=time.monotonic() + 10))
+    b'hello'
+    """
     inboxes = [_Inbox() for _ in range(nodes)]
     return [ThreadTransport(rank, inboxes) for rank in range(nodes)]

@@ -11,13 +11,13 @@ from oscar.transports.notices import REASON_CHARS, TransportError
 if TYPE_CHECKING:
     from oscar.transports.base import Transport
 
-PATIENCE = 0.8  # of the time given; a peer without a sign of life by then is silent
-SIGN_AFTER = 0.5  # of the time given; a rank that still waits then says that it is alive
-LAST_WORDS_S = 0.2  # how long the last notice of a dead peer may take to arrive
+PATIENCE = 0.8  # share of the timeout; a peer that gave no sign of life by then is silent
+SIGN_AFTER = 0.5  # share of the timeout; a rank that waits longer tells its neighbours that it is alive
+LAST_WORDS_S = 0.2  # seconds in which the last notice of a dead peer may still arrive
 
 
 class Wait:
-    """The clock of one wait: it shows signs of life, listens, and gives up where there is no hope."""
+    """The clock of one wait. It sends a sign of life, listens for notices, and gives up at the deadline."""
 
     def __init__(self, transport: Transport, peer: int, tag: int, deadline: float, what: str) -> None:
         self.transport, self.peer, self.tag, self.what = transport, peer, tag, what
@@ -28,7 +28,7 @@ class Wait:
         self.tries = 0
 
     def go_on(self) -> None:
-        """Pause; raises TransportError when waiting longer is useless."""
+        """Pause. Raises TransportError once the peer is dead or silent, or a neighbour gave up."""
         transport, peer = self.transport, self.peer
         transport.check_open()
         transport._listen(self.peer)
@@ -51,7 +51,7 @@ class Wait:
         self.tries += 1
 
     def _dead(self, why: str) -> None:
-        """Pause, so that the peer's last messages arrive; raise TransportError once they had time for it."""
+        """Pause, so that a dead peer's last messages can arrive; raise TransportError after LAST_WORDS_S."""
         now = time.monotonic()
         self.gone = self.gone or now
         if now < self.gone + LAST_WORDS_S:
