@@ -209,9 +209,7 @@ def test_a_set_that_does_not_fit_its_memory_raises_and_leaves_the_state(seed: in
     before = cluster.state_dict()
     exchange = cluster.states[0].scheme._exchanges["balanced"]
     object.__setattr__(exchange, "memory", Memory(slots=0.01, serial=0, least=0))
-    with pytest.raises(
-        GradientError, match=r"rank 0: hash partition: .* raise the option slots or serial"
-    ):
+    with pytest.raises(GradientError, match=r"rank 0: hash partition: .* raise the option slots or serial"):
         cluster.allreduce(gradients(random, 2))
     after = cluster.state_dict()
     assert str(before) == str(after)

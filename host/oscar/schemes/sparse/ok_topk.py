@@ -90,7 +90,10 @@ def reached(values: Array, cut: float) -> Array:
 
 
 class OkTopk(OwnSets):
-    """Ok-Topk. bounds: of the ranks' regions, int64 [nodes + 1]. cut: threshold of sums; None: find a new one."""
+    """Sum by regions, then gather the largest sums.
+
+    bounds: of the ranks' regions, int64 [nodes + 1]. cut: the threshold of sums; None: find a new one.
+    """
 
     name: ClassVar[str] = "oktopk"
     Options: ClassVar[type[Any]] = OkTopkOptions

@@ -22,7 +22,7 @@ from oscar.schemes.sparse.sparsifier import SparseOptions, SparseWorker, Sparsif
 
 @dataclass(frozen=True)
 class OwnSetsOptions(SparseOptions):
-    """SparseOptions with values of float32 only, and without the index `popular`, which learns from gathers."""
+    """SparseOptions with fp32 values only, and without the index `popular`, which learns from gathers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -64,7 +64,7 @@ def make_partition(
 ) -> Partition:
     """Return a partition of `size` positions among `nodes` servers.
 
-    name: "range" gives equal runs, "interleave" blocks in turn, "hash" Zen's hash, and "learnt" the chunk plan
+    name: "range" gives equal runs, "interleave" blocks in turn, "hash" Zen's hash, and "learnt" the plan
     "snake" with hit counts as costs. hits: for "learnt", hits of every position, int64 >= 0, or None.
     Raises ValueError for an unknown name.
     """

@@ -35,7 +35,7 @@ def released(threshold: float, chosen: int, count: int) -> float:
 
 
 def ladders_of(streams: Sequence[Array], count: int) -> Array:
-    """Return the magnitudes that ranks sent, float32 [rank, count]. GradientError names a rank that is wrong."""
+    """Return the magnitudes that ranks sent, float32 [rank, count]. GradientError names an invalid rank."""
     bad = next((rank for rank, stream in enumerate(streams) if stream.size != 4 * count), None)
     if bad is None:
         found: Array = np.concatenate(streams).view("<f4").reshape(-1, count).astype(np.float32, copy=False)

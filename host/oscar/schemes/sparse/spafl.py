@@ -40,8 +40,8 @@ def _spread(moves: Any, starts: Any, key: Any, out: Any) -> None:
 class SpaFlOptions:
     """Options of the scheme `spafl`.
 
-    error_feedback: a worker adds the part of its gradient that the moves missed to its next gradient. Leave it
-        on for training.
+    error_feedback: a worker adds the part of its gradient that the moves missed to its next gradient. Leave
+        it on for training.
     """
 
     error_feedback: bool = True

@@ -92,7 +92,7 @@ class ValueSum(Stateful):
         positions: Array,
         context: Callable[[], Array],
     ) -> Generator[Message, Any, Summed]:
-        """Yield the sum message of `integers`, which `grid` quantised at `positions`, with `ride` appended."""
+        """Yield the sum message of `integers`, quantised by `grid` at `positions`, with `ride` appended."""
         if self.form == "int8":
             bits = field_bits(self.limit, self.nodes)
             total = yield Message(CHANNEL, integers, bits=bits, ride=ride)

@@ -51,8 +51,8 @@ class ZenOptions:
     profile: iterations before "auto" decides. Raise it if hits vary much between iterations.
     push, pull: index codecs of the sets that workers and servers send. "coo" suits few positions, "bitmap"
         many.
-    slots, serial, tries: memory of the hash partition, see `hashing.Memory`. Raise slots or serial if an error
-        says that a position found no room.
+    slots, serial, tries: memory of the hash partition, see `hashing.Memory`. Raise slots or serial if an
+        error says that a position found no room.
     values: "fp32" is exact. "asc" sums coded integers, for fewer bytes.
     bits, coarseness, error_feedback: the integers of `values: asc`. Raise bits if a saturation warning
         appears. Lower coarseness for finer values. Switch error_feedback on for training.
@@ -83,7 +83,7 @@ class ZenOptions:
         check_one("values", self.values, ("fp32", "asc"))
         if self.values != "asc" and "popular" in (self.push, self.pull):
             raise ValueError(
-                "index popular learns from gathered sets: take values: asc, or another index for push and pull"
+                "index popular learns from gathered sets: take values: asc, or another index in push and pull"
             )
         if self.error_feedback and self.values == "fp32":
             raise ValueError("values: fp32 loses nothing: leave error_feedback out, or take values: asc")
