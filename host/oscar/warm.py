@@ -2,34 +2,67 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
+
+TINY = {"vocabulary": 200, "dimension": 8, "hidden": 16, "outputs": 50, "batch": 16, "text_bytes": 20000}
+CODECS = {  # and a schedule whose kernels are run with it
+    "asc": "boomerang",
+    "asc-paper": "ring",
+    "atalanta": "ring",
+    "atalanta-dp": "ring",
+    "rans0": "ring",
+    "zstd": "ring",
+}
 
 
 def main() -> None:
-    """Run small AllReduces with each compiled codec and schedule, which run the time model too."""
+    """Do a little of what commands do: compare all methods on a tiny model, and tune."""
     from oscar.coding import crc
-    from oscar.config import Config
-    from oscar.reducers.cluster import LocalCluster
+    from oscar.errors import CautionWarning
+    from oscar.numerics.integers import extremes
+    from oscar.schemes.registry import SCHEMES
 
     crc.crc32(bytes(crc.LEAST))
-    random = np.random.default_rng(0)
-    gradients = [[random.laplace(size=5000).astype(np.float32)] for _ in range(2)]
-    config = Config.model_validate(
-        {"nodes": 2, "quantiser": {"error_feedback": True}}
-    )  # error feedback has kernels of its own
-    for codec, schedule in (
-        ("asc", "boomerang"),
-        ("asc", "direct"),
-        ("asc-paper", "ring"),
-        ("atalanta", "ring"),
-        ("atalanta-dp", "ring"),
-        ("rans0", "ring"),
-        ("zstd", "ring"),
-    ):
-        changes = {"method": codec, "schedule": {"name": schedule}, "plan": {"name": "snake"}}
-        cluster = LocalCluster(config.variant(**changes))
-        for _ in range(2):
-            cluster.allreduce(gradients)
+    extremes(np.zeros(1, np.int16))  # what narrow quantisers give; wide ones are below
+    warnings.simplefilter("ignore", CautionWarning)  # nothing is to be learnt here
+    _compare({}, [{"name": "fp32", "method": "fp32"}, {"name": "bf16", "method": "bf16"}])
+    codecs = [
+        {"name": name, "method": name, "schedule": schedule, "plans": ["snake"]}
+        for name, schedule in CODECS.items()
+    ]
+    direct = [{"name": "direct", "method": "asc", "plans": ["splitter"]}]
+    schemes = [{"name": name, "method": name} for name in SCHEMES]
+    coded = [{"name": "coded", "method": "oscar-sw", "scheme": {"coded": True}}]
+    _compare({"quantiser": {"error_feedback": True}}, codecs + direct)  # feedback has kernels of its own
+    _compare({}, [*schemes, *coded])
+    _tune()
+
+
+def _compare(changes: dict[str, Any], methods: list[dict[str, Any]]) -> None:
+    """Run an `oscar allreduce`."""
+    from oscar.config import Config
+    from oscar.studies.comparison import run_experiment
+
+    own = {"nodes": 3, "iterations": 4, "workload": {"options": TINY}, "methods": methods}
+    run_experiment(Config.model_validate({**own, **changes}), workers=1)
+
+
+def _tune() -> None:
+    """Choose a policy of made-up prices: nothing is measured."""
+    from oscar.coding.costs import Cost, FrameCost
+    from oscar.planning.tuning.options import FP32, MethodPrice, options
+    from oscar.planning.tuning.policy import Policy, Problem
+    from oscar.planning.tuning.select import select
+    from oscar.timeline.link import LinkModel
+
+    price = MethodPrice("asc", 6.0, FrameCost(Cost(1e-9, 1e-6), Cost(1e-9, 1e-6)))
+    own = options([FP32, price], 4, LinkModel.of(gbps=1))
+    problem = Problem((1000, 100_000), np.array([1e-3, 2e-3]), tuple(own))
+    select(problem)
+    problem.timeline(Policy.uniform(2, 0))
 
 
 if __name__ == "__main__":
