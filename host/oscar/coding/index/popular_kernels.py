@@ -25,7 +25,7 @@ MISSING, EXCESS, FULL = -1, -2, -1
 
 @njit(cache=True, nogil=True)
 def _advance(classes: Any, start: int, stop: int, places: Any) -> None:
-    """Count the places from `start` to `stop` by class; eight at a time if all are of class 0, as most are."""
+    """Count the places from `start` to `stop` by class; eight at a time if all are of class 0."""
     j = start
     while j + 8 <= stop:
         c = classes[j : j + 8]
