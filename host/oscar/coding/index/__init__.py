@@ -1,4 +1,4 @@
-"""Index streams: which positions of a space are meant (docs/sparse.md, "Index streams")."""
+"""Index codecs: code which positions a sparse message is about (docs/sparse.md, "Index streams")."""
 
 from oscar.coding.index.base import IndexCodec
 from oscar.coding.index.popular import Popular

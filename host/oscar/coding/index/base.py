@@ -1,7 +1,8 @@
-"""What all index codecs share: the seal, and the checks of what goes in and of what comes out.
+"""Parts that all index codecs share: the seal, and checks of input and output.
 
-A stream: u8 kind, the count as a varint, the codec's own bytes, and the seal: CRC-32 over all before it, xor
-the history, 16 bits that only a codec that learns has, in either half; little endian.
+A stream: u8 kind, the count as a varint, the codec's own bytes, and the seal. The seal is the CRC-32 of all
+before it, xor the history in both halves, little-endian. The history is 16 bits over what a codec has learnt,
+else 0.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from oscar.array import Array
 from oscar.coding.crc import crc32
 from oscar.errors import ConfigError, FrameError
 
-MOST = 1 << 32  # positions of a space
-MARK = 0xB0  # of the first byte's upper half; the codec's kind is the lower one
+MOST = 1 << 32  # most positions of a space
+MARK = 0xB0  # upper half of the first byte; the lower half is the codec's kind
 SEAL_BYTES = 4
-COUNT_BYTES = 5  # of a varint, at most
-KINDS: dict[int, str] = {}  # names of the codecs that were imported, for errors
+COUNT_BYTES = 5  # most bytes of a varint
+KINDS: dict[int, str] = {}  # names of the imported codecs by kind, for error messages
 
 
 class IndexCodec(ABC):
-    """Codes a set of positions of a space of `size` that both ends know: a tensor, or one server's part.
+    """Codes a set of positions in a space of `size` that both ends know: a tensor, or the part of one server.
 
-    A codec writes its own bytes in `_pack` and reads them in `_unpack`; the seal is made here.
+    A codec codes its own bytes in `_pack` and `_unpack`; this class adds and checks the rest.
     """
 
     name: ClassVar[str]
@@ -38,8 +39,8 @@ class IndexCodec(ABC):
     def encode(self, positions: Array, size: int, classes: Array | None = None) -> Array:
         """Return the stream, uint8, of int64 `positions`: ascending, distinct, in [0, size).
 
-        classes: uint8 classes 0..15 of all positions, which only `popular` looks at.
-        Raises ConfigError for a space that is too large, ValueError for positions of another form.
+        classes: uint8 classes 0..15 of all positions of the space; only `popular` uses them. Raises
+        ConfigError if the space is too large, ValueError for other positions.
         """
         check_size(size)
         array = np.ascontiguousarray(positions)
@@ -57,7 +58,7 @@ class IndexCodec(ABC):
         return data
 
     def decode(self, stream: Array, size: int, classes: Array | None = None) -> Array:
-        """Return the int64 positions of a stream, ascending; raises FrameError, and nothing has changed."""
+        """Return the ascending int64 positions of a stream; raises FrameError, with the state unchanged."""
         check_size(size)
         body, count, history = self._open(stream)
         if history != (here := self._history(size, classes)):
@@ -73,7 +74,7 @@ class IndexCodec(ABC):
         return positions
 
     def _open(self, stream: Array) -> tuple[Array, int, int]:
-        """Return the codec's own bytes, count and history; raises FrameError unless the seal holds."""
+        """Return the codec's own bytes, the count and the history; raises FrameError if the seal is wrong."""
         data = np.asarray(stream)
         if data.ndim != 1 or data.dtype != np.uint8:
             raise FrameError(f"an index stream is 1-D uint8, got {data.ndim}-D {data.dtype}")
@@ -96,7 +97,7 @@ class IndexCodec(ABC):
         return data[1 + used : -SEAL_BYTES], count, history
 
     def _history(self, size: int, classes: Array | None) -> int:
-        """Return 16 bits over everything that the next stream is coded with and that is not sent."""
+        """Return 16 bits over everything that codes the next stream and is not sent."""
         return 0
 
     @abstractmethod
@@ -105,7 +106,7 @@ class IndexCodec(ABC):
 
     @abstractmethod
     def _unpack(self, body: Array, count: int, size: int, classes: Array | None) -> Array:
-        """Return `count` positions, int64; raises FrameError. They are checked to ascend within the space."""
+        """Return `count` int64 positions, or raise FrameError; the caller checks their order and bounds."""
 
 
 def check_size(size: int) -> None:
@@ -115,19 +116,19 @@ def check_size(size: int) -> None:
 
 
 def seal(data: Array, history: int = 0) -> bytes:
-    """Return the last bytes of a stream that begins with `data`."""
+    """Return the seal of a stream that begins with `data`."""
     return (crc32(data) ^ history * 0x10001).to_bytes(SEAL_BYTES, "little")
 
 
 def damaged(expected: str, came: str) -> FrameError:
-    """Return the error of a stream that no encoder with the same space wrote."""
+    """Return the error for a stream that no encoder with the same space wrote."""
     return FrameError(
         f"index stream: expected {expected}, got {came}: damaged, or both ends do not use the same space"
     )
 
 
 def _varint(value: int) -> bytes:
-    """Return 7 bits a byte, the lowest first; the top bit says that more follow."""
+    """Return a varint: 7 bits a byte, lowest first; the top bit says that more bytes follow."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -136,7 +137,7 @@ def _varint(value: int) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:
-    """Return the value at the start of `data` and its bytes; raises FrameError for none, or a longer form."""
+    """Return the varint at the start of `data` and its length; raises FrameError if none or overlong."""
     value = 0
     for at, byte in enumerate(data):
         value |= (byte & 127) << 7 * at
@@ -149,7 +150,7 @@ def _read_varint(data: bytes) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def first_wrong(positions: Any, size: int) -> int:
-    """Return the place of the first position that does not ascend or lies outside the space, else -1."""
+    """Return the index of the first position that does not ascend or lies outside the space, else -1."""
     before = -1
     for j in range(len(positions)):
         if positions[j] <= before or positions[j] >= size:

@@ -1,4 +1,4 @@
-"""Rice codes of the gaps between positions, with the parameter that takes the fewest bits."""
+"""Index codec of the gaps between positions: Rice codes with the best parameter of each stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAULTS = {-1: "a stream that holds all gaps", -2: "positions inside the space"}
 
 
 class Gaps(IndexCodec):
-    """u8 parameter, then each gap: its upper part in unary, its lower bits as they are."""
+    """A byte for the parameter, then each gap: its upper part in unary, its lower bits as they are."""
 
     name: ClassVar[str] = "gaps"
     kind: ClassVar[int] = 3
@@ -43,7 +43,7 @@ class Gaps(IndexCodec):
 
 @njit(cache=True, nogil=True)
 def choose(positions: Any) -> tuple[int, int]:
-    """Return the parameter that takes the fewest bits (the lowest of several), and those bits."""
+    """Return the parameter that takes the fewest bits, the lowest if several do, and those bits."""
     best, least = 0, -1
     for parameter in range(PARAMETERS):
         bits, before = len(positions) * (parameter + 1), -1
@@ -73,7 +73,7 @@ def _write(positions: Any, parameter: int, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _read(body: Any, size: int, positions: Any) -> int:
-    """Fill `positions`; return the bits behind the parameter, or a key of FAULTS."""
+    """Fill `positions`; return the number of bits behind the parameter, or a key of FAULTS."""
     parameter, at, end, before = np.int64(body[0]), 8, 8 * len(body), -1
     for j in range(len(positions)):
         upper = 0

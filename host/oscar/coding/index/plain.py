@@ -1,4 +1,4 @@
-"""Index codecs without a model: four bytes a position, and one bit a place."""
+"""Index codecs without a model: four bytes a position (coo), or one bit a place (bitmap)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Coo(IndexCodec):
 
 
 class Bitmap(IndexCodec):
-    """One bit a place, the first one lowest; in the space of one server's positions it is a hash bitmap."""
+    """One bit for each place, lowest bit first."""
 
     name: ClassVar[str] = "bitmap"
     kind: ClassVar[int] = 2

@@ -1,6 +1,6 @@
-"""Our index codec: which positions are hit, coded with how often each class of them was hit before.
+"""OSCAR's index codec: hits of positions, coded with how often positions of their class were hit before.
 
-One object is one end of one link direction. Both ends learn the same from the streams that pass.
+One object is one end of a link direction. Both ends learn the same from the streams that pass.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from oscar.coding.index.base import IndexCodec, damaged
 from oscar.coding.index.popularity import CLASSES
 from oscar.state import Reader, Saved, Stateful
 
-MEMORY = 3  # an eighth of what was counted is forgotten with each stream
-UNIT = 4  # counts are kept in sixteenths
+MEMORY = 3  # log2: each stream replaces an eighth of the counts
+UNIT = 4  # log2: counts are in sixteenths
 MOST_COUNT = 1 << (32 + MEMORY + UNIT)
 FAULTS = {-1: "all its positions", -2: "no bytes behind its positions"}
 
@@ -68,7 +68,7 @@ class Popular(Stateful, IndexCodec):
 
 
 def moved(counts: Array, seen: Array) -> Array:
-    """Return counts after a stream with these hits and places; a class without places keeps its own."""
+    """Return the counts after a stream with these hits and places; a class without places keeps its own."""
     return np.where(seen[1] > 0, counts - (counts >> MEMORY) + (seen << UNIT), counts)
 
 

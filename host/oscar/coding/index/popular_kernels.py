@@ -1,7 +1,11 @@
-"""The compiled twin of `popular`: hits of one class after the other, in runs, by a binary range coder.
+"""Compiled parts of the index codec `popular`: runs of places of one class, coded by a binary range coder.
 
-Ranks number the places of a class. A coder's state is low (in a decoder the code less low), range, the place
-of the next byte, and whether room ran out.
+Classes are coded one after the other, 15 first. The *rank* of a place is its number among the places of its
+class. A class is cut into runs of 2^level places: one bit says whether a run has a hit, and bits of a
+bisection find the first. So empty stretches cost little, and no step looks at single places without hits.
+
+A coder's state, int64: low (in a decoder: code - low), range, offset of the next byte, and whether `out` was
+too small.
 """
 
 from __future__ import annotations
@@ -13,15 +17,15 @@ from numba import njit
 
 CLASSES = 16
 PRECISION = 22  # bits of a class's hit probability
-PRIOR = 32  # sixteenths of a place with this stream's own density stand for a class that was never seen
+PRIOR = 32  # weight of the stream's own density in a class's estimate, in sixteenths of a place
 HALF, ONE = 1 << 31, 1 << 32
-TOP = 1 << 24  # a range is never below this
+TOP = 1 << 24  # the range never falls below this
 MISSING, EXCESS, FULL = -1, -2, -1
 
 
 @njit(cache=True, nogil=True)
 def _advance(classes: Any, start: int, stop: int, places: Any) -> None:
-    """Count the places from `start` to `stop`; those of class 0, which are most, eight at a time."""
+    """Count the places from `start` to `stop` by class; eight at a time if all are of class 0."""
     j = start
     while j + 8 <= stop:
         c = classes[j : j + 8]
@@ -40,8 +44,9 @@ def _advance(classes: Any, start: int, stop: int, places: Any) -> None:
 def _levels(hits: int, places: int, density: int, empty: Any, second: Any) -> int:
     """Fill the probabilities of a class; return the level of its runs.
 
-    empty[k]: that 2^k places have no hit, in 1/2^32. second[k]: that the first hit of 2^(k+1) places, of
-    which at least one is hit, lies in the second half, in 1/2^16.
+    empty[k]: probability that 2^k places have no hit, in 2^-32. second[k]: probability that the first hit of
+    2^(k+1) places, at least one of which is hit, lies in the second half, in 2^-16. The level is the largest
+    whose run is empty with a probability of 1/2 or more.
     """
     hit = ((hits << PRECISION) + density * PRIOR) // (places + PRIOR)
     hit = min(max(hit, 1), (1 << PRECISION) - 1)
@@ -59,7 +64,7 @@ def _levels(hits: int, places: int, density: int, empty: Any, second: Any) -> in
 
 @njit(cache=True, nogil=True)
 def _length(left: int, level: int) -> int:
-    """Return the level of the next run: 2^level places, or the largest power of two that is left."""
+    """Return the level of the next run: `level`, or lower if fewer than 2^level places are left."""
     while 1 << level > left:
         level -= 1
     return level
@@ -67,7 +72,7 @@ def _length(left: int, level: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _put(bit: int, zero: int, state: Any, out: Any) -> None:
-    """Code a bit whose probability to be 0 is zero / 2^16."""
+    """Code a bit that is 0 with probability zero / 2^16."""
     low, span, at = state[0], state[1], state[2]
     bound = span * min(max(zero, 1), 65535) >> 16
     if bit:
@@ -81,7 +86,7 @@ def _put(bit: int, zero: int, state: Any, out: Any) -> None:
     while span < TOP:
         if at == len(out):
             state[3] = 1
-            at = 0  # what is written from here on is thrown away
+            at = 0  # the bytes from here on are discarded
         out[at] = low >> 24
         at += 1
         low = (low << 8) & (ONE - 1)
@@ -91,6 +96,7 @@ def _put(bit: int, zero: int, state: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _carry(out: Any, at: int) -> None:
+    """Add 1 to the byte before `at`, and carry."""
     at -= 1
     while at >= 0 and out[at] == 255:
         out[at] = 0
@@ -101,11 +107,11 @@ def _carry(out: Any, at: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _finish(state: Any, out: Any) -> int:
-    """Write the shortest end, without zeros; return the bytes, or FULL."""
+    """Write the shortest end, without trailing zeros; return the number of bytes, or FULL."""
     low, at = state[0], state[2]
     if state[3] or at == len(out):
         return FULL
-    if low + state[1] > ONE:  # 2^32 lies in the range: nothing but a carry
+    if low + state[1] > ONE:  # 2^32 lies in the range: a carry is enough
         _carry(out, at)
     elif low:
         out[at] = (low + TOP - 1) >> 24
@@ -117,7 +123,7 @@ def _finish(state: Any, out: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def _get(zero: int, state: Any, body: Any) -> int:
-    """Return the next bit; behind the end there are zeros."""
+    """Decode the next bit; bytes behind the end are 0."""
     code, span, at = state[0], state[1], state[2]
     bound = span * min(max(zero, 1), 65535) >> 16
     bit = 0
@@ -137,9 +143,10 @@ def _get(zero: int, state: Any, body: Any) -> int:
 
 @njit(cache=True, nogil=True)
 def encode(positions: Any, classes: Any, counts: Any, out: Any, seen: Any) -> int:
-    """Code ascending positions into `out`; return the bytes, or FULL.
+    """Code ascending int64 `positions` into `out`, uint8; return the number of bytes, or FULL.
 
-    counts: [2][16], what was learnt. seen: [2][16] zeros, returns hits and places of this stream.
+    classes: uint8, class of each place; counts: int64 [2][16], learnt hits and places of each class;
+    seen: int64 [2][16] of zeros, receives hits and places of this stream.
     """
     total = len(positions)
     kinds, ranks = np.empty(total, np.uint8), np.empty(total, np.int64)
@@ -186,7 +193,7 @@ def encode(positions: Any, classes: Any, counts: Any, out: Any, seen: Any) -> in
 
 @njit(cache=True, nogil=True)
 def _starts(hits: Any) -> Any:
-    """Return where the hits of each class begin; class 15 comes first."""
+    """Return the index of each class's first hit; class 15 comes first."""
     starts, before = np.empty(CLASSES, np.int64), 0
     for kind in range(CLASSES - 1, -1, -1):
         starts[kind] = before
@@ -196,7 +203,7 @@ def _starts(hits: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def decode(body: Any, classes: Any, counts: Any, positions: Any, seen: Any) -> int:
-    """Fill ascending `positions` from `body`; return 0, or MISSING or EXCESS. See `encode`."""
+    """Fill ascending `positions` from `body`; return 0, MISSING or EXCESS. Other arguments as in `encode`."""
     total = len(positions)
     hits, places = seen[0], seen[1]
     _advance(classes, 0, len(classes), places)
@@ -236,7 +243,7 @@ def decode(body: Any, classes: Any, counts: Any, positions: Any, seen: Any) -> i
 
 @njit(cache=True, nogil=True)
 def _place(classes: Any, ranks: Any, hits: Any, positions: Any) -> None:
-    """Turn ranks of classes into positions, which come out in ascending order."""
+    """Turn ranks in classes into ascending positions."""
     following, ends = _starts(hits), _starts(hits) + hits
     wanted = np.empty(CLASSES, np.int64)
     for kind in range(CLASSES):

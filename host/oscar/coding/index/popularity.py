@@ -1,4 +1,4 @@
-"""How often each position was hit, as far as all nodes know; its classes are the context of `popular`."""
+"""How often each position was hit, equal on all nodes; its classes are the context of `popular`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from oscar.state import Reader, Stateful
 CLASSES = 16
 BITS = 15
 FULL = (1 << BITS) - 1  # the share of a position that is always hit
-MEMORY = 32  # a share is the mean of what was seen at first, then moves 1/32 of its way
-LOW = 7  # bit lengths up to this share a class
+MEMORY = 32  # iterations averaged: a plain mean at first, then each iteration moves a share by 1/32
+LOW = 7  # bit lengths up to this one share class 1
 
 
 class Popularity(Stateful):
@@ -36,7 +36,7 @@ class Popularity(Stateful):
         self.classes = np.zeros(size, np.uint8)
 
     def observe(self, positions: Array) -> None:
-        """Note the hits of an iteration, int64 and ascending; raises ValueError for others."""
+        """Add the hits of an iteration, ascending int64 positions; raises ValueError for others."""
         array = np.ascontiguousarray(positions)
         if array.ndim != 1 or array.dtype != np.int64:
             raise ValueError(f"positions are 1-D int64, got {array.ndim}-D {array.dtype}")

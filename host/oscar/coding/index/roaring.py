@@ -1,4 +1,4 @@
-"""Roaring bitmaps in their portable form, as a peer; the only module that imports pyroaring."""
+"""Index codec of Roaring bitmaps in their portable form; the only module that imports pyroaring."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oscar.errors import ConfigError, install
 
 
 class Roaring(IndexCodec):
-    """What pyroaring serialises, run-optimised; raises ConfigError without that package."""
+    """Run-optimised bitmaps as pyroaring serialises them; raises ConfigError without that package."""
 
     name: ClassVar[str] = "roaring"
     kind: ClassVar[int] = 4
