@@ -31,10 +31,10 @@ def add_command(commands: Any) -> None:
     """Declare the command."""
     parser = declare(commands, "codec", run, short="code an array and say what it costs", example=EXAMPLE)
     parser.add_argument("file", metavar="FILE.npy", nargs="?", type=Path)
-    parser.add_argument("--codec", default="asc", metavar="NAME", help="which codec (%(default)s)")
+    parser.add_argument("--codec", default="asc", metavar="NAME", help="name of the codec (%(default)s)")
     parser.add_argument("--all", action="store_true", help="compare all codecs")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="OUT", help="write what was coded, or the decoded .npy"
+        "-o", "--output", type=Path, metavar="OUT", help="write the coded frame, or the decoded .npy"
     )
     parser.add_argument(
         "--decode", type=Path, metavar="FILE", help="decode a file of -o into --output instead"
@@ -47,7 +47,7 @@ def add_command(commands: Any) -> None:
         "--context",
         default="class",
         choices=["class", "none"],
-        help="what chooses among ASC's tables (%(default)s)",
+        help="how ASC chooses a table for a value (%(default)s)",
     )
     asc.add_argument("--classes", type=Path, metavar="FILE.npy", help="position class 0..15 of each value")
     asc.add_argument(
@@ -58,7 +58,10 @@ def add_command(commands: Any) -> None:
     )
     floats = parser.add_argument_group("quantising floats")
     floats.add_argument(
-        "--scale", default="sigma", choices=["sigma", "max"], help="what the step follows (%(default)s)"
+        "--scale",
+        default="sigma",
+        choices=["sigma", "max"],
+        help="statistic that sets the step (%(default)s)",
     )
     floats.add_argument(
         "--coarseness", type=float, default=0.125, metavar="C", help="step / sigma (%(default)s)"
@@ -69,7 +72,7 @@ def add_command(commands: Any) -> None:
         default=12,
         choices=range(8, 17),
         metavar="B",
-        help="of an integer, 8 to 16 (%(default)s); larger values saturate",
+        help="bits of an integer, 8 to 16 (%(default)s); larger values saturate",
     )
 
 

@@ -49,18 +49,23 @@ def add_command(commands: Any) -> None:
         "--bits", type=float, metavar="B", help="coded bits per value (6, or those of --method)"
     )
     parser.add_argument("--method", metavar="NAME", help="codec or scheme whose cost is estimated")
-    parser.add_argument("--latency-us", type=float, metavar="US", help="of a hop (2)")
+    parser.add_argument("--latency-us", type=float, metavar="US", help="latency of a hop (2)")
     parser.add_argument(
-        "--codec", choices=["ideal", "rtl", "host"], default="ideal", help="whose clock (%(default)s)"
+        "--codec",
+        choices=["ideal", "rtl", "host"],
+        default="ideal",
+        help="codec clock to model (%(default)s)",
     )
     parser.add_argument(
-        "--nic-file", metavar="FILE", help="of a NIC, for --codec rtl (default: the package's)"
+        "--nic-file", metavar="FILE", help="NIC file for --codec rtl (default: the package's)"
     )
     parser.add_argument("--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: line rate)")
     parser.add_argument("--codec-latency-us", type=float, default=0.5, metavar="US", help="(%(default)s)")
-    parser.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
     parser.add_argument(
-        "--no-driver", action="store_true", help="of --codec rtl: the NIC alone, without a board's driver"
+        "--subframes", type=int, default=1, metavar="K", help="frames per chunk (%(default)s)"
+    )
+    parser.add_argument(
+        "--no-driver", action="store_true", help="with --codec rtl: time the NIC alone, without its driver"
     )
     parser.add_argument(
         "--schedule", default="network", metavar="NAME",
@@ -70,7 +75,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--topology", type=Path, metavar="FILE.yaml", help="the network (default: a switch of --gbps)"
     )
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="of oscar tune, instead of --values")
+    parser.add_argument(
+        "--policy", type=Path, metavar="FILE", help="policy of oscar tune, instead of --values"
+    )
     parser.add_argument("--offload", metavar="CARDxK", help="cards that take attention in decoding")
     parser.add_argument("--gpu", default="L40S", metavar="CARD", help="beside them (%(default)s)")
     parser.add_argument(

@@ -31,7 +31,9 @@ def add_command(commands: Any) -> None:
         example=EXAMPLE,
     )
     add_config(parser, default=None)
-    parser.add_argument("--results", type=Path, metavar="RESULTS.json", help="of an earlier comparison")
+    parser.add_argument(
+        "--results", type=Path, metavar="RESULTS.json", help="results of an earlier comparison"
+    )
     parser.add_argument(
         "--nodes", type=int, nargs="+", metavar="N", default=[8, 16, 32, 64, 128, 256, 512, 1024]
     )

@@ -83,7 +83,7 @@ def add_command(commands: Any) -> None:
     )
     _add_schedule(part)
     part.add_argument(
-        "--msccl", action="store_true", required=True, help="MSCCL's XML, the one format there is"
+        "--msccl", action="store_true", required=True, help="write MSCCL's XML, the only format"
     )
     part.add_argument("-o", "--output", type=Path, metavar="FILE.xml", help="default: standard output")
 
@@ -111,7 +111,7 @@ def _add_synth(parts: Any) -> None:
     part = declare(parts, "synth", _synth, short="make a schedule for a network", example=SYNTH)
     part.add_argument("topology", type=Path, metavar="TOPOLOGY", help="YAML file with the network")
     part.add_argument("-o", "--output", type=Path, metavar="S.json", help="write the schedule here")
-    part.add_argument("--name", default="", metavar="TEXT", help="what the schedule is called")
+    part.add_argument("--name", default="", metavar="TEXT", help="name of the schedule")
     part.add_argument("--values", type=amount, default=1_000_000, metavar="V", help="of the gradient (1M)")
     _add_bits(part)
     part.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
@@ -122,7 +122,7 @@ def _add_synth(parts: Any) -> None:
         "--limit", type=float, default=60.0, metavar="S", help="seconds to search (%(default)g)"
     )
     part.add_argument(
-        "--floats", action="store_true", help="sums are floats: leave out what is for integers only"
+        "--floats", action="store_true", help="sums are floats: leave out integer-only schedules"
     )
 
 

@@ -12,11 +12,15 @@ from oscar.files import check_outputs
 
 def add_link(parser: argparse.ArgumentParser) -> None:
     """Add the options of a switch, of the codec before it and of the gradient."""
-    parser.add_argument("--gbps", type=float, default=100.0, metavar="G", help="of every port (%(default)s)")
-    parser.add_argument("--latency-us", type=float, default=2.0, metavar="US", help="of a hop (%(default)s)")
+    parser.add_argument(
+        "--gbps", type=float, default=100.0, metavar="G", help="rate of every port (%(default)s)"
+    )
+    parser.add_argument(
+        "--latency-us", type=float, default=2.0, metavar="US", help="latency of a hop (%(default)s)"
+    )
     parser.add_argument("--values", type=amount, default=1_000_000, metavar="V", help="of the gradient (1M)")
     parser.add_argument(
-        "--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: no time at all)"
+        "--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: coding takes no time)"
     )
 
 

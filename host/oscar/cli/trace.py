@@ -37,8 +37,12 @@ def add_command(commands: Any) -> None:
     recorder = declare(actions, "record", record, short="record the gradients of a run", example=RECORD)
     add_config(recorder, default="default")
     recorder.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.npz")
-    recorder.add_argument("--warmup", type=int, default=0, metavar="N", help="train so long before recording")
-    recorder.add_argument("--skip-every", type=int, default=0, metavar="N", help="train so long in between")
+    recorder.add_argument(
+        "--warmup", type=int, default=0, metavar="N", help="iterations to train before recording"
+    )
+    recorder.add_argument(
+        "--skip-every", type=int, default=0, metavar="N", help="iterations to train between records"
+    )
     replayer = declare(actions, "replay", replay, short="compare methods on a recording", example=REPLAY)
     replayer.add_argument("file", metavar="FILE.npz", type=Path)
     add_config(replayer, default="default")

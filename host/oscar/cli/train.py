@@ -38,9 +38,14 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="default: OUTPUT/checkpoint; every seed adds .seedS"
     )
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoints that exist")
+    parser.add_argument("--resume", action="store_true", help="continue from the existing checkpoints")
     parser.add_argument(
-        "--beside", type=Path, nargs="+", default=[], metavar="JSON", help="other train.json for the figure"
+        "--beside",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="JSON",
+        help="more train.json files to draw in the figure",
     )
     add_workers(parser)
 

@@ -75,7 +75,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--save-profile", type=Path, metavar="OUT", help="write when gradients become ready here, as YAML"
     )
-    parser.add_argument("--explain", action="store_true", help="say why, group by group")
+    parser.add_argument("--explain", action="store_true", help="explain the choice for every group")
 
 
 def run(args: argparse.Namespace) -> int:
