@@ -64,22 +64,9 @@ def average(classes, count, means):
 
 @triton.jit
 def decode(
-    out,
-    classes,
-    means,
-    count,
-    log2,
-    shift,
-    blocks,
-    offsets,
-    payload,
-    table,
-    counts,
-    status,
-    POSITIONS: tl.constexpr,
-    NARROW: tl.constexpr,
-    ADD: tl.constexpr,
-):
+    out, classes, means, count, log2, shift, blocks, offsets, payload, table, counts, status,
+    POSITIONS: tl.constexpr, NARROW: tl.constexpr, ADD: tl.constexpr,
+):  # fmt: skip
     """Decode one coded block into `out`, or add it (ADD). NARROW: values are taken modulo 2^16.
 
     blocks: int32 [blocks][FIELDS]; offsets: int64 [blocks], where their bytes begin; table: from `expand`;
