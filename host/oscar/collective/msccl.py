@@ -48,8 +48,8 @@ def to_msccl(schedule: Schedule, name: str | None = None) -> str:
     ValueError for a schedule that is for integers only.
 
     >>> from oscar.collective.schedules import make_schedule
-    >>> to_msccl(make_schedule("ring", 2), name="pair").splitlines()[0][:26]
-    '<algo name="pair" proto="S'
+    >>> to_msccl(make_schedule("ring", 2), name="pair").startswith('<algo name="pair"')
+    True
     """
     if schedule.integers:
         raise ValueError(

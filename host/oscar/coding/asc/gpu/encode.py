@@ -33,7 +33,8 @@ RAW, CONSTANT = tl.constexpr(params.RAW), tl.constexpr(params.CONSTANT)
 
 @triton.jit
 def encode(
-    values, classes, count, width, meta, info, groups, coding, scratch, entries, sizes, POSITIONS: tl.constexpr,
+    values, classes, count, width, meta, info, groups, coding, scratch, entries, sizes,
+    POSITIONS: tl.constexpr,
 ):  # fmt: skip
     """Code one block into its region of `scratch`; write its directory entry and its size, both int64.
 
