@@ -54,13 +54,13 @@ def _tune() -> None:
     """Choose a policy of made-up prices: nothing is measured."""
     from oscar.coding.costs import Cost, FrameCost
     from oscar.planning.tuning.options import FP32, MethodPrice, options
-    from oscar.planning.tuning.policy import Policy, Problem
+    from oscar.planning.tuning.policy import Policy, PolicyProblem
     from oscar.planning.tuning.select import select
     from oscar.timeline.link import LinkModel
 
     price = MethodPrice("asc", 6.0, FrameCost(Cost(1e-9, 1e-6), Cost(1e-9, 1e-6)))
     own = options([FP32, price], 4, LinkModel.of(gbps=1))
-    problem = Problem((1000, 100_000), np.array([1e-3, 2e-3]), tuple(own))
+    problem = PolicyProblem((1000, 100_000), np.array([1e-3, 2e-3]), tuple(own))
     select(problem)
     problem.timeline(Policy.uniform(2, 0))
 
