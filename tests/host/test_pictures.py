@@ -121,7 +121,7 @@ def contest(kind: str) -> dict[str, Any]:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Return a list that holds every figure once it is drawn."""
     kept: list[Any] = []
-    monkeypatch.setattr(plotting, "save_figure", lambda figure, path: kept.append(figure))
+    monkeypatch.setattr(plotting, "save_figure", lambda figure, path, **_: kept.append(figure))
     return kept
 
 
