@@ -12,8 +12,6 @@ from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import numpy as np
-
 from oscar.version import METHOD_VERSIONS, __version__
 
 CHECKOUT = Path(__file__).parents[2]  # if this file is in a clone
@@ -28,7 +26,8 @@ def provenance() -> dict[str, str]:
         "revision": revision(),
         "processor": f"{processor()}, {os.cpu_count()} cores",
         "system": platform.platform(),
-        "python": f"{platform.python_version()}, numpy {np.__version__}",  # exact: texts to train on differ
+        # Exact, as the texts to train on are of Python's library.
+        "python": f"{platform.python_version()}, numpy {installed('numpy')}",
         "methods": ", ".join(f"{name} {number}" for name, number in METHOD_VERSIONS.items()) + ", others 1",
     }
 

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.coding.asc import AscParams, Decoder, Encoder, compiled, make_coder, max_frame
+from oscar.coding.asc import AscParams, Decoder, Encoder, make_coder, max_frame
+from oscar.coding.asc.compiled import coder as compiled
 from oscar.coding.asc.link import Implementation
 from oscar.coding.asc.state import TableState
 from oscar.coding.frame import HEADER_BYTES

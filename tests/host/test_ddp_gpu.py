@@ -45,7 +45,12 @@ def refused(device: str, mode: str) -> str:
         is_sparse=False,
         numel=lambda: 3,
     )
-    state: Any = SimpleNamespace(bypass=SimpleNamespace(mode=mode), _check_whole=lambda: None, _torch=torch)
+    state: Any = SimpleNamespace(
+        bypass=SimpleNamespace(mode=mode),
+        _check_whole=lambda: None,
+        _finaliser=SimpleNamespace(alive=True),
+        _torch=torch,
+    )
     bucket = SimpleNamespace(buffer=lambda: buffer, index=lambda: 0)
     try:
         OscarState._check(state, bucket)

@@ -13,6 +13,7 @@ from oscar.coding.asc import Encoder
 from oscar.coding.frame import unpack_frame
 from oscar.errors import FrameError
 from oscar_lab.trials import mutate
+from oscar_lab.trials._mutate_subjects import FrameSubject
 from oscar_lab.trials._mutations import reseal
 
 
@@ -33,7 +34,7 @@ def test_the_attack_would_notice() -> None:
 
     def attack(decode: Callable[[Any], Any], sealed: bool = True) -> dict[str, int]:
         tally: Counter[str] = Counter()
-        subject = mutate.Subject("x", (frame, frame), decode, decode, [1, 1])
+        subject = FrameSubject("x", (frame, frame), decode, decode, [1, 1])
         mutate._judge(subject, bytearray(frame), sealed, tally)
         return dict(tally)
 

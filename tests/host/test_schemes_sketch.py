@@ -346,7 +346,7 @@ def test_a_saved_sketched_sgd_continues_bit_for_bit(exact):
         (lambda: CountSketchOptions(threshold=-1.0), "threshold is in units"),
         (lambda: SketchedSgdOptions(share=0.0), "share is a part"),
         (lambda: SketchedSgdOptions(momentum=1.0, exact=False), "momentum < 1"),
-        (lambda: SketchedSgdOptions(momentum=0.9), "set exact to false to have it"),
+        (lambda: SketchedSgdOptions(momentum=0.9), "set exact to false, or momentum to 0"),
     ],
 )
 def test_options_say_what_is_wrong(make, message):

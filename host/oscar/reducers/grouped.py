@@ -190,7 +190,7 @@ def with_late(tensor: int, values: Array, late: Mapping[int, Array]) -> Array:
         )
     whole = np.empty(late[tensor].size, np.float32)
     add_bounded(np.asarray(values, np.float32).reshape(-1), late[tensor].reshape(-1), whole)
-    return whole.reshape(late[tensor].shape)
+    return whole.reshape(np.shape(values))
 
 
 def read_waiting(saved: Saved, nodes: int, sizes: Sequence[int | None]) -> Waiting:
