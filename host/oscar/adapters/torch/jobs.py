@@ -13,6 +13,7 @@ from oscar.adapters.torch.layout import BucketLayout
 from oscar.transports.base import Transport
 
 JOIN_S = 5.0
+_running: set[threading.Thread] = set()
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,24 @@ class Performs(Protocol):
         """Reduce one bucket and set its Future."""
 
 
-def work(state: weakref.ref[Performs], jobs: queue.Queue[Job | None]) -> None:
-    """Reduce buckets in the order of the hook's calls, until the state is closed or gone."""
-    while (job := jobs.get()) is not None:
-        here = state()
-        if here is None:
-            return
-        here.perform(job)
-        del here, job
+def start(state: Performs, jobs: queue.Queue[Job | None]) -> threading.Thread:
+    """Return a thread that reduces buckets in the order of the hook's calls, until the state is closed."""
+    thread = threading.Thread(target=_work, args=(weakref.ref(state), jobs), name="oscar-ddp", daemon=True)
+    _running.add(thread)
+    thread.start()
+    return thread
+
+
+def _work(state: weakref.ref[Performs], jobs: queue.Queue[Job | None]) -> None:
+    try:
+        while (job := jobs.get()) is not None:
+            here = state()
+            if here is None:
+                return
+            here.perform(job)
+            del here, job  # where nobody else holds the state, it ends here, in this thread
+    finally:
+        _running.discard(threading.current_thread())
 
 
 def end(jobs: queue.Queue[Job | None], transport: Transport, threads: list[threading.Thread]) -> None:
@@ -61,3 +72,12 @@ def end(jobs: queue.Queue[Job | None], transport: Transport, threads: list[threa
     transport.close()  # a thread that still waits for a peer raises now
     for thread in others:
         thread.join(JOIN_S)
+
+
+def _wait() -> None:
+    """Wait for threads that are about to end: one that tears its state down later aborts the process."""
+    for thread in list(_running):
+        thread.join(JOIN_S)
+
+
+weakref.finalize(start, _wait)  # made before those of states, so that it runs after them
