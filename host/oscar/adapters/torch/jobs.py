@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 import weakref
@@ -13,7 +14,7 @@ from oscar.adapters.torch.layout import BucketLayout
 from oscar.transports.base import Transport
 
 JOIN_S = 5.0
-_running: set[threading.Thread] = set()
+_running: dict[threading.Thread, queue.Queue[Any]] = {}  # what threads wait for
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,23 @@ class Performs(Protocol):
 def start(state: Performs, jobs: queue.Queue[Job | None]) -> threading.Thread:
     """Return a thread that reduces buckets in the order of the hook's calls, until the state is closed."""
     thread = threading.Thread(target=_work, args=(weakref.ref(state), jobs), name="oscar-ddp", daemon=True)
-    _running.add(thread)
+    for gone in [each for each in _running if not each.is_alive()]:
+        del _running[gone]
     thread.start()
+    _running[thread] = jobs
+    # Before finalisers, which are registered by now: a state that ends meanwhile would end their loop.
+    atexit.unregister(_wait)
+    atexit.register(_wait)
     return thread
 
 
 def _work(state: weakref.ref[Performs], jobs: queue.Queue[Job | None]) -> None:
-    try:
-        while (job := jobs.get()) is not None:
-            here = state()
-            if here is None:
-                return
-            here.perform(job)
-            del here, job  # where nobody else holds the state, it ends here, in this thread
-    finally:
-        _running.discard(threading.current_thread())
+    while (job := jobs.get()) is not None:
+        here = state()
+        if here is None:
+            return
+        here.perform(job)
+        del here, job  # where nobody else holds the state, it ends here, in this thread
 
 
 def end(jobs: queue.Queue[Job | None], transport: Transport, threads: list[threading.Thread]) -> None:
@@ -75,9 +78,8 @@ def end(jobs: queue.Queue[Job | None], transport: Transport, threads: list[threa
 
 
 def _wait() -> None:
-    """Wait for threads that are about to end: one that tears its state down later aborts the process."""
-    for thread in list(_running):
+    """Wait for all threads: one that tears its state down while the interpreter goes aborts the process."""
+    for jobs in _running.values():
+        jobs.put(None)
+    for thread in _running:
         thread.join(JOIN_S)
-
-
-weakref.finalize(start, _wait)  # made before those of states, so that it runs after them
