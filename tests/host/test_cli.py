@@ -526,7 +526,9 @@ def test_codec_refuses_files(data: bytes, tmp_path: Path, capsys: pytest.Capture
     path.write_bytes(data)
     for arguments in (["codec", path], ["codec", "--decode", path, "-o", tmp_path / "o.npy"]):
         assert run(arguments) == 2
-        assert "error: " in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert f"error: {path}: " in error
+        assert "multi-line" not in error  # of Python's parser
     assert not (tmp_path / "o.npy").exists()
 
 

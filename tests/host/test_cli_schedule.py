@@ -249,3 +249,15 @@ def test_hops_of_a_chunk_follow_each_other() -> None:
         for hop in own:
             before = [one for one in own if one.receiver == hop.sender and one.after < hop.after]
             assert bool(before) == bool(hop.after), name
+
+
+def test_a_check_of_many_ranks_says_what_it_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("oscar.cli.schedule.MANY", 7)
+    for nodes, said in (
+        (7, ""),
+        (8, "# following ring, 8 ranks, 8 chunks of 1 sub-frames: some 10 s or more\n"),
+    ):
+        assert main(["schedule", "check", "ring", "--nodes", str(nodes)]) == 0
+        assert capsys.readouterr().err == said

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -110,6 +112,33 @@ def test_a_transport_that_nobody_holds_is_closed() -> None:
     assert gone() is None
     with pytest.raises(PeerError, match=r"rank 1 died \(its thread has closed the transport\)"):
         Communicator(Config(), ends[0], timeout_s=20)
+
+
+DROPPED = """
+import queue, threading, time
+from oscar.adapters.torch.jobs import start
+
+class State:
+    def perform(self, job):
+        job.set()
+        time.sleep(0.2)
+
+    def __del__(self):
+        time.sleep(0.5)  # as a group of Gloo takes to end
+        print("ended", flush=True)
+
+began, jobs, state = threading.Event(), queue.Queue(), State()
+start(state, jobs)
+jobs.put(began)
+began.wait()
+del state
+"""
+
+
+def test_a_process_waits_for_a_state_that_its_own_thread_tears_down() -> None:
+    needs("torch")
+    ended = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stdout) == (0, "ended\n"), ended.stderr
 
 
 LEAVING = """

@@ -16,8 +16,11 @@ import pytest
 
 from oscar.cli import build_parser
 from oscar.studies.plotting import figure, numbers_in
+from oscar.studies.schedule_scaling import draw_points, schedule_points
+from oscar.timeline.link import LinkModel
 from oscar.version import METHOD_VERSIONS
 from oscar_lab.cli.bench import PACKAGES, modules
+from support.page_tables import PICTURES
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,8 +87,7 @@ def test_commands_on_pages_parse_too() -> None:
 IMAGES = ROOT / "docs" / "images"
 # Drawn before pictures kept their numbers: who draws one anew takes it out of here and holds it to its table.
 UNHELD = {
-    "compare_cnn", "compare_transformer", "lab", "schedule_routes", "schedules", "sparse_density",
-    "sparse_loss", "sparse_select", "sparse_servers", "tuning",
+    "schedule_routes", "sparse_density", "sparse_loss", "sparse_select", "sparse_servers", "tuning",
 }  # fmt: skip
 
 
@@ -97,6 +99,22 @@ def test_a_picture_shows_the_numbers_of_its_table() -> None:
     (methods, _) = numbers_in(IMAGES / "allreduce.png")
     assert len(coded) >= 7
     assert coded <= {(f"{bits:.2f}", f"{32.005 / bits:.1f}") for bits in methods["bars"]}  # fp32 has headers
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_picture_is_what_its_table_gives(name: str, tmp_path: Path) -> None:
+    PICTURES[name](tmp_path / "a.png")
+    drawn = numbers_in(tmp_path / "a.png")
+    assert drawn is not None
+    assert sum(len(panel["bars"]) + len(panel["lines"]) for panel in drawn) > 20
+    assert numbers_in(IMAGES / f"{name}.png") == drawn
+
+
+def test_the_picture_of_schedules_shows_what_the_model_gives(tmp_path: Path) -> None:
+    draw_points(schedule_points([2, 4, 8], 288_440, LinkModel()), tmp_path / "a.png")
+    (few,), (kept,) = numbers_in(tmp_path / "a.png") or [], numbers_in(IMAGES / "schedules.png") or []
+    assert len(few["lines"]) > 6
+    assert [heights[:3] for heights in kept["lines"]] == few["lines"]
 
 
 def test_every_picture_keeps_its_numbers_and_is_shown() -> None:

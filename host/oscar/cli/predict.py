@@ -162,12 +162,17 @@ def _policy_times(args: argparse.Namespace) -> int:
     one_blas_thread()
     from oscar.planning.predict import MIN_GAIN
     from oscar.planning.tuning.apply import problem_of
-    from oscar.planning.tuning.policy_file import load_policy
+    from oscar.planning.tuning.policy_file import MOST, load_policy
     from oscar.planning.tuning.reasons import verdict
     from oscar.timeline.link import LinkModel
 
     file = load_policy(args.policy)
     given = {"nodes": args.nodes, "gbps": args.gbps, "latency_us": args.latency_us, "compute_ms": None}
+    for key, value in given.items():
+        least = 0 if key == "latency_us" else 1e-6
+        if value is not None and not least <= value <= MOST[key]:
+            option = key.replace("_", "-")
+            raise ValueError(f"--{option}: expected {least:g} to {MOST[key]:g}, got {value:g}")
     nodes, gbps, latency_us, compute_ms = (
         file.number(key) if value is None else float(value) for key, value in given.items()
     )

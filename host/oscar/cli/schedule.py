@@ -13,6 +13,7 @@ from oscar.errors import ConfigError
 from oscar.files import check_outputs, write_text
 
 MOST_PER_RANK = 8  # chunks of a rank that the solver is given
+MANY = 128  # ranks: to follow more may take longer than one waits without a word
 NOTHING_WRITTEN = 3  # exit status
 EXAMPLE = """\
   oscar schedule list --nodes 8                        the built-in ones
@@ -171,6 +172,8 @@ def _check(args: argparse.Namespace) -> int:
     from oscar.collective.check import check
 
     schedule = _schedule(args)
+    if schedule.nodes > MANY:
+        print(f"# following {schedule.describe()}: some 10 s or more", file=sys.stderr, flush=True)
     check(schedule)
     print(schedule.describe())
     for key, value in getattr(schedule, "made", {}).items():

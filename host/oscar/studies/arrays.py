@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ def load_array(path: Path) -> np.ndarray:
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; np.save('{path}', array) writes one") from None
     except Exception as error:  # what NumPy raises for a foreign header is wide and undocumented
-        raise ConfigError(f"{path}: expected an array written by np.save, got {error}") from error
+        broken = "a broken header" if isinstance(error, TokenError) else error
+        raise ConfigError(f"{path}: expected an array written by np.save, got {broken}") from error
     if array.dtype.kind not in "iuf":
         raise ConfigError(f"{path}: expected integers or floats, got {array.dtype}; convert it first")
     return array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import queue
 import threading
 import weakref
@@ -13,6 +14,7 @@ from oscar.adapters.torch.layout import BucketLayout
 from oscar.transports.base import Transport
 
 JOIN_S = 5.0
+_running: dict[threading.Thread, queue.Queue[Any]] = {}  # what threads wait for
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,26 @@ class Performs(Protocol):
         """Reduce one bucket and set its Future."""
 
 
-def work(state: weakref.ref[Performs], jobs: queue.Queue[Job | None]) -> None:
-    """Reduce buckets in the order of the hook's calls, until the state is closed or gone."""
+def start(state: Performs, jobs: queue.Queue[Job | None]) -> threading.Thread:
+    """Return a thread that reduces buckets in the order of the hook's calls, until the state is closed."""
+    thread = threading.Thread(target=_work, args=(weakref.ref(state), jobs), name="oscar-ddp", daemon=True)
+    for gone in [each for each in _running if not each.is_alive()]:
+        del _running[gone]
+    thread.start()
+    _running[thread] = jobs
+    # Before finalisers, which are registered by now: a state that ends meanwhile would end their loop.
+    atexit.unregister(_wait)
+    atexit.register(_wait)
+    return thread
+
+
+def _work(state: weakref.ref[Performs], jobs: queue.Queue[Job | None]) -> None:
     while (job := jobs.get()) is not None:
         here = state()
         if here is None:
             return
         here.perform(job)
-        del here, job
+        del here, job  # where nobody else holds the state, it ends here, in this thread
 
 
 def end(jobs: queue.Queue[Job | None], transport: Transport, threads: list[threading.Thread]) -> None:
@@ -60,4 +74,12 @@ def end(jobs: queue.Queue[Job | None], transport: Transport, threads: list[threa
         thread.join(JOIN_S)
     transport.close()  # a thread that still waits for a peer raises now
     for thread in others:
+        thread.join(JOIN_S)
+
+
+def _wait() -> None:
+    """Wait for all threads: one that tears its state down while the interpreter goes aborts the process."""
+    for jobs in _running.values():
+        jobs.put(None)
+    for thread in _running:
         thread.join(JOIN_S)

@@ -15,7 +15,7 @@ import numpy as np
 
 from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, ring_bytes
 from oscar.adapters.torch.grouped import Policed
-from oscar.adapters.torch.jobs import Job, end, work
+from oscar.adapters.torch.jobs import Job, end, start
 from oscar.adapters.torch.layout import BucketLayout, noted
 from oscar.adapters.torch.model import ModelGradients
 from oscar.adapters.torch.policies import Policies
@@ -219,10 +219,7 @@ class OscarState:
 
     def _start(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=work, args=(weakref.ref(self), self._jobs), name="oscar-ddp", daemon=True
-            )
-            self._thread.start()
+            self._thread = start(self, self._jobs)
             self._finaliser.detach()
             threads = [self._thread]
             self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, threads)

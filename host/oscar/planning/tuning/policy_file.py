@@ -17,6 +17,7 @@ from oscar.timeline.graph import check_ready
 from oscar.yaml_core import read
 
 FORMAT = 1
+MOST = {"nodes": 1024, "gbps": 1e9, "latency_us": 1e9, "compute_ms": 1e6}  # that times are modelled of
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,12 @@ class PolicyFile:
         return cls(tensors, tuple(zip(policy.stops, options, strict=True)), dict(made))
 
     def number(self, key: str) -> float:
-        """Return a number that says how the policy was found; raises ConfigError without it."""
+        """Return a number of how the policy was found; raises ConfigError without it, and beyond MOST."""
         value = self.made.get(key)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
             raise ConfigError(f"expected a policy that says its {key}, got {value!r}; run oscar tune again")
+        if value > MOST[key]:
+            raise ConfigError(f"expected {key} up to {MOST[key]:g}, got {value:g}; run oscar tune again")
         return float(value)
 
     @property
