@@ -1,0 +1,308 @@
+"""Tensors and sparse tensors as bytes that describe themselves, without a link or a state (docs/pseudo.md).
+
+A message is a head with a CRC-32, for a sparse tensor an index stream, then frames of ASC with the values.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.asc import Decoder, Encoder
+from oscar.coding.asc.params import DIRECTORY_BYTES, MAX_BLOCK_LOG2
+from oscar.coding.baselines.raw import Bf16, Fp16
+from oscar.coding.crc import crc32
+from oscar.coding.frame import HEADER_BYTES
+from oscar.coding.index.base import MOST, first_wrong
+from oscar.coding.index.gaps import Gaps
+from oscar.coding.tensors import DTYPES, FLOATS, bits_dtype, flat_bits, from_bits
+from oscar.errors import FrameError, GradientError
+from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
+from oscar.numerics.quantiser_kernels import FLOAT32_MAX, all_finite, hold_within, to_means
+from oscar.numerics.steps import MIN_EXPONENT
+
+VERSION = 1
+MAGIC = 0xC0 | VERSION
+DENSE, SPARSE = 0, 1
+MAX_DIMS = 16
+MAX_EXPONENT = 126  # of a step: the largest whose inverse is a normal float32
+PIECE = 1 << 26  # values of a frame; larger tensors take several
+BITS = 16  # of the integers that floats become
+BLOCK = 1 << 16  # values whose squares are summed in float32 at once
+# What rounds to these, and keeps finite values finite
+NARROW: dict[str, Bf16 | Fp16] = {"bfloat16": Bf16(), "float16": Fp16()}
+
+# Magic, kind, dtype, dimensions, log2 of the step, bits of unsigned codes, bytes of the index stream
+_HEAD = struct.Struct("<BBBBhBxQ")
+_CRC = struct.Struct("<I")
+
+
+class SparseTensor(NamedTuple):
+    """The values of a tensor that are sent, and where they lie.
+
+    positions: int64, ascending, in the flat tensor; values: of any dtype, one for each; shape: of the tensor
+
+    >>> SparseTensor(np.array([1, 3]), np.array([5, -5]), (2, 2)).dense().tolist()
+    [[0, 5], [0, -5]]
+    """
+
+    positions: Any
+    values: Any
+    shape: tuple[int, ...]
+
+    def dense(self) -> Any:
+        """Return the tensor, with zeros where nothing was sent."""
+        if hasattr(self.values, "new_zeros"):
+            full = self.values.new_zeros(math.prod(self.shape))
+        else:
+            full = np.zeros(math.prod(self.shape), self.values.dtype)
+        full[self.positions] = self.values
+        return full.reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class _Head:
+    kind: int
+    dtype: str
+    shape: tuple[int, ...]
+    exponent: int
+    bits: int
+    index: int  # bytes of the index stream
+
+    def pack(self) -> bytes:
+        fixed = _HEAD.pack(
+            MAGIC, self.kind, DTYPES.index(self.dtype), len(self.shape), self.exponent, self.bits, self.index
+        )
+        head = fixed + struct.pack(f"<{len(self.shape)}Q", *self.shape)
+        return head + _CRC.pack(crc32(head))
+
+
+def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
+    """Return a tensor as bytes that `decode` needs nothing else for.
+
+    tensor: array of NumPy or tensor of PyTorch, or (positions, values) of a sparse one. Integers come back as
+    they are. Floats are rounded to multiples of one step, the power of two nearest to `coarseness` times
+    their root mean square, or more where the largest would need more than 16 bits.
+    shape: of the whole tensor, needed with a plain pair. positions: integers, distinct, in the flat tensor;
+    in any order, but ascending ones take less time, and they come back ascending.
+    Raises TypeError for a dtype that is not carried, ValueError for other bad arguments, GradientError for
+    floats that are NaN, Inf or beyond float32.
+
+    >>> data = encode((np.array([3, 9]), np.array([1, -2], np.int8)), shape=(4, 4))
+    >>> decode(data).positions.tolist(), decode(data).values.tolist()
+    ([3, 9], [1, -2])
+    """
+    index = b""
+    if isinstance(tensor, tuple):
+        positions, values, whole = _sparse(tensor, shape)
+        flat, dtype, _ = flat_bits(values)
+        kind = SPARSE
+        positions, flat = _ascending(positions, flat, math.prod(whole))
+        index = Gaps().encode(positions, math.prod(whole)).tobytes()
+    elif shape is not None:
+        raise ValueError("shape is for (positions, values); a tensor has its own")
+    else:
+        flat, dtype, whole = flat_bits(tensor)
+        kind = DENSE
+    if not _carried(whole):
+        raise ValueError(
+            f"a message carries tensors of up to {MAX_DIMS} dimensions and 2^48 values, got {whole}"
+        )
+    integers, exponent, bits = _integers(flat, dtype, coarseness)
+    encoder = Encoder()
+    pieces = range(0, integers.size, PIECE)
+    frames = [encoder.encode(integers[at : at + PIECE], step=0) for at in pieces]
+    head = _Head(kind, dtype, whole, exponent, bits, len(index))
+    return b"".join((head.pack(), index, *frames))
+
+
+def decode(data: bytes, *, as_torch: bool = False) -> Any:
+    """Return the tensor that `encode` was given, or a SparseTensor for a sparse one.
+
+    as_torch: tensors of PyTorch, on the CPU; else arrays of NumPy, where bfloat16 becomes float32. The dtype
+    is the one that was encoded.
+    Raises FrameError for any bytes that `encode` did not return.
+
+    >>> decode(encode(np.arange(-2, 3, dtype=np.int16)))
+    array([-2, -1,  0,  1,  2], dtype=int16)
+    """
+    try:
+        view = memoryview(data).cast("B")
+    except (TypeError, ValueError, BufferError):
+        raise FrameError(f"a message is contiguous bytes, got {type(data).__name__}") from None
+    head, at = _read_head(view)
+    size = count = math.prod(head.shape)
+    if head.kind == SPARSE:
+        if head.index > len(view) - at:
+            raise _damaged(f"an index stream of {head.index} bytes", f"{len(view) - at}")
+        stream = np.frombuffer(view[at : at + head.index], np.uint8)
+        positions = Gaps().decode(stream, size)
+        at, count = at + head.index, positions.size
+    integers = _read_frames(view[at:], count)
+    flat = _values(integers, head)
+    if head.kind == DENSE:
+        return from_bits(flat, head.dtype, head.shape, as_torch=as_torch)
+    where = from_bits(positions, "int64", (count,), as_torch=as_torch)
+    return SparseTensor(where, from_bits(flat, head.dtype, (count,), as_torch=as_torch), head.shape)
+
+
+def _carried(shape: tuple[int, ...]) -> bool:
+    """Whether a message carries tensors of this shape."""
+    return len(shape) <= MAX_DIMS and math.prod(max(1, n) for n in shape) <= 1 << 48
+
+
+def _sparse(pair: tuple[Any, ...], shape: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    """Return positions, values and the whole shape of a sparse tensor, checked against each other."""
+    if isinstance(pair, SparseTensor) and shape is None:
+        shape = pair.shape
+    if len(pair) not in (2, 3) or shape is None:
+        raise ValueError("a sparse tensor is (positions, values) and the shape of the whole: shape=...")
+    positions, _, lengths = flat_bits(pair[0])
+    if positions.dtype.kind not in "iu":
+        raise TypeError(f"positions are integers, got {positions.dtype}")
+    if lengths != tuple(pair[1].shape) or len(lengths) != 1:
+        raise ValueError(
+            f"positions and values are 1-D and of one length, got shapes {lengths} and "
+            f"{tuple(pair[1].shape)}; add each chunk's first position, then flatten both"
+        )
+    whole = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if min(whole, default=0) < 0:
+        raise ValueError(f"a shape has no negative numbers, got {whole}")
+    return positions.astype(np.int64, copy=False), pair[1], whole
+
+
+def _ascending(positions: Array, values: Array, size: int) -> tuple[Array, Array]:
+    """Return both in ascending order of positions; raises ValueError for repeated ones or one outside."""
+    if first_wrong(positions, size) < 0:
+        return positions, values
+    order = np.argsort(positions, kind="stable")
+    positions, values = positions[order], values[order]
+    if (at := first_wrong(positions, size)) >= 0:
+        raise ValueError(f"positions differ and lie in 0 to {size - 1}, got {positions[at]}, or it twice")
+    return positions, values
+
+
+def _integers(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int, int]:
+    """Return the integers that are coded, log2 of their step, and the bits of unsigned codes (else 0)."""
+    if dtype in FLOATS:
+        return *_quantised(flat, dtype, coarseness), 0
+    if flat.dtype.kind != "u":
+        return flat, 0, 0
+    bits = int(flat.max(initial=1)).bit_length()
+    half = 1 << (bits - 1)  # codes around 0, and no 0, which has no sign: the top bit is the sign
+    signed = flat.astype(np.int32) - half
+    return signed + (signed >= 0), 0, bits
+
+
+def _quantised(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int]:
+    params = QuantiserParams(coarseness=coarseness, bits=BITS)
+    with np.errstate(over="ignore"):
+        values = from_bits(flat, dtype, flat.shape, as_torch=False).astype(np.float32, copy=False)
+    if not all_finite(values):
+        bad = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise GradientError(
+            f"expected finite values within float32, got {flat[bad]} at flat index {bad}",
+            advice="; send it by oscar.floats, which keeps every bit, or skip this step",
+        )
+    largest = max(-float(values.min(initial=0)), float(values.max(initial=0)))
+    if not largest:
+        return np.zeros(values.size, np.int16), 0
+    scaled = math.frexp(largest)[1]  # squares of float32 may be beyond it
+    energy = _energy(values, -scaled) / values.size
+    finest = scaled - (BITS - 2)  # the largest is below 2^scaled: it takes up to 2^14 steps
+    wanted = math.frexp(energy * params.coarseness**2)[1] // 2 + scaled
+    exponent = min(max(wanted, finest, MIN_EXPONENT), MAX_EXPONENT)
+    worker = WorkerQuantiser(params, 0)
+    return worker.quantise([values], [exponent], np.int16), exponent
+
+
+def _energy(values: Array, shift: int) -> float:
+    """Return the sum of squares of values times 2^shift."""
+    total = 0.0
+    for at in range(0, values.size, BLOCK):
+        block = np.ldexp(values[at : at + BLOCK], shift)
+        total += float(np.vdot(block, block))
+    return total
+
+
+def _values(integers: Array, head: _Head) -> Array:
+    """Return the values of a message, in the dtype that holds its bits; raises FrameError."""
+    if head.dtype in FLOATS:
+        out = np.empty(integers.size, np.float32)
+        to_means(integers, 1.0, 2.0**head.exponent, out)
+        hold_within(out, FLOAT32_MAX)  # the largest may have been rounded up, beyond its dtype
+        if head.dtype in NARROW:
+            stored = bits_dtype(head.dtype).newbyteorder("<")
+            return np.frombuffer(NARROW[head.dtype].pack(out, 32), stored).astype(bits_dtype(head.dtype))
+        return out.astype(head.dtype, copy=False)
+    codes = integers
+    if head.bits:
+        codes = codes.astype(np.int32) - (codes > 0) + (1 << (head.bits - 1))
+    kind = bits_dtype(head.dtype)
+    limits = np.iinfo(kind)
+    low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
+    if low < limits.min or high > limits.max:
+        raise _damaged(f"values of {head.dtype}", f"{low} to {high}")
+    return codes.astype(kind, copy=False)
+
+
+def _read_head(view: memoryview) -> tuple[_Head, int]:
+    """Return the head of a message and its bytes; raises FrameError."""
+    if len(view) < _HEAD.size + _CRC.size:
+        raise _damaged(f"at least {_HEAD.size + _CRC.size} bytes", f"{len(view)}")
+    magic, kind, dtype, dims, exponent, bits, index = _HEAD.unpack_from(view)
+    if magic & 0xF0 != MAGIC & 0xF0:
+        raise FrameError(f"expected a message that starts with 0x{MAGIC:02x}, got 0x{magic:02x}: not ours")
+    if magic != MAGIC:
+        raise FrameError(
+            f"expected a message of version {VERSION}, got {magic & 15}: run one release everywhere"
+        )
+    end = _HEAD.size + 8 * dims
+    if dims > MAX_DIMS or len(view) < end + _CRC.size:
+        raise _damaged(f"{dims} dimensions, of at most {MAX_DIMS}", f"{len(view)} bytes")
+    (came,), right = _CRC.unpack_from(view, end), crc32(view[:end])
+    if came != right:
+        raise _damaged(f"a head of CRC-32 0x{right:08x}", f"0x{came:08x}")
+    shape = struct.unpack_from(f"<{dims}Q", view, _HEAD.size)
+    unsigned = dtype < len(DTYPES) and DTYPES[dtype].startswith("u")
+    if (
+        kind not in (DENSE, SPARSE)
+        or dtype >= len(DTYPES)
+        or bits > (8 * bits_dtype(DTYPES[dtype]).itemsize if unsigned else 0)
+        or (unsigned and not bits)
+        or not MIN_EXPONENT <= exponent <= MAX_EXPONENT
+        or not _carried(shape)
+        or (kind == SPARSE and math.prod(shape) > MOST)
+    ):
+        raise _damaged("a head that a sender writes", view[:end].hex())
+    return _Head(kind, DTYPES[dtype], shape, exponent, bits, index), end + _CRC.size
+
+
+def _read_frames(view: memoryview, count: int) -> Array:
+    """Return `count` integers, int16 where all fit, from the frames that are all of `view`."""
+    cuts, width = [], 0
+    total = at = 0
+    while at < len(view):
+        if len(view) - at < HEADER_BYTES:
+            raise _damaged(f"a frame of {HEADER_BYTES} bytes or more", f"{len(view) - at}")
+        held, length = struct.unpack_from("<II", view, at + 12)
+        if held * DIRECTORY_BYTES >> MAX_BLOCK_LOG2 > length or length > len(view) - at - HEADER_BYTES:
+            raise _damaged(f"a frame of {held} values in {length} bytes", f"{len(view) - at}")
+        cuts.append((at, at + HEADER_BYTES + length, total, total + held))
+        width, total, at = max(width, view[at + 7]), total + held, at + HEADER_BYTES + length
+    if total != count:
+        raise _damaged(f"{count} values in frames", f"{total}")
+    integers = np.empty(count, np.int16 if width <= 16 else np.int32)
+    decoder = Decoder()
+    for first, last, low, high in cuts:
+        decoder.decode(view[first:last], step=0, out=integers[low:high])  # type: ignore[arg-type]
+    return integers
+
+
+def _damaged(expected: str, came: str) -> FrameError:
+    return FrameError(f"message: expected {expected}, got {came}: damaged or cut off on the way")
