@@ -6,8 +6,6 @@ A message is a head with a CRC-32, for a sparse tensor an index stream, then fra
 from __future__ import annotations
 
 import math
-import struct
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,30 +14,29 @@ from oscar.array import Array
 from oscar.coding.asc import Decoder, Encoder
 from oscar.coding.asc.params import DIRECTORY_BYTES, MAX_BLOCK_LOG2
 from oscar.coding.baselines.raw import Bf16, Fp16
-from oscar.coding.crc import crc32
-from oscar.coding.frame import HEADER_BYTES
-from oscar.coding.index.base import MOST, first_wrong
+from oscar.coding.index.base import first_wrong
 from oscar.coding.index.gaps import Gaps
-from oscar.coding.tensors import DTYPES, FLOATS, bits_dtype, flat_bits, from_bits
-from oscar.errors import FrameError, GradientError
+from oscar.coding.message import (
+    DENSE,
+    MAX_EXPONENT,
+    SPARSE,
+    MessageHead,
+    damaged,
+    frames_of,
+    read_head,
+)
+from oscar.coding.tensors import FLOATS, bits_dtype, flat_bits, from_bits
+from oscar.errors import GradientError
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.quantiser_kernels import FLOAT32_MAX, all_finite, hold_within, to_means
 from oscar.numerics.steps import MIN_EXPONENT
 
-VERSION = 1
-MAGIC = 0xC0 | VERSION
-DENSE, SPARSE = 0, 1
-MAX_DIMS = 16
-MAX_EXPONENT = 126  # of a step: the largest whose inverse is a normal float32
 PIECE = 1 << 26  # values of a frame; larger tensors take several
 BITS = 16  # of the integers that floats become
+MOST_IN_BYTE = (1 << MAX_BLOCK_LOG2) // DIRECTORY_BYTES + 1  # values: those of a constant block
 BLOCK = 1 << 16  # values whose squares are summed in float32 at once
 # What rounds to these, and keeps finite values finite
 NARROW: dict[str, Bf16 | Fp16] = {"bfloat16": Bf16(), "float16": Fp16()}
-
-# Magic, kind, dtype, dimensions, log2 of the step, bits of unsigned codes, bytes of the index stream
-_HEAD = struct.Struct("<BBBBhBxQ")
-_CRC = struct.Struct("<I")
 
 
 class SparseTensor(NamedTuple):
@@ -63,23 +60,6 @@ class SparseTensor(NamedTuple):
             full = np.zeros(math.prod(self.shape), self.values.dtype)
         full[self.positions] = self.values
         return full.reshape(self.shape)
-
-
-@dataclass(frozen=True)
-class _Head:
-    kind: int
-    dtype: str
-    shape: tuple[int, ...]
-    exponent: int
-    bits: int
-    index: int  # bytes of the index stream
-
-    def pack(self) -> bytes:
-        fixed = _HEAD.pack(
-            MAGIC, self.kind, DTYPES.index(self.dtype), len(self.shape), self.exponent, self.bits, self.index
-        )
-        head = fixed + struct.pack(f"<{len(self.shape)}Q", *self.shape)
-        return head + _CRC.pack(crc32(head))
 
 
 def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
@@ -109,15 +89,11 @@ def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
     else:
         flat, dtype, whole = flat_bits(tensor)
         kind = DENSE
-    if not _carried(whole):
-        raise ValueError(
-            f"a message carries tensors of up to {MAX_DIMS} dimensions and 2^48 values, got {whole}"
-        )
     integers, exponent, bits = _integers(flat, dtype, coarseness)
     encoder = Encoder()
     pieces = range(0, integers.size, PIECE)
     frames = [encoder.encode(integers[at : at + PIECE], step=0) for at in pieces]
-    head = _Head(kind, dtype, whole, exponent, bits, len(index))
+    head = MessageHead(kind, dtype, whole, exponent, bits, len(index))
     return b"".join((head.pack(), index, *frames))
 
 
@@ -131,29 +107,21 @@ def decode(data: bytes, *, as_torch: bool = False) -> Any:
     >>> decode(encode(np.arange(-2, 3, dtype=np.int16)))
     array([-2, -1,  0,  1,  2], dtype=int16)
     """
-    try:
-        view = memoryview(data).cast("B")
-    except (TypeError, ValueError, BufferError):
-        raise FrameError(f"a message is contiguous bytes, got {type(data).__name__}") from None
-    head, at = _read_head(view)
-    size = count = math.prod(head.shape)
+    head, rest = read_head(data, DENSE, SPARSE)
+    count = head.size
     if head.kind == SPARSE:
-        if head.index > len(view) - at:
-            raise _damaged(f"an index stream of {head.index} bytes", f"{len(view) - at}")
-        stream = np.frombuffer(view[at : at + head.index], np.uint8)
-        positions = Gaps().decode(stream, size)
-        at, count = at + head.index, positions.size
-    integers = _read_frames(view[at:], count)
+        if head.index > len(rest):
+            raise damaged(f"an index stream of {head.index} bytes", f"{len(rest)}")
+        positions = Gaps().decode(np.frombuffer(rest[: head.index], np.uint8), head.size)
+        count = positions.size
+    elif head.index:
+        raise damaged("no index stream", f"{head.index} bytes")
+    integers = _read_frames(rest[head.index :], count)
     flat = _values(integers, head)
     if head.kind == DENSE:
         return from_bits(flat, head.dtype, head.shape, as_torch=as_torch)
     where = from_bits(positions, "int64", (count,), as_torch=as_torch)
     return SparseTensor(where, from_bits(flat, head.dtype, (count,), as_torch=as_torch), head.shape)
-
-
-def _carried(shape: tuple[int, ...]) -> bool:
-    """Whether a message carries tensors of this shape."""
-    return len(shape) <= MAX_DIMS and math.prod(max(1, n) for n in shape) <= 1 << 48
 
 
 def _sparse(pair: tuple[Any, ...], shape: Any) -> tuple[Any, Any, tuple[int, ...]]:
@@ -230,7 +198,7 @@ def _energy(values: Array, shift: int) -> float:
     return total
 
 
-def _values(integers: Array, head: _Head) -> Array:
+def _values(integers: Array, head: MessageHead) -> Array:
     """Return the values of a message, in the dtype that holds its bits; raises FrameError."""
     if head.dtype in FLOATS:
         out = np.empty(integers.size, np.float32)
@@ -247,62 +215,16 @@ def _values(integers: Array, head: _Head) -> Array:
     limits = np.iinfo(kind)
     low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
     if low < limits.min or high > limits.max:
-        raise _damaged(f"values of {head.dtype}", f"{low} to {high}")
+        raise damaged(f"values of {head.dtype}", f"{low} to {high}")
     return codes.astype(kind, copy=False)
-
-
-def _read_head(view: memoryview) -> tuple[_Head, int]:
-    """Return the head of a message and its bytes; raises FrameError."""
-    if len(view) < _HEAD.size + _CRC.size:
-        raise _damaged(f"at least {_HEAD.size + _CRC.size} bytes", f"{len(view)}")
-    magic, kind, dtype, dims, exponent, bits, index = _HEAD.unpack_from(view)
-    if magic & 0xF0 != MAGIC & 0xF0:
-        raise FrameError(f"expected a message that starts with 0x{MAGIC:02x}, got 0x{magic:02x}: not ours")
-    if magic != MAGIC:
-        raise FrameError(
-            f"expected a message of version {VERSION}, got {magic & 15}: run one release everywhere"
-        )
-    end = _HEAD.size + 8 * dims
-    if dims > MAX_DIMS or len(view) < end + _CRC.size:
-        raise _damaged(f"{dims} dimensions, of at most {MAX_DIMS}", f"{len(view)} bytes")
-    (came,), right = _CRC.unpack_from(view, end), crc32(view[:end])
-    if came != right:
-        raise _damaged(f"a head of CRC-32 0x{right:08x}", f"0x{came:08x}")
-    shape = struct.unpack_from(f"<{dims}Q", view, _HEAD.size)
-    unsigned = dtype < len(DTYPES) and DTYPES[dtype].startswith("u")
-    if (
-        kind not in (DENSE, SPARSE)
-        or dtype >= len(DTYPES)
-        or bits > (8 * bits_dtype(DTYPES[dtype]).itemsize if unsigned else 0)
-        or (unsigned and not bits)
-        or not MIN_EXPONENT <= exponent <= MAX_EXPONENT
-        or not _carried(shape)
-        or (kind == SPARSE and math.prod(shape) > MOST)
-    ):
-        raise _damaged("a head that a sender writes", view[:end].hex())
-    return _Head(kind, DTYPES[dtype], shape, exponent, bits, index), end + _CRC.size
 
 
 def _read_frames(view: memoryview, count: int) -> Array:
     """Return `count` integers, int16 where all fit, from the frames that are all of `view`."""
-    cuts, width = [], 0
-    total = at = 0
-    while at < len(view):
-        if len(view) - at < HEADER_BYTES:
-            raise _damaged(f"a frame of {HEADER_BYTES} bytes or more", f"{len(view) - at}")
-        held, length = struct.unpack_from("<II", view, at + 12)
-        if held * DIRECTORY_BYTES >> MAX_BLOCK_LOG2 > length or length > len(view) - at - HEADER_BYTES:
-            raise _damaged(f"a frame of {held} values in {length} bytes", f"{len(view) - at}")
-        cuts.append((at, at + HEADER_BYTES + length, total, total + held))
-        width, total, at = max(width, view[at + 7]), total + held, at + HEADER_BYTES + length
-    if total != count:
-        raise _damaged(f"{count} values in frames", f"{total}")
-    integers = np.empty(count, np.int16 if width <= 16 else np.int32)
+    frames = frames_of(view, count, MOST_IN_BYTE)
+    narrow = all(width <= 16 for _, _, width in frames)
+    integers = np.empty(count, np.int16 if narrow else np.int32)
     decoder = Decoder()
-    for first, last, low, high in cuts:
-        decoder.decode(view[first:last], step=0, out=integers[low:high])  # type: ignore[arg-type]
+    for frame, here, _ in frames:
+        decoder.decode(frame, step=0, out=integers[here])  # type: ignore[arg-type]
     return integers
-
-
-def _damaged(expected: str, came: str) -> FrameError:
-    return FrameError(f"message: expected {expected}, got {came}: damaged or cut off on the way")
