@@ -7,8 +7,9 @@ from functools import partial
 
 from oscar.coding.asc import AscParams, Decoder, Encoder, make_coder, max_frame
 from oscar.coding.asc.link import Implementation
-from oscar.coding.baselines.registry import BASELINES
-from oscar.coding.codec import Codec
+from oscar.coding.baselines.registry import BASELINES, clipping
+from oscar.coding.codec import Codec, framed
+from oscar.coding.floats.codec import Bf16Lossless, Fp32Lossless
 
 
 def asc_codec(
@@ -35,8 +36,15 @@ def asc_codec(
 PAPER = AscParams(context="none", sent_rows=False)
 ASC = {"asc": AscParams(), "asc-paper": PAPER}
 
+
+FLOATS: dict[str, Callable[[], Codec]] = {  # made when asked for: each has memory of its own
+    "bf16-lossless": lambda: clipping("bf16-lossless", Bf16Lossless, coded=True),
+    "fp32-lossless": lambda: framed("fp32-lossless", Fp32Lossless(), lossless=True),
+}
+
 CODECS: dict[str, Callable[[], Codec]] = {
     **BASELINES,
+    **FLOATS,
     **{name: partial(asc_codec, params, name=name) for name, params in ASC.items()},
 }
 

@@ -24,19 +24,19 @@ def _saturated(encoder: LinkEncoder) -> tuple[int, float]:
     return codec.saturated, codec.lost
 
 
-def _clipping(name: str, payload: type[Bf16] | type[Fp16] | type[Int8]) -> Codec:
+def clipping(name: str, payload: type[Bf16] | type[Fp16] | type[Int8], *, coded: bool = False) -> Codec:
     """Return the entry of a clipping codec; each encoder gets a counter of its own."""
-    entry = framed(name, payload(), lossless=False, coded=False)
+    entry = framed(name, payload(), lossless=False, coded=coded)
     return replace(entry, make_encoder=lambda: FramedEncoder(payload()), saturated=_saturated)
 
 
 BASELINES: dict[str, Callable[[], Codec]] = {
     "fp32": partial(framed, "fp32", Fp32(), lossless=True, coded=False),
-    "bf16": partial(_clipping, "bf16", Bf16),
-    "fp16": partial(_clipping, "fp16", Fp16),
+    "bf16": partial(clipping, "bf16", Bf16),
+    "fp16": partial(clipping, "fp16", Fp16),
     "int16": partial(framed, "int16", Int16(), lossless=True, coded=False, max_bits=Int16.bits),
     "int32": partial(framed, "int32", Int32(), lossless=True, coded=False),
-    "int8": partial(_clipping, "int8", Int8),
+    "int8": partial(clipping, "int8", Int8),
     "atalanta": partial(framed, "atalanta", Atalanta(), lossless=True),
     "atalanta-dp": partial(framed, "atalanta-dp", AtalantaDp(), lossless=True),
     "rans0": partial(framed, "rans0", Rans0(), lossless=True),

@@ -30,6 +30,8 @@ class Gaps(IndexCodec):
     def _unpack(self, body: Array, count: int, size: int, classes: Array | None) -> Array:
         if not body.size or body[0] >= PARAMETERS:
             raise damaged(f"a Rice parameter of 0 to {PARAMETERS - 1}", body[:1].tobytes().hex() or "none")
+        if count > 8 * body.size:  # a gap takes a bit at least: before room is made for them
+            raise damaged(FAULTS[-1], "none")
         positions = np.empty(count, np.int64)
         used = _read(body, size, positions)
         if used < 0:

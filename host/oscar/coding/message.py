@@ -1,0 +1,131 @@
+"""The head of a message that describes itself, and its frames (docs/pseudo.md, "Format")."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from oscar.coding.crc import crc32
+from oscar.coding.frame import HEADER_BYTES
+from oscar.coding.index.base import MOST
+from oscar.coding.tensors import DTYPES, bits_dtype
+from oscar.errors import FrameError
+from oscar.numerics.steps import MIN_EXPONENT
+
+VERSION = 1
+MAGIC = 0xC0 | VERSION
+DENSE, SPARSE, LOSSLESS = range(3)
+KINDS = {DENSE: "oscar.pseudo", SPARSE: "oscar.pseudo", LOSSLESS: "oscar.floats"}  # and who decodes them
+MAX_DIMS = 16
+MAX_EXPONENT = 126  # of a step: the largest whose inverse is a normal float32
+
+# Magic, kind, dtype, dimensions, log2 of the step, bits of unsigned codes, bytes of the index stream
+_HEAD = struct.Struct("<BBBBhBxQ")
+_CRC = struct.Struct("<I")
+
+
+@dataclass(frozen=True)
+class MessageHead:
+    """What a message says of its tensor. exponent: log2 of a float's step; bits: of unsigned codes."""
+
+    kind: int
+    dtype: str
+    shape: tuple[int, ...]
+    exponent: int = 0
+    bits: int = 0
+    index: int = 0  # bytes of the index stream
+
+    @property
+    def size(self) -> int:
+        """The values of the whole tensor."""
+        return math.prod(self.shape)
+
+    def pack(self) -> bytes:
+        """Return the bytes that begin a message; raises ValueError for a tensor that none carries."""
+        if not _carried(self.shape):
+            raise ValueError(
+                f"a message carries tensors of up to {MAX_DIMS} dimensions and 2^48 values, got {self.shape}"
+            )
+        fixed = _HEAD.pack(
+            MAGIC, self.kind, DTYPES.index(self.dtype), len(self.shape), self.exponent, self.bits, self.index
+        )
+        head = fixed + struct.pack(f"<{len(self.shape)}Q", *self.shape)
+        return head + _CRC.pack(crc32(head))
+
+
+def _carried(shape: tuple[int, ...]) -> bool:
+    """Whether a message carries tensors of this shape."""
+    return len(shape) <= MAX_DIMS and math.prod(max(1, n) for n in shape) <= 1 << 48
+
+
+def read_head(data: bytes, *kinds: int) -> tuple[MessageHead, memoryview]:
+    """Return the head of a message of one of `kinds`, and what follows it; raises FrameError."""
+    try:
+        view = memoryview(data).cast("B")
+    except (TypeError, ValueError, BufferError):
+        raise FrameError(f"a message is contiguous bytes, got {type(data).__name__}") from None
+    if len(view) < _HEAD.size + _CRC.size:
+        raise damaged(f"at least {_HEAD.size + _CRC.size} bytes", f"{len(view)}")
+    magic, kind, dtype, dims, exponent, bits, index = _HEAD.unpack_from(view)
+    if magic & 0xF0 != MAGIC & 0xF0:
+        raise FrameError(f"expected a message that starts with 0x{MAGIC:02x}, got 0x{magic:02x}: not ours")
+    if magic != MAGIC:
+        raise FrameError(
+            f"expected a message of version {VERSION}, got {magic & 15}: run one release everywhere"
+        )
+    end = _HEAD.size + 8 * dims
+    if dims > MAX_DIMS or len(view) < end + _CRC.size:
+        raise damaged(f"{dims} dimensions, of at most {MAX_DIMS}", f"{len(view)} bytes")
+    (came,), right = _CRC.unpack_from(view, end), crc32(view[:end])
+    if came != right:
+        raise damaged(f"a head of CRC-32 0x{right:08x}", f"0x{came:08x}")
+    shape = struct.unpack_from(f"<{dims}Q", view, _HEAD.size)
+    unsigned = dtype < len(DTYPES) and DTYPES[dtype].startswith("u")
+    if (
+        kind not in KINDS
+        or dtype >= len(DTYPES)
+        or bits > (8 * bits_dtype(DTYPES[dtype]).itemsize if unsigned else 0)
+        or (unsigned and not bits)
+        or not MIN_EXPONENT <= exponent <= MAX_EXPONENT
+        or not _carried(shape)
+        or (kind == SPARSE and math.prod(shape) > MOST)
+    ):
+        raise damaged("a head that a sender writes", view[:end].hex())
+    if kind not in kinds:
+        raise FrameError(
+            f"expected a message of {KINDS[kinds[0]]}, got one of {KINDS[kind]}: decode it there"
+        )
+    return MessageHead(kind, DTYPES[dtype], shape, exponent, bits, index), view[end + _CRC.size :]
+
+
+def frames_of(view: memoryview, count: int, most: int) -> list[tuple[memoryview, slice, int]]:
+    """Return the frames that are all of `view`: each with its place among `count` values, and its width.
+
+    most: values that a byte of a payload can stand for. Raises FrameError, before room is made for values.
+    """
+    found, total = [], 0
+    for frame in _cut(view):
+        held, length = struct.unpack_from("<II", frame, 12)
+        if held > most * length:
+            raise damaged(f"at most {most * length} values in {length} bytes", f"{held}")
+        found.append((frame, slice(total, total + held), frame[7]))
+        total += held
+    if total != count:
+        raise damaged(f"{count} values in frames", f"{total}")
+    return found
+
+
+def _cut(view: memoryview) -> Iterator[memoryview]:
+    while len(view):
+        length = struct.unpack_from("<I", view, 16)[0] if len(view) >= HEADER_BYTES else 0
+        if len(view) < HEADER_BYTES + length:
+            raise damaged(f"a frame of {HEADER_BYTES + length} bytes", f"{len(view)}")
+        yield view[: HEADER_BYTES + length]
+        view = view[HEADER_BYTES + length :]
+
+
+def damaged(expected: str, came: str) -> FrameError:
+    """Return the error for a message that no sender wrote."""
+    return FrameError(f"message: expected {expected}, got {came}: damaged or cut off on the way")

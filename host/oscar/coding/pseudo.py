@@ -1,0 +1,230 @@
+"""Tensors and sparse tensors as bytes that describe themselves, without a link or a state (docs/pseudo.md).
+
+A message is a head with a CRC-32, for a sparse tensor an index stream, then frames of ASC with the values.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.coding.asc import Decoder, Encoder
+from oscar.coding.asc.params import DIRECTORY_BYTES, MAX_BLOCK_LOG2
+from oscar.coding.baselines.raw import Bf16, Fp16
+from oscar.coding.index.base import first_wrong
+from oscar.coding.index.gaps import Gaps
+from oscar.coding.message import (
+    DENSE,
+    MAX_EXPONENT,
+    SPARSE,
+    MessageHead,
+    damaged,
+    frames_of,
+    read_head,
+)
+from oscar.coding.tensors import FLOATS, bits_dtype, flat_bits, from_bits
+from oscar.errors import GradientError
+from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
+from oscar.numerics.quantiser_kernels import FLOAT32_MAX, all_finite, hold_within, to_means
+from oscar.numerics.steps import MIN_EXPONENT
+
+PIECE = 1 << 26  # values of a frame; larger tensors take several
+BITS = 16  # of the integers that floats become
+MOST_IN_BYTE = (1 << MAX_BLOCK_LOG2) // DIRECTORY_BYTES + 1  # values: those of a constant block
+BLOCK = 1 << 16  # values whose squares are summed in float32 at once
+# What rounds to these, and keeps finite values finite
+NARROW: dict[str, Bf16 | Fp16] = {"bfloat16": Bf16(), "float16": Fp16()}
+
+
+class SparseTensor(NamedTuple):
+    """The values of a tensor that are sent, and where they lie.
+
+    positions: int64, ascending, in the flat tensor; values: of any dtype, one for each; shape: of the tensor
+
+    >>> SparseTensor(np.array([1, 3]), np.array([5, -5]), (2, 2)).dense().tolist()
+    [[0, 5], [0, -5]]
+    """
+
+    positions: Any
+    values: Any
+    shape: tuple[int, ...]
+
+    def dense(self) -> Any:
+        """Return the tensor, with zeros where nothing was sent."""
+        if hasattr(self.values, "new_zeros"):
+            full = self.values.new_zeros(math.prod(self.shape))
+        else:
+            full = np.zeros(math.prod(self.shape), self.values.dtype)
+        full[self.positions] = self.values
+        return full.reshape(self.shape)
+
+
+def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
+    """Return a tensor as bytes that `decode` needs nothing else for.
+
+    tensor: array of NumPy or tensor of PyTorch, or (positions, values) of a sparse one. Integers come back as
+    they are. Floats are rounded to multiples of one step, the power of two nearest to `coarseness` times
+    their root mean square, or more where the largest would need more than 16 bits.
+    shape: of the whole tensor, needed with a plain pair. positions: integers, distinct, in the flat tensor;
+    in any order, but ascending ones take less time, and they come back ascending.
+    Raises TypeError for a dtype that is not carried, ValueError for other bad arguments, GradientError for
+    floats that are NaN, Inf or beyond float32.
+
+    >>> data = encode((np.array([3, 9]), np.array([1, -2], np.int8)), shape=(4, 4))
+    >>> decode(data).positions.tolist(), decode(data).values.tolist()
+    ([3, 9], [1, -2])
+    """
+    index = b""
+    if isinstance(tensor, tuple):
+        positions, values, whole = _sparse(tensor, shape)
+        flat, dtype, _ = flat_bits(values)
+        kind = SPARSE
+        positions, flat = _ascending(positions, flat, math.prod(whole))
+        index = Gaps().encode(positions, math.prod(whole)).tobytes()
+    elif shape is not None:
+        raise ValueError("shape is for (positions, values); a tensor has its own")
+    else:
+        flat, dtype, whole = flat_bits(tensor)
+        kind = DENSE
+    integers, exponent, bits = _integers(flat, dtype, coarseness)
+    encoder = Encoder()
+    pieces = range(0, integers.size, PIECE)
+    frames = [encoder.encode(integers[at : at + PIECE], step=0) for at in pieces]
+    head = MessageHead(kind, dtype, whole, exponent, bits, len(index))
+    return b"".join((head.pack(), index, *frames))
+
+
+def decode(data: bytes, *, as_torch: bool = False) -> Any:
+    """Return the tensor that `encode` was given, or a SparseTensor for a sparse one.
+
+    as_torch: tensors of PyTorch, on the CPU; else arrays of NumPy, where bfloat16 becomes float32. The dtype
+    is the one that was encoded.
+    Raises FrameError for any bytes that `encode` did not return.
+
+    >>> decode(encode(np.arange(-2, 3, dtype=np.int16)))
+    array([-2, -1,  0,  1,  2], dtype=int16)
+    """
+    head, rest = read_head(data, DENSE, SPARSE)
+    count = head.size
+    if head.kind == SPARSE:
+        if head.index > len(rest):
+            raise damaged(f"an index stream of {head.index} bytes", f"{len(rest)}")
+        positions = Gaps().decode(np.frombuffer(rest[: head.index], np.uint8), head.size)
+        count = positions.size
+    elif head.index:
+        raise damaged("no index stream", f"{head.index} bytes")
+    integers = _read_frames(rest[head.index :], count)
+    flat = _values(integers, head)
+    if head.kind == DENSE:
+        return from_bits(flat, head.dtype, head.shape, as_torch=as_torch)
+    where = from_bits(positions, "int64", (count,), as_torch=as_torch)
+    return SparseTensor(where, from_bits(flat, head.dtype, (count,), as_torch=as_torch), head.shape)
+
+
+def _sparse(pair: tuple[Any, ...], shape: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    """Return positions, values and the whole shape of a sparse tensor, checked against each other."""
+    if isinstance(pair, SparseTensor) and shape is None:
+        shape = pair.shape
+    if len(pair) not in (2, 3) or shape is None:
+        raise ValueError("a sparse tensor is (positions, values) and the shape of the whole: shape=...")
+    positions, _, lengths = flat_bits(pair[0])
+    if positions.dtype.kind not in "iu":
+        raise TypeError(f"positions are integers, got {positions.dtype}")
+    if lengths != tuple(pair[1].shape) or len(lengths) != 1:
+        raise ValueError(
+            f"positions and values are 1-D and of one length, got shapes {lengths} and "
+            f"{tuple(pair[1].shape)}; add each chunk's first position, then flatten both"
+        )
+    whole = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    if min(whole, default=0) < 0:
+        raise ValueError(f"a shape has no negative numbers, got {whole}")
+    return positions.astype(np.int64, copy=False), pair[1], whole
+
+
+def _ascending(positions: Array, values: Array, size: int) -> tuple[Array, Array]:
+    """Return both in ascending order of positions; raises ValueError for repeated ones or one outside."""
+    if first_wrong(positions, size) < 0:
+        return positions, values
+    order = np.argsort(positions, kind="stable")
+    positions, values = positions[order], values[order]
+    if (at := first_wrong(positions, size)) >= 0:
+        raise ValueError(f"positions differ and lie in 0 to {size - 1}, got {positions[at]}, or it twice")
+    return positions, values
+
+
+def _integers(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int, int]:
+    """Return the integers that are coded, log2 of their step, and the bits of unsigned codes (else 0)."""
+    if dtype in FLOATS:
+        return *_quantised(flat, dtype, coarseness), 0
+    if flat.dtype.kind != "u":
+        return flat, 0, 0
+    bits = int(flat.max(initial=1)).bit_length()
+    half = 1 << (bits - 1)  # codes around 0, and no 0, which has no sign: the top bit is the sign
+    signed = flat.astype(np.int32) - half
+    return signed + (signed >= 0), 0, bits
+
+
+def _quantised(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int]:
+    params = QuantiserParams(coarseness=coarseness, bits=BITS)
+    with np.errstate(over="ignore"):
+        values = from_bits(flat, dtype, flat.shape, as_torch=False).astype(np.float32, copy=False)
+    if not all_finite(values):
+        bad = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise GradientError(
+            f"expected finite values within float32, got {flat[bad]} at flat index {bad}",
+            advice="; send it by oscar.floats, which keeps every bit, or skip this step",
+        )
+    largest = max(-float(values.min(initial=0)), float(values.max(initial=0)))
+    if not largest:
+        return np.zeros(values.size, np.int16), 0
+    scaled = math.frexp(largest)[1]  # squares of float32 may be beyond it
+    energy = _energy(values, -scaled) / values.size
+    finest = scaled - (BITS - 2)  # the largest is below 2^scaled: it takes up to 2^14 steps
+    wanted = math.frexp(energy * params.coarseness**2)[1] // 2 + scaled
+    exponent = min(max(wanted, finest, MIN_EXPONENT), MAX_EXPONENT)
+    worker = WorkerQuantiser(params, 0)
+    return worker.quantise([values], [exponent], np.int16), exponent
+
+
+def _energy(values: Array, shift: int) -> float:
+    """Return the sum of squares of values times 2^shift."""
+    total = 0.0
+    for at in range(0, values.size, BLOCK):
+        block = np.ldexp(values[at : at + BLOCK], shift)
+        total += float(np.vdot(block, block))
+    return total
+
+
+def _values(integers: Array, head: MessageHead) -> Array:
+    """Return the values of a message, in the dtype that holds its bits; raises FrameError."""
+    if head.dtype in FLOATS:
+        out = np.empty(integers.size, np.float32)
+        to_means(integers, 1.0, 2.0**head.exponent, out)
+        hold_within(out, FLOAT32_MAX)  # the largest may have been rounded up, beyond its dtype
+        if head.dtype in NARROW:
+            stored = bits_dtype(head.dtype).newbyteorder("<")
+            return np.frombuffer(NARROW[head.dtype].pack(out, 32), stored).astype(bits_dtype(head.dtype))
+        return out.astype(head.dtype, copy=False)
+    codes = integers
+    if head.bits:
+        codes = codes.astype(np.int32) - (codes > 0) + (1 << (head.bits - 1))
+    kind = bits_dtype(head.dtype)
+    limits = np.iinfo(kind)
+    low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
+    if low < limits.min or high > limits.max:
+        raise damaged(f"values of {head.dtype}", f"{low} to {high}")
+    return codes.astype(kind, copy=False)
+
+
+def _read_frames(view: memoryview, count: int) -> Array:
+    """Return `count` integers, int16 where all fit, from the frames that are all of `view`."""
+    frames = frames_of(view, count, MOST_IN_BYTE)
+    narrow = all(width <= 16 for _, _, width in frames)
+    integers = np.empty(count, np.int16 if narrow else np.int32)
+    decoder = Decoder()
+    for frame, here, _ in frames:
+        decoder.decode(frame, step=0, out=integers[here])  # type: ignore[arg-type]
+    return integers

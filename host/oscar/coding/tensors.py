@@ -1,0 +1,64 @@
+"""Tensors of NumPy and PyTorch as flat arrays and back; torch is never imported here, only used where it is.
+
+bfloat16 has no NumPy dtype: its bits travel as uint16.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.errors import OscarError
+
+FLOATS = ("float32", "bfloat16", "float16", "float64")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16")
+DTYPES = FLOATS + INTEGERS  # a message names a dtype by its place here: append only
+
+
+def bits_dtype(name: str) -> np.dtype[Any]:
+    """Return the NumPy dtype that holds values of the dtype `name`: its own, or uint16 for bfloat16."""
+    return np.dtype("uint16" if name == "bfloat16" else name)
+
+
+def dtype_name(tensor: Any) -> str:
+    """Return the name of a tensor's dtype, without its library's."""
+    return str(getattr(tensor, "dtype", type(tensor).__name__)).removeprefix("torch.")
+
+
+def flat_bits(tensor: Any) -> tuple[Array, str, tuple[int, ...]]:
+    """Return a tensor's values, flat and contiguous in native byte order, the name of its dtype, its shape.
+
+    tensor: array of NumPy (ml_dtypes' bfloat16 too) or tensor of PyTorch, on any device. Copied only where it
+    has to be. Raises TypeError for a dtype that is not in DTYPES.
+    """
+    name = dtype_name(tensor)
+    if hasattr(tensor, "detach"):
+        held = tensor.detach().cpu().contiguous()
+        held = held.view(sys.modules["torch"].int16) if name == "bfloat16" else held
+        array = held.numpy()
+    else:
+        array = np.asarray(tensor)
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+        name = array.dtype.name
+    if name not in DTYPES:
+        raise TypeError(f"expected a tensor of one of {', '.join(DTYPES)}, got {name}; convert it first")
+    return array.reshape(-1).view(bits_dtype(name)), name, tuple(tensor.shape)
+
+
+def from_bits(flat: Array, name: str, shape: tuple[int, ...], *, as_torch: bool) -> Any:
+    """Return the tensor with these values: of PyTorch, or of NumPy, where bfloat16 becomes float32.
+
+    Raises OscarError if PyTorch is asked for and not imported.
+    """
+    if as_torch:
+        torch: Any = sys.modules.get("torch")
+        if torch is None:
+            raise OscarError("as_torch makes tensors of PyTorch, which is not imported: import torch first")
+        signed = flat.view(np.int16) if flat.dtype == np.uint16 else flat  # old releases have no uint16
+        return torch.from_numpy(signed).view(getattr(torch, name)).reshape(shape)
+    if name == "bfloat16":
+        flat = (flat.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return flat.reshape(shape)

@@ -1,0 +1,311 @@
+"""oscar.pseudo: what is encoded comes back, damage is an error, and the recipes of docs/pseudo.md run."""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from needs import needs
+from oscar import pseudo
+from oscar.coding.pseudo import PIECE, SparseTensor
+from oscar.errors import ConfigError, FrameError, GradientError
+
+PAGE = (Path(__file__).parents[2] / "docs" / "pseudo.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+INTEGERS = ("int8", "int16", "int32", "uint8", "uint16")
+CODES = np.array([-2, -1, 1, 2], np.int8)
+
+
+def of_chunks(random: np.random.Generator, chunks: int, kept: int = 64, size: int = 4096) -> np.ndarray:
+    """Return `kept` ascending positions in each chunk of `size`, in the flat tensor."""
+    order = np.argsort(random.random((chunks, size)), axis=1)[:, :kept]
+    return (np.sort(order, axis=1) + size * np.arange(chunks)[:, None]).ravel()
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_come_back(dtype: str, seed: int) -> None:
+    random, limits = np.random.default_rng(seed), np.iinfo(dtype)
+    for shape in ((), (0,), (1,), (3, 0, 2), (5, 7), (40_000,)):
+        for low, high in ((limits.min, limits.max), (0, 3), (0, 0)):
+            tensor = random.integers(low, high, shape, dtype, endpoint=True)
+            again = pseudo.decode(pseudo.encode(tensor))
+            assert again.dtype == tensor.dtype
+            np.testing.assert_array_equal(again, tensor, strict=True)
+    ends = np.array([limits.min, limits.max], dtype)
+    np.testing.assert_array_equal(pseudo.decode(pseudo.encode(ends)), ends)
+
+
+def test_floats_come_back_within_half_a_step(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for scale in (1e-42, 1e-3, 1.0, 1e30):
+        values = (random.normal(0, 1, (33, 17)) * scale).astype(np.float32)
+        for coarseness in (0.125, 1.0, 4.0):
+            again = pseudo.decode(pseudo.encode(values, coarseness=coarseness))
+            assert again.dtype == np.float32
+            step = max(coarseness * float(np.sqrt(np.square(values, dtype=np.float64).mean())), 2.0**-149)
+            assert np.abs(again - values).max() <= 2**0.51 * step / 2
+    spike = np.zeros(100_000, np.float32)
+    spike[7] = np.finfo(np.float32).max
+    again = pseudo.decode(pseudo.encode(spike))
+    assert np.isfinite(again).all()
+    assert again[7] >= spike[7] * (1 - 2.0**-14)  # nothing saturates, and nothing becomes Inf
+    half = np.array([65504, 1, -65504], np.float16)
+    assert np.isfinite(pseudo.decode(pseudo.encode(half, coarseness=8))).all()
+    assert not pseudo.decode(pseudo.encode(np.zeros(9, np.float64))).any()
+
+
+def test_sparse_tensors_come_back_in_ascending_order(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    positions = of_chunks(random, 6)
+    codes = random.choice(CODES, positions.size)
+    order = random.permutation(positions.size)
+    straight = pseudo.encode((positions, codes), shape=(6, 4096))
+    assert pseudo.encode((positions[order], codes[order]), shape=[6, 4096]) == straight
+    sparse = pseudo.decode(straight)
+    np.testing.assert_array_equal(sparse.positions, positions)
+    np.testing.assert_array_equal(sparse.values, codes, strict=True)
+    assert sparse.shape == (6, 4096)
+    assert pseudo.encode(sparse) == straight
+    assert sparse.dense().shape == (6, 4096)
+    np.testing.assert_array_equal(sparse.dense().ravel()[positions], codes)
+    empty = pseudo.decode(pseudo.encode((np.empty(0, np.int64), np.empty(0, np.float32)), shape=12))
+    assert empty.positions.size == empty.values.size == 0
+    assert empty.dense().tolist() == [0.0] * 12
+
+
+def test_sparse_loco_takes_little_more_than_its_entropy(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    positions = of_chunks(random, 200)
+    codes = random.choice(CODES, positions.size)
+    entropy = 200 * 64 * 2 + 200 * 472 - 5 * 200  # of codes; log2 C(4096, 64) = 466.9 for each chunk
+    for values in (codes, (codes + 2 - (codes > 0)).astype(np.uint8)):
+        data = pseudo.encode((positions, values), shape=200 * 4096)
+        assert 8 * len(data) <= 1.035 * entropy  # small: heads and tables count here
+        np.testing.assert_array_equal(pseudo.decode(data).values, values)
+
+
+def test_a_large_tensor_takes_several_frames(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    values = np.random.default_rng(seed).integers(-9, 9, 2500).astype(np.int32)
+    monkeypatch.setattr("oscar.coding.pseudo.PIECE", 1000)
+    data = pseudo.encode(values)
+    np.testing.assert_array_equal(pseudo.decode(data), values)
+    assert data.count(b"\xa1\x10") == 3
+    assert PIECE < 1 << 28
+
+
+def test_a_message_is_what_the_page_says() -> None:
+    """The bytes are frozen: an empty tensor has a head alone, two codes have an index stream and a frame."""
+    head = struct.pack("<BBBBhBxQQ", 0xC1, 0, 1, 1, 0, 0, 0, 0)
+    assert pseudo.encode(np.empty(0, np.float32))[:2] == head[:2]
+    data = pseudo.encode((np.array([3, 9]), np.array([1, -2], np.int8)), shape=(4, 4))
+    fixed = struct.pack("<BBBBhBxQQQ", 0xC1, 1, 4, 2, 0, 0, 8, 4, 4)
+    assert data[: len(fixed) + 4] == fixed + struct.pack("<I", zlib.crc32(fixed))
+    assert data[36:40].hex() == "b302015d"  # gaps 3 and 5 by Rice codes of 1 bit
+    assert (zlib.crc32(data), len(data)) == (1848864169, 77)
+
+
+def test_bad_arguments_say_what_was_expected() -> None:
+    one, two = np.array([1]), np.array([1, 2], np.int8)
+    for bad, kind, said in (
+        (((one, two), 9), ValueError, "of one length"),
+        (((np.array([[1]]), np.array([[1]])), 9), ValueError, "then flatten both"),
+        (((np.array([1, 1]), two), 9), ValueError, "or it twice"),
+        (((np.array([1, 9]), two), 9), ValueError, "0 to 8"),
+        (((two * 0.5, two), 9), TypeError, "positions are integers"),
+        (((one, one), None), ValueError, "shape="),
+        (((one, one), (1 << 40,)), ConfigError, "split the tensor"),
+        ((one, 9), ValueError, "a tensor has its own"),
+        ((np.array(["a"]), None), TypeError, "expected a tensor of one of"),
+        ((np.array([1 << 40]), None), ValueError, "signed bits"),
+        ((np.array([1.0, np.nan]), None), GradientError, "got nan at flat index 1"),
+        ((np.array([1e300]), None), GradientError, r"oscar\.floats"),
+    ):
+        with pytest.raises(kind, match=said):
+            pseudo.encode(bad[0], shape=bad[1])  # type: ignore[index]
+
+
+def messages() -> list[bytes]:
+    random = np.random.default_rng(5)
+    positions = of_chunks(random, 2)
+    return [
+        pseudo.encode(random.normal(size=(30, 40)).astype(np.float32)),
+        pseudo.encode((positions, random.choice(CODES, 128)), shape=(2, 4096)),
+        pseudo.encode(random.integers(0, 255, 300, np.uint8)),
+        pseudo.encode(np.empty((0, 3), np.int16)),
+    ]
+
+
+def test_damage_is_an_error(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    for data in messages():
+        pseudo.decode(data)
+        for bit in random.choice(8 * len(data), 300):
+            hurt = bytearray(data)
+            hurt[bit >> 3] ^= 1 << (bit & 7)
+            with pytest.raises(FrameError):
+                pseudo.decode(bytes(hurt))
+        for cut in {*random.integers(0, len(data), 20).tolist(), 0, len(data) - 1}:
+            with pytest.raises(FrameError):
+                pseudo.decode(data[:cut])
+        with pytest.raises(FrameError):
+            pseudo.decode(data + b"\0")
+    with pytest.raises(FrameError, match="contiguous bytes"):
+        pseudo.decode("text")  # type: ignore[arg-type]
+
+
+def test_a_forged_head_neither_hangs_nor_allocates(seed: int) -> None:
+    """Heads of random fields with a right CRC, before the rest of real messages: decoded or refused."""
+    random = np.random.default_rng(seed)
+    for data in messages():
+        size = 16 + 8 * data[3]
+        for _ in range(300):
+            head = bytearray(data[:size])
+            for at in random.integers(1, size, random.integers(1, 4)):
+                head[at] = random.choice([0, 1, 4, 64, 128, 255])
+            try:
+                pseudo.decode(bytes(head) + struct.pack("<I", zlib.crc32(head)) + data[size + 4 :])
+            except FrameError:
+                continue
+
+
+def test_tensors_of_torch_come_back_as_such(seed: int) -> None:
+    needs("torch")
+    import torch
+
+    torch.manual_seed(int(np.random.default_rng(seed).integers(1 << 30)))
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
+        tensor = torch.randn(3, 50, 7).to(dtype).transpose(0, 1).requires_grad_()
+        again = pseudo.decode(pseudo.encode(tensor, coarseness=0.25), as_torch=True)
+        assert (again.dtype, again.shape) == (dtype, tensor.shape)
+        assert (again - tensor).abs().max() < 0.2
+        plain = pseudo.decode(pseudo.encode(tensor, coarseness=0.25))
+        np.testing.assert_array_equal(
+            plain, again.float().numpy() if dtype == torch.bfloat16 else again.numpy()
+        )
+    codes = torch.tensor([3, 0, 2], dtype=torch.uint8)
+    sparse = pseudo.decode(pseudo.encode((torch.tensor([5, 1, 2]), codes), shape=(2, 4)), as_torch=True)
+    assert isinstance(sparse, SparseTensor)
+    assert sparse.positions.tolist() == [1, 2, 5]
+    assert sparse.dense().tolist() == [[0, 0, 2, 0], [0, 3, 0, 0]]
+
+
+# --- the recipes, with the packages where they are installed, else with what they document
+
+
+@dataclass
+class _Wire:
+    """A stand-in of hivemind's runtime_pb2.Tensor."""
+
+    compression: int
+    buffer: bytes
+    size: Any
+    dtype: str
+    requires_grad: bool
+
+
+class _Array:
+    """A stand-in of flwr.app.Array."""
+
+    def __init__(self, ndarray: np.ndarray) -> None:
+        self.array = np.array(ndarray)
+
+    def numpy(self) -> np.ndarray:
+        return self.array
+
+
+class _ArrayRecord(dict[str, _Array]):
+    """A stand-in of flwr.app.ArrayRecord."""
+
+    def to_numpy_ndarrays(self) -> list[np.ndarray]:
+        return [array.numpy() for array in self.values()]
+
+
+class _RecordDict(dict[str, Any]):
+    """A stand-in of flwr.app.RecordDict that holds nothing but arrays."""
+
+    @property
+    def array_records(self) -> dict[str, Any]:
+        return self
+
+
+def module(monkeypatch: pytest.MonkeyPatch, name: str, **names: Any) -> ModuleType:
+    made = ModuleType(name)
+    vars(made).update(names)
+    monkeypatch.setitem(sys.modules, name, made)
+    return made
+
+
+def recipe(word: str) -> dict[str, Any]:
+    """Run the one block of the page with this word; return its names."""
+    (block,) = (block for block in BLOCKS if word in block)
+    names: dict[str, Any] = {}
+    exec(compile(block, "docs/pseudo.md", "exec"), names)
+    return names
+
+
+def test_the_first_example_runs() -> None:
+    names = recipe("error feedback")
+    assert names["sparse"].shape == (256, 64)
+    bits = 8 * len(pseudo.encode(names["update"], coarseness=1)) / names["update"].size
+    assert 2.1 < bits < 2.3
+    assert np.abs(names["error"]).max() < 0.001
+
+
+def test_hivemind_sends_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("torch")
+    import torch
+
+    try:
+        from hivemind.compression import serialization
+    except ImportError:
+        serialization = module(monkeypatch, "hivemind.compression.serialization", _BASE_COMPRESSION_TYPES={})
+        module(monkeypatch, "hivemind")
+        module(monkeypatch, "hivemind.compression", CompressionBase=object, serialization=serialization)
+        types = SimpleNamespace(MEANSTD_16BIT=2, Tensor=_Wire)
+        module(monkeypatch, "hivemind.proto", runtime_pb2=types)
+    monkeypatch.setattr(serialization, "_BASE_COMPRESSION_TYPES", {**serialization._BASE_COMPRESSION_TYPES})
+    compression = recipe("CompressionBase")["OscarCompression"](coarseness=0.25)
+    assert "MEANSTD_16BIT" in serialization._BASE_COMPRESSION_TYPES
+    for dtype in (torch.float32, torch.bfloat16):
+        tensor = torch.linspace(-1, 1, 3000).reshape(30, 100).to(dtype)
+        message = compression.compress(tensor, None)
+        assert len(message.buffer) < 3000
+        again = serialization._BASE_COMPRESSION_TYPES["MEANSTD_16BIT"].extract(message)
+        assert (again.dtype, again.shape) == (dtype, tensor.shape)
+        assert (again - tensor).abs().max() < 0.1
+    info = SimpleNamespace(descriptor=SimpleNamespace(dtype=torch.float32))
+    assert 0 < compression.estimate_compression_ratio(info) < 1
+
+
+def test_flower_sends_by_it(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    try:
+        from flwr.app import Array, ArrayRecord, RecordDict
+    except ImportError:
+        Array, ArrayRecord, RecordDict = _Array, _ArrayRecord, _RecordDict
+        module(monkeypatch, "flwr")
+        module(monkeypatch, "flwr.app", Array=Array, ArrayRecord=ArrayRecord)
+
+    def message(record: Any) -> Any:
+        return SimpleNamespace(content=RecordDict({"arrays": record}), has_error=lambda: False)
+
+    random = np.random.default_rng(seed)
+    weights = {"w": random.normal(size=(40, 50)).astype(np.float32), "b": np.ones(3, np.float32)}
+    trained = {name: w + random.normal(0, 1e-3, w.shape).astype(np.float32) for name, w in weights.items()}
+    sent, new = (ArrayRecord({n: Array(w) for n, w in held.items()}) for held in (weights, trained))
+    names = recipe("oscar_mod")
+    reply = names["oscar_mod"](message(sent), None, lambda msg, ctxt: message(new))
+    coded = reply.content.array_records["arrays"]
+    assert sum(array.numpy().nbytes for array in coded.values()) < 2003
+    names["restore"](reply, {"arrays": sent})
+    for name, array in reply.content.array_records["arrays"].items():
+        assert array.numpy().dtype == np.float32
+        assert np.abs(array.numpy() - trained[name]).max() < 1e-3
