@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,14 +56,17 @@ class Wire(ABC):
     """Combines the messages of the local workers with the messages of all others.
 
     nodes: number of workers. ranks: the local workers. channels: as of Scheme.channels. The wire keeps the
-    links of coded messages, as one Node for each local rank.
+    links of coded messages, as one Node for each local rank. weighs: whether nodes count a NIC's work.
     """
+
+    weighs: ClassVar[bool] = True
 
     def __init__(self, nodes: int, ranks: Sequence[int], channels: Mapping[str, Channel]) -> None:
         self.nodes, self.ranks, self.channels = nodes, ranks, channels
         self.links: dict[str, list[Node]] = {}
         self._classes: dict[str, Array] = {}
         self._programs: dict[tuple[int, str], tuple[Action, ...]] = {}
+        self._layouts: dict[str, ChunkLayout] = {}
 
     @abstractmethod
     def combine(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
@@ -99,7 +102,9 @@ class Wire(ABC):
             self._classes[first.channel] = classes
         elif channel.codec.uses_context:
             classes = np.zeros(first.data.size, np.uint8)
-        layout = ChunkLayout(plan.bounds, channel.schedule.subframes)
+        layout = self._layouts.get(first.channel)
+        if layout is None or layout.bounds != plan.bounds:
+            layout = self._layouts[first.channel] = ChunkLayout(plan.bounds, channel.schedule.subframes)
         for node, message in zip(nodes, messages, strict=True):
             local = message.data if message.planned else plan.gather(message.data, node.local)
             node.begin(local, classes, layout)
@@ -122,9 +127,8 @@ class Wire(ABC):
 
     def _make(self, channel: Channel) -> list[Node]:
         apart = channel.schedule.apart
-        return [
-            Node(rank, self.nodes, channel.codec, apart=apart, width=channel.width) for rank in self.ranks
-        ]
+        how: dict[str, Any] = {"apart": apart, "width": channel.width, "weighs": self.weighs}
+        return [Node(rank, self.nodes, channel.codec, **how) for rank in self.ranks]
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the state of all local ends of coded links."""

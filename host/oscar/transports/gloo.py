@@ -84,7 +84,9 @@ def load_torch() -> tuple[Any, Any]:
         import torch
         from torch import distributed
     except ImportError as error:
-        raise MissingExtraError(f"TCP between ranks needs torch: {install('torch', target='torch')} ({error})") from None
+        raise MissingExtraError(
+            f"ranks over TCP need torch: {install('torch', target='torch')} ({error})"
+        ) from None
     if not distributed.is_available():
         raise MissingExtraError("this torch was built without torch.distributed; install another build")
     return torch, distributed

@@ -41,8 +41,9 @@ class OscarState:
 
     config: codec or scheme and its options; None takes ASC with error feedback. `nodes`, workload and link
     have no meaning here; `transport.timeout_s` bounds how far ranks may run apart.
-    process_group: DDP's; None is the default group. Connections and a private Gloo group are made of its ranks, so
-    making a state is collective between these ranks, in one order on all; others have no part in it.
+    process_group: DDP's; None is the default group. Its ranks get connections of their own and a private
+    group of Gloo, so making a state is collective between these ranks, in one order on all; others
+    have no part in it.
     bypass: "auto" measures the first iterations against the plain AllReduce and sends buckets uncompressed
     where compression does not pay; "never" and "always" mean what they say and measure nothing.
 
