@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array, offsets_of
+from oscar.array import Array, Room, offsets_of
 from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.quantiser_kernels import squares_of_changes, to_means
@@ -91,6 +91,7 @@ class StepTracker(Stateful):
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
         self._spare: np.ndarray | None = None  # those before
+        self._means = Room()
         self.coarseness, self.sharp = params.coarseness, False  # of the next steps
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
@@ -221,7 +222,7 @@ class StepTracker(Stateful):
 
     def dequantise(self, sums: np.ndarray) -> np.ndarray:
         """Return the mean over the nodes, flat float32, correctly rounded from the integer sums."""
-        mean = np.empty(sums.size, np.float32)
+        mean = self._means.take(sums.size, np.float32)
         for t, exponent in enumerate(self.exponents):
             here = slice(self.offsets[t], self.offsets[t + 1])
             to_means(sums[here], float(self.nodes), 2.0 ** (exponent or 0), mean[here])

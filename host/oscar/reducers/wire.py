@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array
+from oscar.array import Array, Room
 from oscar.collective.actions import Action
 from oscar.collective.node import ChunkLayout, Node
 from oscar.collective.schedule import Schedule
@@ -67,6 +67,7 @@ class Wire(ABC):
         self._classes: dict[str, Array] = {}
         self._programs: dict[tuple[int, str], tuple[Action, ...]] = {}
         self._layouts: dict[str, ChunkLayout] = {}
+        self._sums: dict[str, Room] = {}
 
     @abstractmethod
     def combine(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
@@ -109,6 +110,10 @@ class Wire(ABC):
             local = message.data if message.planned else plan.gather(message.data, node.local)
             node.begin(local, classes, layout)
         return plan, channel, nodes
+
+    def _natural(self, plan: ChunkPlan, channel: str, sums: Array) -> Array:
+        """Return the sums of a coded message, which come in the order of `plan`, in their natural order."""
+        return plan.scatter(sums, self._sums.setdefault(channel, Room()).take(sums.size, sums.dtype))
 
     def _actions(self, rank: int, schedule: Schedule) -> Iterable[Action]:
         """Return the actions of `rank`. Small programs are cached, since every call runs the same."""
