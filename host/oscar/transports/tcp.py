@@ -29,6 +29,7 @@ ANSWER_S = 30.0  # for an answer: those below answer once they have called those
 LAST_TRY_S = 0.05  # pause before all addresses are tried again
 SECRET_BYTES = 16
 DEVICES = "GLOO_SOCKET_IFNAME"  # the variable that names the network device, as for Gloo
+MASTER = "MASTER_ADDR"  # torchrun's variable
 SIOCGIFADDR = 0x8915
 _HELLO = struct.Struct(f"<{SECRET_BYTES}sI")  # secret of the rank that is called, and who calls
 _DONE = b"!"
@@ -149,7 +150,7 @@ def _addresses() -> list[str]:
     found = [address for name in os.environ.get(DEVICES, "").split(",") if (address := _of_device(name))]
     if not found:
         with suppress(OSError, KeyError):  # of the device on the way to the rank that all ranks reach
-            info = socket.getaddrinfo(os.environ["MASTER_ADDR"], 9, type=socket.SOCK_DGRAM)[0]
+            info = socket.getaddrinfo(os.environ[MASTER], 9, type=socket.SOCK_DGRAM)[0]
             with socket.socket(info[0], socket.SOCK_DGRAM) as probe:
                 probe.connect(info[4])  # sends nothing
                 found.append(probe.getsockname()[0])
@@ -169,8 +170,9 @@ def _of_device(name: str) -> str | None:
 
 def _call(card: Mapping[str, Any], rank: int, secret: bytes, deadline: float) -> socket.socket:
     """Return a connection to the rank of this card, once both have shown the secret of the other."""
+    met = os.environ.get(MASTER)  # reaches its host, whatever that takes for its own address
     while True:
-        for address in card["addresses"]:
+        for address in (*card["addresses"], *([] if met is None else [met])):
             with suppress(OSError):
                 called = socket.create_connection((address, card["port"]), min(TRY_S, _left(deadline)))
                 if _answers(called, card["secret"], rank, secret, min(ANSWER_S, _left(deadline))):
