@@ -17,7 +17,7 @@ import numpy as np
 from oscar.array import Array, Room, offsets_of
 from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.quantiser import QuantiserParams
-from oscar.numerics.quantiser_kernels import squares_of_changes, to_means
+from oscar.numerics.quantiser_kernels import squares_of_changes, to_means, to_shifted_means
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
 MIN_EXPONENT = -149  # of a step: that of the smallest float32, of which all others are multiples
@@ -26,6 +26,7 @@ JUMP = 4  # a variance that grew by more than this factor at once is asked for a
 MAX_COUNT = 1 << 28  # values whose squares, of 17 bits, add up within int64
 MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
 MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
+LEAST_NORMAL = 2.0**-126  # of float32
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
 
@@ -140,19 +141,23 @@ class StepTracker(Stateful):
         if self.params.scale == "max":
             self._observe_peak(sums)
         else:
+            room = self._room(sums)
             for t in range(len(self.sizes)):
-                self._observe_tensor(t, sums[self.offsets[t] : self.offsets[t + 1]])
-            self._keep(sums)
+                here = slice(self.offsets[t], self.offsets[t + 1])
+                self._observe_tensor(t, sums[here], room[here])
+            self._spare, self.previous = self.previous, room
             self.previous_exponents = before
         return [0 if a is None or b is None else b - a for a, b in zip(before, self.exponents, strict=True)]
 
-    def _keep(self, sums: np.ndarray) -> None:
-        """Copy `sums`, which the caller may write to; two arrays take turns, so that pages stay mapped."""
+    def _room(self, sums: np.ndarray) -> np.ndarray:
+        """Return an array for a copy of `sums`, which the caller may write to.
+
+        Two take turns, so that pages stay mapped.
+        """
         room = self._spare
         if room is None or room is self.previous or room.shape != sums.shape or room.dtype != sums.dtype:
-            room = np.empty_like(sums)  # a sum that `restore` brought back must not be written to
-        room[:] = sums
-        self._spare, self.previous = self.previous, room
+            return np.empty_like(sums)  # a sum that `restore` brought back must not be written to
+        return room
 
     def _observe_peak(self, sums: np.ndarray) -> None:
         exponent = next((e for e in self.exponents if e is not None), None)
@@ -162,11 +167,12 @@ class StepTracker(Stateful):
         new = self._from_peak(Fraction(peak, self.nodes) * Fraction(2) ** exponent)
         self.exponents = [new] * len(self.sizes)
 
-    def _observe_tensor(self, t: int, sums: np.ndarray) -> None:
+    def _observe_tensor(self, t: int, sums: np.ndarray, kept: np.ndarray) -> None:
         exponent = self.exponents[t]
         if exponent is None or sums.size == 0:
+            kept[:] = sums
             return
-        energy, change = self._energies(t, sums, exponent)
+        energy, change = self._energies(t, sums, exponent, kept)
         if energy == 0:
             self.exponents[t] = None  # too coarse to see, or truly zero: ask everyone next time
             return
@@ -183,15 +189,16 @@ class StepTracker(Stateful):
             self.variances[t] = most  # fell: a step that is too coarse loses more than one too fine
         self._move(t, exponent)
 
-    def _energies(self, t: int, sums: np.ndarray, exponent: int) -> tuple[int, int | None]:
-        """Return the sums of squares of `sums` and of their change, as `_change` has it."""
+    def _energies(self, t: int, sums: np.ndarray, exponent: int, kept: np.ndarray) -> tuple[int, int | None]:
+        """Return the sums of squares of `sums` and of their change, as `_change` has it; copy to `kept`."""
         old = self.previous_exponents[t]
         narrow = sums.dtype == np.int16 and sums.size <= MAX_COUNT
         if not narrow or self.nodes == 1 or self.previous is None or old is None or abs(old - exponent) > 1:
+            kept[:] = sums
             return sum_of_squares(sums), self._change(t, sums, exponent)
         low = min(old, exponent)
         before = self.previous[self.offsets[t] : self.offsets[t + 1]]
-        energy, change = squares_of_changes(sums, before, exponent - low, old - low)
+        energy, change = squares_of_changes(sums, before, exponent - low, old - low, kept)
         return energy, change >> (2 * (exponent - low))
 
     def _change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
@@ -225,7 +232,11 @@ class StepTracker(Stateful):
         mean = self._means.take(sums.size, np.float32)
         for t, exponent in enumerate(self.exponents):
             here = slice(self.offsets[t], self.offsets[t + 1])
-            to_means(sums[here], float(self.nodes), 2.0 ** (exponent or 0), mean[here])
+            step, factor = 2.0 ** (exponent or 0), 2.0 ** (exponent or 0) / self.nodes
+            if sums.dtype == np.int16 and self.nodes & (self.nodes - 1) == 0 and factor >= LEAST_NORMAL:
+                to_shifted_means(sums[here], np.float32(factor), mean[here])
+            else:
+                to_means(sums[here], float(self.nodes), step, mean[here])
         return mean
 
     def digest(self) -> int:

@@ -43,6 +43,7 @@ STAGES = (
     ("numerics/tensors.py", "check for NaN and Inf"),
     ("kernels.py:all_finite", "check for NaN and Inf"),
     ("kernels.py:to_means", "dequantise"),
+    ("kernels.py:to_shifted_means", "dequantise"),
     ("steps.py:dequantise", "dequantise"),
     ("steps.py", "steps"),
     ("kernels.py:squares_of_changes", "steps"),
