@@ -30,7 +30,7 @@ EXTRAS = {  # of this package that `dev` does not hold, and a module of each
     "docs": "mkdocs",
     "schedule": "networkx",  # scipy comes with scikit-learn
 }
-TRANSPORTS = {"mpi": "mpi", "gloo": "torch"}  # and the extra that each takes
+TRANSPORTS = {"mpi": "mpi", "tcp": "torch"}  # and the extra that each takes
 
 
 def needs(*tools: str) -> None:

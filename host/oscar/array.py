@@ -1,6 +1,7 @@
-"""The type of a NumPy array whose dtype and shape a docstring tells, and flat arrays cut into tensors."""
+"""The type of a NumPy array whose dtype and shape a docstring tells; flat arrays cut into tensors; rooms."""
 
 import math
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -33,3 +34,31 @@ def split(flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
         raise ValueError(f"expected tensors of {flat.size} values in all, got {sum(sizes)} in {len(sizes)}")
     parts = cut(flat, offsets_of(sizes))
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+class Room:
+    """Makes arrays for what is handed out, and takes them again once nobody holds them.
+
+    So pages stay mapped: the kernel need not clear new ones in every call. Two arrays take turns where the
+    last one is still in use.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: list[Any] = []
+
+    def take(self, size: int, dtype: npt.DTypeLike) -> Array:
+        """Return an array of `size` values that nobody else holds, not even a view of it."""
+        for at in range(len(self._arrays)):
+            if self._arrays[at].size == size and self._arrays[at].dtype == dtype and self._lone(at):
+                return self._arrays[at]
+        fresh = np.empty(size, dtype)
+        self._arrays = [*self._arrays[-1:], fresh]
+        return fresh
+
+    def _lone(self, at: int) -> bool:
+        """Whether this holds an array alone: as few references count as for one that was never handed out."""
+        self._arrays.append(np.empty(0))
+        try:
+            return sys.getrefcount(self._arrays[at]) <= sys.getrefcount(self._arrays[-1])
+        finally:
+            self._arrays.pop()

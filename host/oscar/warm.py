@@ -20,7 +20,7 @@ CODECS = {  # and a schedule whose kernels are run with it
 
 def main() -> None:
     """Do a little of what commands do: compare all methods on a tiny model, and tune."""
-    from oscar.coding import crc
+    from oscar import crc
     from oscar.errors import CautionWarning
     from oscar.numerics.integers import extremes
     from oscar.schemes.registry import SCHEMES

@@ -22,7 +22,7 @@ from oscar_lab.lab.launch import launch
 from oscar_lab.trials import endings
 from support.ranks import on_ranks
 
-EXTRAS = {"gloo communicator": "torch", "gloo state": "torch", "mpi communicator": "mpi"}
+EXTRAS = {"tcp communicator": "torch", "tcp state": "torch", "mpi communicator": "mpi"}
 GIVEN = [np.ones(50, np.float32)]
 
 
@@ -144,8 +144,8 @@ def test_a_process_waits_for_a_state_that_its_own_thread_tears_down() -> None:
 LEAVING = """
 import os, sys, time
 from oscar.transports.base import GATHER_TAGS, TransportError
-from oscar.transports.gloo import GlooTransport
-end = GlooTransport()
+from oscar.transports.tcp import TcpTransport
+end = TcpTransport()
 end.gather(b"x", 16, time.monotonic() + 20, "the others")
 if end.rank == 1:
     os._exit(0)
@@ -164,6 +164,6 @@ if end.rank == 0:
 def test_a_close_leaves_no_thread_where_a_peer_has_gone() -> None:
     needs("torch")
     token = f"oscar-{time.monotonic_ns()}"
-    ended = launch("gloo", 3, ["-c", LEAVING, token], limit_s=60, token=token)
+    ended = launch("tcp", 3, ["-c", LEAVING, token], limit_s=60, token=token)
     assert ended.status == 0, ended.output
     assert sorted(set(ended.output.splitlines()) & {"dead", "left 0"}) == ["dead", "left 0"], ended.output

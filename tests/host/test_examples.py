@@ -19,7 +19,7 @@ NAMES = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(encoding
 TORCH = tuple(name for name in NAMES if name.startswith(("oscar.torch_ddp.", "oscar.adapters.torch.")))
 ELSEWHERE = {  # these need a launcher, or the example of another name returns one
     "oscar.transports.mpi.MpiTransport",
-    "oscar.transports.gloo.GlooTransport",
+    "oscar.transports.tcp.TcpTransport",
     "oscar.transports.base.Transport",
     "oscar.collective.schedule_file.FileSchedule",
     "oscar.collective.schedule_file.write_schedule",

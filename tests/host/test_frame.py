@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oscar.coding import crc
+from oscar import crc
 from oscar.coding.codec import as_values, check_header, fit_width
 from oscar.coding.frame import HEADER_BYTES, MAX_COUNT, Header, pack_frame, unpack_frame
 from oscar.errors import FrameError
@@ -157,7 +157,7 @@ def test_the_crc_needs_no_wide_registers_and_no_multiplier(features: str) -> Non
     if features and not crc.FOLDS:
         pytest.skip("this processor has no carry-less multiplication")
     program = (
-        "import zlib; from oscar.coding import crc; data = bytes(range(256)) * 99; "
+        "import zlib; from oscar import crc; data = bytes(range(256)) * 99; "
         f"assert crc.FOLDS is {bool(features)} and crc.crc32(data, 7) == zlib.crc32(data, 7)"
     )
     settings = {"NUMBA_CPU_NAME": "x86-64" if features else "generic", "NUMBA_CPU_FEATURES": features}

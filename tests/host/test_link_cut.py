@@ -21,7 +21,7 @@ def arguments(*words: str) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-@pytest.mark.parametrize("transport", ["mpi", "gloo"])
+@pytest.mark.parametrize("transport", ["mpi", "tcp"])
 def test_a_cut_is_told_on_both_sides(alone: None, transport: str) -> None:
     needs(TRANSPORTS[transport])
     words = ("--transport", transport, "--kinds", "cut", "--points", "1", "--ranks", "3", "--timeout-s", "3")
@@ -36,7 +36,7 @@ def test_where_no_network_can_be_made_a_cut_is_left_out_and_says_why(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    result = transport_faults.run(arguments("--transport", "gloo", "--kinds", "cut"))
+    result = transport_faults.run(arguments("--transport", "tcp", "--kinds", "cut"))
     assert (result["ok"], result["rows"]) == (True, [])
     assert "takes root" in result["left_out"][0]["why"]
     assert "# gloo, cut: not run: oscar lab makes network namespaces" in capsys.readouterr().out

@@ -52,7 +52,7 @@ def test_who_fails_is_named_by_every_rank_in_time(fault: str, said: str, shape: 
 
 @pytest.mark.parametrize(
     ("transport", "fault", "shape"),
-    [("gloo", "kill", "direct"), ("gloo", "stop", "chain"), ("mpi", "kill", "chain")],
+    [("tcp", "kill", "direct"), ("tcp", "stop", "chain"), ("mpi", "kill", "chain")],
 )
 def test_a_process_that_fails_is_named_by_every_rank_in_time(transport: str, fault: str, shape: str) -> None:
     needs(TRANSPORTS[transport])

@@ -123,7 +123,9 @@ def test_means_and_squares_are_those_of_wide_numbers(
     for left, right in ((0, 0), (1, 0), (0, 1)):
         pairs = [(int(a), int(b)) for a, b in zip(sums, before, strict=True)]
         squares = sum(a * a for a, _ in pairs), sum(((a << left) - (b << right)) ** 2 for a, b in pairs)
-        assert squares_of_changes(sums, before, left, right) == squares
+        kept = np.empty_like(sums)
+        assert squares_of_changes(sums, before, left, right, kept) == squares
+        assert np.array_equal(kept, sums)
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.int32])

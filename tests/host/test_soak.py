@@ -35,7 +35,7 @@ def test_a_soak_passes_and_stops_in_good_order_when_its_time_is_up() -> None:
 
 def test_a_soak_finds_the_one_bit_that_is_wrong() -> None:
     needs("torch")
-    result = soak.run(options("--transport", "gloo", "--spoil", "5"))
+    result = soak.run(options("--transport", "tcp", "--spoil", "5"))
     assert result["why"] == ["mismatches: 1"], result["output"]
     assert (result["ok"], result["iterations"], len(result["segments"])) == (False, 12, 3)
     assert [(line["rank"], line["mismatch"]) for line in result["kept"]] == [(1, "mean or sums")]

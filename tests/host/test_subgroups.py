@@ -10,7 +10,7 @@ from needs import needs
 from oscar.errors import OscarError
 from oscar_lab.trials import subgroups
 
-EXTRAS = {"gloo communicator": "torch", "gloo state": "torch", "mpi communicator": "mpi"}
+EXTRAS = {"tcp communicator": "torch", "tcp state": "torch", "mpi communicator": "mpi"}
 
 
 @pytest.mark.parametrize("kind", subgroups.KINDS)
@@ -26,11 +26,11 @@ def test_a_process_outside_the_group_is_told_so() -> None:
     import torch
 
     from oscar.adapters.torch import OscarState
-    from oscar.transports.gloo import GlooTransport
+    from oscar.transports.tcp import TcpTransport
 
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        for make in (GlooTransport, partial(OscarState, None)):
+        for make in (TcpTransport, partial(OscarState, None)):
             with pytest.raises(OscarError, match="rank 0 is not in the group that it was given"):
                 make(torch.distributed.GroupMember.NON_GROUP_MEMBER)
     finally:

@@ -114,14 +114,14 @@ def test_a_control_message_that_is_none_is_told_as_that(message: bytes) -> None:
         one.wait(1, 5, time.monotonic() + 5)
 
 
-@pytest.mark.parametrize(("transport", "module"), [("mpi", "mpi4py"), ("gloo", "torch")])
+@pytest.mark.parametrize(("transport", "module"), [("mpi", "mpi4py"), ("tcp", "torch")])
 def test_a_missing_package_is_named_with_its_extra(
     transport: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from oscar.transports.registry import TRANSPORTS
 
     monkeypatch.setitem(sys.modules, module, None)
-    extra = {"mpi": "mpi", "gloo": "torch"}[transport]
+    extra = {"mpi": "mpi", "tcp": "torch"}[transport]
     with pytest.raises(MissingExtraError, match=rf"pip install -e '\.\[{extra}\]' in the checkout"):
         TRANSPORTS[transport]()
 
@@ -129,7 +129,7 @@ def test_a_missing_package_is_named_with_its_extra(
 # ------------------------------------------------------------------------------------- real processes
 
 
-@pytest.mark.parametrize("transport", ["mpi", "gloo"])
+@pytest.mark.parametrize("transport", ["mpi", "tcp"])
 def test_a_training_between_processes_is_the_one_in_one_process(transport: str, tmp_path: Path) -> None:
     config, report = tmp_path / "c.yaml", tmp_path / "report.json"
     config.write_text(TRAINING)
@@ -167,8 +167,8 @@ def test_rows_come_with_their_iterations_and_an_interruption_is_told(tmp_path: P
     config.write_text(TRAINING)
     script.write_text(INTERRUPT)
     needs("torch")
-    program = [str(script), "worker", str(config), "--transport", "gloo"]
-    ended = launch("gloo", 2, program, limit_s=LIMIT_S, token=str(config))
+    program = [str(script), "worker", str(config), "--transport", "tcp"]
+    ended = launch("tcp", 2, program, limit_s=LIMIT_S, token=str(config))
     assert ended.statuses == (75, 130), ended.output
     assert "oscar: interrupted" in ended.output
     assert "Traceback" not in ended.output
@@ -181,8 +181,8 @@ def test_what_cannot_be_survived_is_said_at_the_start(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(TRAINING + "transport: {survive: true}\n")
     needs("torch")
-    program = ["-m", "oscar", "worker", str(config), "--transport", "gloo"]
-    ended = launch("gloo", 2, program, limit_s=LIMIT_S, token=str(config))
+    program = ["-m", "oscar", "worker", str(config), "--transport", "tcp"]
+    ended = launch("tcp", 2, program, limit_s=LIMIT_S, token=str(config))
     assert (ended.status, ended.output.count("survive needs MPI and mpirun --with-ft ulfm")) == (0, 1)
 
 
@@ -260,7 +260,7 @@ with Communicator(Config(), end, timeout_s=60) as communicator:
 """
 
 
-@pytest.mark.parametrize("transport", ["mpi", "gloo"])
+@pytest.mark.parametrize("transport", ["mpi", "tcp"])
 def test_shapes_of_one_rank_alone_are_told_between_processes(transport: str) -> None:
     token = f"oscar-{time.monotonic_ns()}"
     needs(TRANSPORTS[transport])
@@ -301,9 +301,9 @@ def test_what_one_rank_alone_finds_at_the_start_ends_all(
     config.write_text(TRAINING + f"transport: {{security: aes-gcm, key: {key}, timeout_s: 60}}\n")
     script.write_text(ALONE)
     needs("torch")
-    program = [str(script), fault, "worker", str(config), "--transport", "gloo"]
+    program = [str(script), fault, "worker", str(config), "--transport", "tcp"]
     begin = time.monotonic()
-    ended = launch("gloo", 2, program, limit_s=LIMIT_S, token=str(config))
+    ended = launch("tcp", 2, program, limit_s=LIMIT_S, token=str(config))
     assert ended.statuses == (75, status), ended.output
     assert said in ended.output
     assert "Traceback" not in ended.output
@@ -312,7 +312,7 @@ def test_what_one_rank_alone_finds_at_the_start_ends_all(
 
 @pytest.mark.parametrize(
     ("transport", "kind", "ranks"),
-    [("mpi", "kill", 4), ("mpi", "kill", 2), ("mpi", "version", 4), ("gloo", "stop", 4)],
+    [("mpi", "kill", 4), ("mpi", "kill", 2), ("mpi", "version", 4), ("tcp", "stop", 4)],
 )
 def test_a_real_fault_is_told_by_all_survivors(transport: str, kind: str, ranks: int) -> None:
     parser = argparse.ArgumentParser()
@@ -359,11 +359,11 @@ def test_the_bench_sees_what_is_not_told() -> None:
 
 def test_a_launch_ends_what_hangs_and_what_is_stopped() -> None:
     begin = time.monotonic()
-    sleeping = launch("gloo", 2, ["-c", "import time; time.sleep(60)", "token-a"], limit_s=1, token="token-a")
+    sleeping = launch("tcp", 2, ["-c", "import time; time.sleep(60)", "token-a"], limit_s=1, token="token-a")
     assert sleeping.hung
     assert sleeping.status == 128 + 9
     stopping = "import os, signal; os.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGSTOP)"
-    stopped = launch("gloo", 2, ["-c", stopping, "token-b"], limit_s=20, token="token-b")
+    stopped = launch("tcp", 2, ["-c", stopping, "token-b"], limit_s=20, token="token-b")
     assert (stopped.hung, stopped.statuses, stopped.orphans) == (False, (0, -9), 0)
     assert time.monotonic() - begin < 20
 
@@ -400,7 +400,7 @@ def test_a_launcher_that_goes_on_after_its_ranks_is_no_rank_that_hangs(
 UP = "import time; print('up', flush=True); time.sleep(60)"
 
 
-@pytest.mark.parametrize("transport", ["mpi", "gloo"])
+@pytest.mark.parametrize("transport", ["mpi", "tcp"])
 def test_an_interrupted_launch_leaves_nothing_behind(transport: str) -> None:
     token = f"oscar-{time.monotonic_ns()}"
 
@@ -424,13 +424,13 @@ def test_ranks_that_were_started_before_one_could_not_be_are_ended(monkeypatch: 
 
     monkeypatch.setattr(launching, "_start", third_fails)
     with pytest.raises(OSError, match="no more processes"):
-        launch("gloo", 3, ["-c", UP, token], limit_s=LIMIT_S, token=token)
+        launch("tcp", 3, ["-c", UP, token], limit_s=LIMIT_S, token=token)
     assert launching._named(token) == set()
 
 
 def test_sigterm_takes_a_benchmark_down_with_its_ranks() -> None:
     needs("torch")
-    words = ["trial", "transport_faults", "--transport", "gloo", "--kinds", "stop", "--points", "1"]
+    words = ["trial", "transport_faults", "--transport", "tcp", "--kinds", "stop", "--points", "1"]
     bench = subprocess.Popen(
         [sys.executable, "-m", "oscar", *words, "--ranks", "2", "--timeout-s", "100"],
         stdout=subprocess.DEVNULL,

@@ -18,7 +18,7 @@ from oscar.transports.registry import TRANSPORTS
 EXAMPLE = """\
   oscar worker --set iterations=5                                        alone
   mpirun -n 4 --oversubscribe python -m mpi4py -m oscar worker mpi --transport mpi
-  torchrun --nproc-per-node 4 -m oscar worker mpi --transport gloo
+  torchrun --nproc-per-node 4 -m oscar worker mpi --transport tcp
 
 The launcher says how many ranks there are. Each computes the gradients of its own worker; rank 0 prints a
 row as each iteration ends (with transport.survive: all at the end) and compares the first iterations with

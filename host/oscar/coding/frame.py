@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from oscar.coding.crc import crc32
+from oscar.crc import crc32
 from oscar.errors import FrameError
 
 VERSION = 1

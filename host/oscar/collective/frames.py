@@ -43,14 +43,16 @@ class Frames:
     @classmethod
     def of(cls, rows: Iterable[tuple[int, ...]] | Array, cells: Mapping[Key, Array] | None = None) -> Frames:
         """Return sorted frames. rows: an array of ROW, or tuples with its fields."""
-        if not isinstance(rows, np.ndarray):
-            rows = np.array([*rows], ROW)
-        return cls(np.sort(rows, order=ROW.names), cells or {})
+        if isinstance(rows, np.ndarray):
+            return cls(np.sort(rows, order=ROW.names), cells or {})
+        return cls(np.array(sorted(rows), ROW), cells or {})
 
     @classmethod
     def joined(cls, every: Iterable[Frames]) -> Frames:
         """Return the frames of several messages as one object."""
         parts = list(every)
+        if len(parts) == 1:
+            return parts[0]
         cells = {key: found for one in parts for key, found in one.cells.items()}
         return cls.of(np.concatenate([np.zeros(0, ROW), *(one.rows for one in parts)]), cells)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,16 @@ class ChunkLayout:
 
     def span(self, chunk: int, sub: int) -> tuple[int, int]:
         """Return (first, end) of a sub-frame's values; an empty range where the chunk is too short for it."""
-        low, high = self.bounds[chunk], self.bounds[chunk + 1]
-        size = max(-(-(high - low) // self.subframes), min(high - low, MIN_SUBFRAME))
-        return min(high, low + sub * size), min(high, low + (sub + 1) * size)
+        found = self._spans.get((chunk, sub))
+        if found is None:
+            low, high = self.bounds[chunk], self.bounds[chunk + 1]
+            size = max(-(-(high - low) // self.subframes), min(high - low, MIN_SUBFRAME))
+            found = self._spans[chunk, sub] = min(high, low + sub * size), min(high, low + (sub + 1) * size)
+        return found
+
+    @cached_property
+    def _spans(self) -> dict[tuple[int, int], tuple[int, int]]:
+        return {}
 
 
 class Node:
@@ -46,14 +54,23 @@ class Node:
     encodes. An end keeps one set of tables for each table number of the actions.
     apart: keep the sums of the all-gather apart from the partial sums of the reduce-scatter. Neither is sent
     as part of the other, so they may arrive in any order.
-    width: returns the raw width, in bits, of a sum over the given number of workers.
+    width: returns the raw width, in bits, of a sum over the given number of workers. weighs: count a NIC's
+    work for each frame that is coded here, where the codec gives it.
     """
 
     def __init__(
-        self, rank: int, nodes: int, codec: Codec, *, apart: bool, width: Callable[[int], int]
+        self,
+        rank: int,
+        nodes: int,
+        codec: Codec,
+        *,
+        apart: bool,
+        width: Callable[[int], int],
+        weighs: bool = True,
     ) -> None:
         self.rank, self.nodes, self.codec = rank, nodes, codec
         self.apart, self.width = apart, width
+        self._weigh = codec.work if weighs else None
         self.ends: dict[End, Any] = {}
         self._frames: dict[tuple[Phase, int, int, int], bytes] = {}
         self._came_by: dict[tuple[Phase, int, int, int], Action] = {}  # the WAIT that brought a frame
@@ -173,8 +190,8 @@ class Node:
             chunk=action.chunk,
             sub=action.sub,
         )
-        if self.codec.work is not None:
-            self._work[self._key(action)] = self.codec.work(end)
+        if self._weigh is not None:
+            self._work[self._key(action)] = self._weigh(end)
         self._count_clocks(action, end)
 
     def _count_clocks(self, action: Action, link: LinkEncoder | LinkDecoder) -> None:

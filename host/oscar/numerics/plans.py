@@ -72,11 +72,13 @@ class ChunkPlan:
         _gather(np.ascontiguousarray(values), *self.places, out)
         return out
 
-    def scatter(self, values: np.ndarray) -> np.ndarray:
-        """Return `values`, given in plan order, in the natural order."""
+    def scatter(self, values: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """Return a copy of `values`, given in plan order, in the natural order; `out` as in `gather`."""
+        if out is None or out.shape != values.shape or out.dtype != values.dtype:
+            out = np.empty(values.shape, values.dtype)
         if self.order is None:
-            return values.copy()
-        out = np.empty(values.shape, values.dtype)
+            out[:] = values
+            return out
         _scatter(np.ascontiguousarray(values), *self.places, out)
         return out
 

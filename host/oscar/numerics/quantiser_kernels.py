@@ -185,15 +185,34 @@ def to_means(sums: Any, nodes: Any, step: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def squares_of_changes(sums: Any, before: Any, left: int, right: int) -> tuple[int, int]:
-    """Return the sums of squares of int16 `sums` and of `(sums << left) - (before << right)`.
+def to_shifted_means(sums: Any, factor: Any, out: Any) -> None:
+    """Do what `to_means` does for int16 `sums` and a float32 step / nodes that is a normal power of two."""
+    for i in range(sums.size):
+        out[i] = np.float32(sums[i]) * factor
 
-    Exact for shifts of up to 1 bit and 2^28 values.
+
+@njit(cache=True, nogil=True)
+def squares_of_changes(sums: Any, before: Any, left: int, right: int, kept: Any) -> tuple[int, int]:
+    """Return the sums of squares of int16 `sums` and of `(sums << left) - (before << right)`; copy to `kept`.
+
+    Exact for shifts of up to 1 bit and 2^28 values: the squares of a piece add up to less than 2^53.
     """
     energy, change = np.int64(0), np.int64(0)
+    for low in range(0, sums.size, PIECE):
+        high = min(sums.size, low + PIECE)
+        squares = _squares(sums[low:high], before[low:high], left, right, kept[low:high])
+        energy += np.int64(squares[0])
+        change += np.int64(squares[1])
+    return energy, change
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order
+def _squares(sums: Any, before: Any, left: int, right: int, kept: Any) -> tuple[float, float]:
+    energy, change = 0.0, 0.0
     for i in range(sums.size):
-        value = np.int64(sums[i])
-        difference = (value << left) - (np.int64(before[i]) << right)
-        energy += value * value
+        value = np.int32(sums[i])
+        difference = np.float64(np.int32(value << left) - np.int32(np.int32(before[i]) << right))
+        kept[i] = sums[i]
+        energy += np.float64(value) * np.float64(value)
         change += difference * difference
     return energy, change

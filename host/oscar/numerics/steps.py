@@ -7,17 +7,18 @@ after an all-zero sum) costs one small exchange of summaries. docs/protocol.md, 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array, offsets_of
+from oscar.array import Array, Room, offsets_of
 from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.quantiser import QuantiserParams
-from oscar.numerics.quantiser_kernels import squares_of_changes, to_means
-from oscar.state import Reader, Saved, Stateful, crc, optional, optional_integers
+from oscar.numerics.quantiser_kernels import squares_of_changes, to_means, to_shifted_means
+from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
 MIN_EXPONENT = -149  # of a step: that of the smallest float32, of which all others are multiples
 SMOOTHING = 1  # the variance estimate moves by half of the difference
@@ -25,6 +26,7 @@ JUMP = 4  # a variance that grew by more than this factor at once is asked for a
 MAX_COUNT = 1 << 28  # values whose squares, of 17 bits, add up within int64
 MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
 MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
+LEAST_NORMAL = 2.0**-126  # of float32
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
 
@@ -90,6 +92,7 @@ class StepTracker(Stateful):
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
         self._spare: np.ndarray | None = None  # those before
+        self._means = Room()
         self.coarseness, self.sharp = params.coarseness, False  # of the next steps
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
@@ -138,19 +141,23 @@ class StepTracker(Stateful):
         if self.params.scale == "max":
             self._observe_peak(sums)
         else:
+            room = self._room(sums)
             for t in range(len(self.sizes)):
-                self._observe_tensor(t, sums[self.offsets[t] : self.offsets[t + 1]])
-            self._keep(sums)
+                here = slice(self.offsets[t], self.offsets[t + 1])
+                self._observe_tensor(t, sums[here], room[here])
+            self._spare, self.previous = self.previous, room
             self.previous_exponents = before
         return [0 if a is None or b is None else b - a for a, b in zip(before, self.exponents, strict=True)]
 
-    def _keep(self, sums: np.ndarray) -> None:
-        """Copy `sums`, which the caller may write to; two arrays take turns, so that pages stay mapped."""
+    def _room(self, sums: np.ndarray) -> np.ndarray:
+        """Return an array for a copy of `sums`, which the caller may write to.
+
+        Two take turns, so that pages stay mapped.
+        """
         room = self._spare
         if room is None or room is self.previous or room.shape != sums.shape or room.dtype != sums.dtype:
-            room = np.empty_like(sums)  # a sum that `restore` brought back must not be written to
-        room[:] = sums
-        self._spare, self.previous = self.previous, room
+            return np.empty_like(sums)  # a sum that `restore` brought back must not be written to
+        return room
 
     def _observe_peak(self, sums: np.ndarray) -> None:
         exponent = next((e for e in self.exponents if e is not None), None)
@@ -160,11 +167,12 @@ class StepTracker(Stateful):
         new = self._from_peak(Fraction(peak, self.nodes) * Fraction(2) ** exponent)
         self.exponents = [new] * len(self.sizes)
 
-    def _observe_tensor(self, t: int, sums: np.ndarray) -> None:
+    def _observe_tensor(self, t: int, sums: np.ndarray, kept: np.ndarray) -> None:
         exponent = self.exponents[t]
         if exponent is None or sums.size == 0:
+            kept[:] = sums
             return
-        energy, change = self._energies(t, sums, exponent)
+        energy, change = self._energies(t, sums, exponent, kept)
         if energy == 0:
             self.exponents[t] = None  # too coarse to see, or truly zero: ask everyone next time
             return
@@ -181,15 +189,16 @@ class StepTracker(Stateful):
             self.variances[t] = most  # fell: a step that is too coarse loses more than one too fine
         self._move(t, exponent)
 
-    def _energies(self, t: int, sums: np.ndarray, exponent: int) -> tuple[int, int | None]:
-        """Return the sums of squares of `sums` and of their change, as `_change` has it."""
+    def _energies(self, t: int, sums: np.ndarray, exponent: int, kept: np.ndarray) -> tuple[int, int | None]:
+        """Return the sums of squares of `sums` and of their change, as `_change` has it; copy to `kept`."""
         old = self.previous_exponents[t]
         narrow = sums.dtype == np.int16 and sums.size <= MAX_COUNT
         if not narrow or self.nodes == 1 or self.previous is None or old is None or abs(old - exponent) > 1:
+            kept[:] = sums
             return sum_of_squares(sums), self._change(t, sums, exponent)
         low = min(old, exponent)
         before = self.previous[self.offsets[t] : self.offsets[t + 1]]
-        energy, change = squares_of_changes(sums, before, exponent - low, old - low)
+        energy, change = squares_of_changes(sums, before, exponent - low, old - low, kept)
         return energy, change >> (2 * (exponent - low))
 
     def _change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
@@ -220,12 +229,16 @@ class StepTracker(Stateful):
 
     def dequantise(self, sums: np.ndarray) -> np.ndarray:
         """Return the mean over the nodes, flat float32, correctly rounded from the integer sums."""
-        mean = np.empty(sums.size, np.float32)
+        mean = self._means.take(sums.size, np.float32)
         for t, exponent in enumerate(self.exponents):
             here = slice(self.offsets[t], self.offsets[t + 1])
-            to_means(sums[here], float(self.nodes), 2.0 ** (exponent or 0), mean[here])
+            step, factor = 2.0 ** (exponent or 0), 2.0 ** (exponent or 0) / self.nodes
+            if sums.dtype == np.int16 and self.nodes & (self.nodes - 1) == 0 and factor >= LEAST_NORMAL:
+                to_shifted_means(sums[here], np.float32(factor), mean[here])
+            else:
+                to_means(sums[here], float(self.nodes), step, mean[here])
         return mean
 
     def digest(self) -> int:
         """Return 32 bits of what the next integers depend on: exponents and variances."""
-        return crc([self.exponents, self.variances, self.previous_exponents])
+        return zlib.crc32(repr((self.exponents, self.variances, self.previous_exponents)).encode())

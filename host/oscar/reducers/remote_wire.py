@@ -35,6 +35,8 @@ class RemoteWire(Wire):
     buffers of plain messages, without checksums and the library's headers, and whole frames of coded ones.
     """
 
+    weighs = False  # a rank's calls take time; nobody models it
+
     def __init__(self, party: Party, channels: Mapping[str, Channel]) -> None:
         super().__init__(party.nodes, (party.rank,), channels)
         self.party, self.transport, self.rank = party, party.transport, party.rank
@@ -201,7 +203,7 @@ class RemoteWire(Wire):
             plan=plan.name,
             clipped=node.saturated() - before,
         )
-        return plan.scatter(node.result()), traffic
+        return self._natural(plan, message.channel, node.result()), traffic
 
 
 def _meets_all(schedule: Schedule) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array
+from oscar.array import Array, Room
 from oscar.collective.actions import Action
 from oscar.collective.node import ChunkLayout, Node
 from oscar.collective.schedule import Schedule
@@ -56,14 +56,18 @@ class Wire(ABC):
     """Combines the messages of the local workers with the messages of all others.
 
     nodes: number of workers. ranks: the local workers. channels: as of Scheme.channels. The wire keeps the
-    links of coded messages, as one Node for each local rank.
+    links of coded messages, as one Node for each local rank. weighs: whether nodes count a NIC's work.
     """
+
+    weighs: ClassVar[bool] = True
 
     def __init__(self, nodes: int, ranks: Sequence[int], channels: Mapping[str, Channel]) -> None:
         self.nodes, self.ranks, self.channels = nodes, ranks, channels
         self.links: dict[str, list[Node]] = {}
         self._classes: dict[str, Array] = {}
         self._programs: dict[tuple[int, str], tuple[Action, ...]] = {}
+        self._layouts: dict[str, ChunkLayout] = {}
+        self._sums: dict[str, Room] = {}
 
     @abstractmethod
     def combine(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
@@ -99,11 +103,17 @@ class Wire(ABC):
             self._classes[first.channel] = classes
         elif channel.codec.uses_context:
             classes = np.zeros(first.data.size, np.uint8)
-        layout = ChunkLayout(plan.bounds, channel.schedule.subframes)
+        layout = self._layouts.get(first.channel)
+        if layout is None or layout.bounds != plan.bounds:
+            layout = self._layouts[first.channel] = ChunkLayout(plan.bounds, channel.schedule.subframes)
         for node, message in zip(nodes, messages, strict=True):
             local = message.data if message.planned else plan.gather(message.data, node.local)
             node.begin(local, classes, layout)
         return plan, channel, nodes
+
+    def _natural(self, plan: ChunkPlan, channel: str, sums: Array) -> Array:
+        """Return the sums of a coded message, which come in the order of `plan`, in their natural order."""
+        return plan.scatter(sums, self._sums.setdefault(channel, Room()).take(sums.size, sums.dtype))
 
     def _actions(self, rank: int, schedule: Schedule) -> Iterable[Action]:
         """Return the actions of `rank`. Small programs are cached, since every call runs the same."""
@@ -122,9 +132,8 @@ class Wire(ABC):
 
     def _make(self, channel: Channel) -> list[Node]:
         apart = channel.schedule.apart
-        return [
-            Node(rank, self.nodes, channel.codec, apart=apart, width=channel.width) for rank in self.ranks
-        ]
+        how: dict[str, Any] = {"apart": apart, "width": channel.width, "weighs": self.weighs}
+        return [Node(rank, self.nodes, channel.codec, **how) for rank in self.ranks]
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the state of all local ends of coded links."""

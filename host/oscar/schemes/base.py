@@ -171,6 +171,11 @@ class Scheme(Stateful, ABC):
         totals: the combined messages that all workers received alike, in order. Exchanges are left out.
         """
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the mean, and all floats of the state, are finite whatever finite gradients came."""
+        return False
+
     def caution(self) -> str | None:
         """Return a warning about training with these options, or None. It is shown as a CautionWarning."""
         return None

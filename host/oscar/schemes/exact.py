@@ -139,6 +139,11 @@ class Exact(Scheme):
         self.iteration += 1
         return mean
 
+    @property
+    def bounded(self) -> bool:
+        """See Scheme.bounded: the largest sum of its width times the largest step has a float32 mean."""
+        return not self.floating
+
     def is_exact(self, workers: Sequence[Any]) -> bool:
         """Whether the codec is lossless. The wire has already compared the sums."""
         return self.codec.lossless

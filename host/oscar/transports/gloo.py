@@ -1,10 +1,4 @@
-"""Frames over torch.distributed's Gloo (extra torch): point to point in a private group.
-
-Gloo cannot be polled: a receive ends only by blocking in it, and a timeout there breaks the whole group. So
-threads block instead: for each neighbour and direction one in frames, and one in control messages (under a
-key one more). The rank's own thread waits for them with its own deadlines. A message larger than its receive
-ends the process (SIGABRT), so caps matter for safety here. A receive does not say how many bytes came: the
-first 8 bytes of a message do.
+"""The groups of torch.distributed (extra torch): their ranks, where these meet, and private groups of Gloo.
 
 Private groups are not made by torch's `new_group`. All processes of a job would have to call that, in one
 order: two sub-groups made at once got each other's connections.
@@ -12,194 +6,11 @@ order: two sub-groups made at once got each other's connections.
 
 from __future__ import annotations
 
-import queue
-import struct
-import threading
-from collections import defaultdict, deque
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from oscar.errors import MissingExtraError, OscarError, install
-from oscar.transports.base import CONTROL_TAGS, Bytes, Transport
-
-FOREVER = timedelta(days=1)  # deadlines are kept here, not by Gloo
-AT_ONCE = timedelta(milliseconds=1)
-MAKING = timedelta(minutes=5)  # how late another rank may be to the making of a group
-NAP_S = 0.01  # how long the rank's thread sleeps at most before it looks at the clock
-JOIN_S = 2.0
-STOP_TAG = 32765  # of a receive that nobody answers: its timeout ends all others
-FRAMES = -1  # stands for all tags but those of control
-LENGTH = struct.Struct("<Q")
-
-
-class GlooTransport(Transport):
-    """One rank of a torch.distributed group (default: all ranks), over a private group between its ranks.
-
-    Making one is collective between the ranks of `group`, in one order on all of these; other ranks have no
-    part in it. Starts torch.distributed from torchrun's environment where that has not been done. Raises
-    MissingExtraError without torch, OscarError outside torchrun, in a process that is not in `group`, and
-    where a rank of it has not come after five minutes.
-    """
-
-    def __init__(self, group: Any = None) -> None:
-        self._torch, self._dist = load_torch()
-        dist = self._dist
-        self._owns_default = not dist.is_initialized()
-        if self._owns_default:
-            _start(dist)
-        self._group, ranks = private_group(group, MAKING)
-        self._buffers: dict[tuple[int, int], Any] = {}
-        self._mail = _Mail()
-        default = dist.group.WORLD if self._owns_default else None
-        self._ends_by(_end, self._group, self._mail, default)
-        super().__init__(self._group.rank(), len(ranks), members=ranks)
-
-    def _make_room(self, peer: int, tag: int, cap: int) -> None:
-        size = LENGTH.size + cap
-        buffer = self._buffers.get((peer, tag))
-        if buffer is None or buffer.numel() < size:
-            buffer = self._buffers[peer, tag] = self._torch.empty(size, dtype=self._torch.uint8)
-        work = self._try(peer, self._group.recv, buffer, tag)
-        if work is None:
-            return
-        line = (peer, tag if tag in CONTROL_TAGS else FRAMES)
-        self._mail.hand(line, self._mail.receive, (peer, tag, work, buffer))
-
-    def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
-        """See Transport._send; the message is copied, behind its length."""
-        self._put(peer, tag, (LENGTH.pack(sum(len(part) for part in parts)), *parts))
-
-    def _put(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
-        tensor = self._torch.frombuffer(bytearray().join(parts), dtype=self._torch.uint8)
-        work = self._try(peer, self._group.send, tensor, tag)
-        if work is None:
-            return
-        line = (-1 - peer, tag if tag in CONTROL_TAGS else FRAMES)
-        self._mail.hand(line, self._mail.finish_send, (peer, self._mail.note_send(peer, tag), work, tensor))
-
-    def _try(self, peer: int, call: Any, tensor: Any, tag: int) -> Any:
-        if peer in self.dead:
-            return None
-        try:
-            return call([tensor], peer, tag)
-        except RuntimeError as error:
-            self.dead[peer] = _first_line(error)
-            return None
-
-    def _arrived(self, peer: int, tag: int) -> memoryview | None:
-        mail = self._mail
-        with mail.changed:
-            messages = mail.messages[peer, tag]
-            if messages:
-                return messages.popleft()
-            line = (peer, tag if tag in CONTROL_TAGS else FRAMES)
-            if line in mail.lost:  # by its own thread, after all that came before
-                self.dead.setdefault(peer, mail.lost[line])
-            return None
-
-    def _unsent(self) -> list[tuple[int, int]]:
-        with self._mail.changed:
-            return list(self._mail.under_way.values())
-
-    def _pause(self, tries: int) -> None:
-        self._mail.pause()
-
-
-class _Mail:
-    """What a transport shares with its threads, which do not hold the transport itself."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self._version, self._seen = 0, -1
-        self.messages: dict[tuple[int, int], deque[memoryview]] = defaultdict(deque)
-        self.lost: dict[tuple[int, int], str] = {}  # line -> why it ended
-        self.under_way: dict[int, tuple[int, int]] = {}  # serial number -> (peer, tag)
-        self._serial = 0
-        self.posted: dict[tuple[int, int], queue.SimpleQueue[Any]] = {}
-        self.threads: list[threading.Thread] = []
-
-    def hand(self, line: tuple[int, int], work: Callable[..., None], item: tuple[Any, ...]) -> None:
-        """Have the thread of `line`, made where it is new, do work(*item) after what it was given before."""
-        if line not in self.posted:
-            self.posted[line] = queue.SimpleQueue()
-            args = line, work, self.posted[line]
-            thread = threading.Thread(target=self._serve, args=args, name="oscar-gloo", daemon=True)
-            self.threads.append(thread)
-            thread.start()
-        self.posted[line].put(item)
-
-    def _serve(
-        self, line: tuple[int, int], work: Callable[..., None], posted: queue.SimpleQueue[Any]
-    ) -> None:
-        """Finish what is posted, in the order posted, which is the order sent."""
-        while (item := posted.get()) is not None:
-            try:
-                work(*item)
-            except RuntimeError as error:
-                self._note_loss(line, item[0], error)
-                return
-
-    def receive(self, peer: int, tag: int, work: Any, buffer: Any) -> None:
-        """Wait for a message, and keep it."""
-        work.wait(FOREVER)
-        whole = memoryview(buffer.numpy())
-        (length,) = LENGTH.unpack_from(whole)
-        with self.changed:
-            self.messages[peer, tag].append(whole[LENGTH.size : LENGTH.size + length])
-            self._notify()
-
-    def note_send(self, peer: int, tag: int) -> int:
-        """Return the serial number of a message that is on its way from now on."""
-        with self.changed:
-            self._serial += 1
-            self.under_way[self._serial] = (peer, tag)
-            return self._serial
-
-    def finish_send(self, peer: int, serial: int, work: Any, tensor: Any) -> None:
-        """Wait until a message has left; `tensor` lives until then."""
-        work.wait(FOREVER)
-        with self.changed:
-            self.under_way.pop(serial, None)
-            self._notify()
-
-    def _note_loss(self, line: tuple[int, int], peer: int, error: RuntimeError) -> None:
-        with self.changed:
-            self.lost.setdefault(line, _first_line(error))
-            self.under_way = {n: where for n, where in self.under_way.items() if where[0] != peer}
-            self._notify()
-
-    def _notify(self) -> None:
-        self._version += 1
-        self.changed.notify_all()
-
-    def pause(self) -> None:
-        """Sleep until something has changed, or for a moment."""
-        with self.changed:
-            if self._version == self._seen:
-                self.changed.wait(NAP_S)
-            self._seen = self._version
-
-
-def _end(group: Any, mail: _Mail, default: Any) -> None:
-    """Break the private group, so that no thread stays in it, and end torch.distributed where we began it.
-
-    A thread that still waited in Gloo when the interpreter goes would take the process down with it.
-    """
-    torch, dist = load_torch()
-    for posted in mail.posted.values():
-        posted.put(None)
-    room = torch.empty(1, dtype=torch.uint8)
-    for step in range(1, group.size()):  # from a peer that has gone it fails at once, and ends no other
-        if any(thread.is_alive() for thread in mail.threads):
-            with suppress(RuntimeError):  # the timeout is intended
-                group.recv([room], (group.rank() + step) % group.size(), STOP_TAG).wait(AT_ONCE)
-    for thread in mail.threads:
-        if thread is not threading.current_thread():
-            thread.join(JOIN_S)
-    if default is not None and dist.is_initialized() and dist.group.WORLD is default:
-        dist.destroy_process_group()
 
 
 def ranks_of(group: Any) -> list[int]:
@@ -215,30 +26,45 @@ def ranks_of(group: Any) -> list[int]:
     return ranks
 
 
-def private_group(group: Any, timeout: timedelta) -> tuple[Any, list[int]]:
-    """Return a new Gloo group between the ranks of `group` (None: all), and their numbers in the job.
+def meeting(group: Any, what: str) -> tuple[Any, list[int], Callable[[Exception, timedelta], OscarError]]:
+    """Return a store for the ranks of `group` (None: all) alone, their numbers, and the maker of an error.
 
-    Collective between these ranks alone. They meet under a name that holds them and the number of groups that
-    they have made so: each rank counts its own in the job's store. timeout: for the others to come, and later
-    for a collective of the group. Raises OscarError in a process that is not in `group`, and after `timeout`.
+    They meet under a name that holds `what`, the ranks, and the number of their meetings so far: each rank
+    counts its own in the job's store. The maker takes what went wrong and the time that the others had.
+    Raises OscarError in a process that is not in `group`.
     """
     _, dist = load_torch()
     ranks = ranks_of(group)
     rank = ranks.index(dist.get_rank())
-    name = f"oscar/{','.join(map(str, ranks))}"
+    name = f"oscar/{what}/{','.join(map(str, ranks))}"
     store = dist.group.WORLD.get_group_store()
     number = store.add(f"{name}/of {rank}", 1)
-    try:
-        meeting = dist.PrefixStore(f"{name}/{number}/", store)
-        return dist.ProcessGroupGloo(meeting, rank, len(ranks), timeout), ranks
-    except RuntimeError as error:
-        raise OscarError(
-            f"rank {ranks[rank]} made group {number} of the ranks {ranks}, and not all of these came within "
+
+    def refuse(error: Exception, timeout: timedelta) -> OscarError:
+        return OscarError(
+            f"rank {ranks[rank]} made {what} {number} of the ranks {ranks}, and not all of these came within "
             f"{timeout.total_seconds():g} s ({_first_line(error)}); make as many, in one order, on all"
-        ) from None
+        )
+
+    return dist.PrefixStore(f"{name}/{number}/", store), ranks, refuse
 
 
-def _start(dist: Any) -> None:
+def private_group(group: Any, timeout: timedelta) -> tuple[Any, list[int]]:
+    """Return a new Gloo group between the ranks of `group` (None: all), and their numbers in the job.
+
+    Collective between these ranks alone. timeout: for the others to come, and later for a collective of the
+    group. Raises OscarError in a process that is not in `group`, and after `timeout`.
+    """
+    _, dist = load_torch()
+    store, ranks, refuse = meeting(group, "group")
+    try:
+        return dist.ProcessGroupGloo(store, ranks.index(dist.get_rank()), len(ranks), timeout), ranks
+    except RuntimeError as error:
+        raise refuse(error, timeout) from None
+
+
+def start(dist: Any) -> None:
+    """Start torch.distributed from torchrun's environment; raises OscarError outside it."""
     try:
         dist.init_process_group("gloo")
     except (ValueError, RuntimeError) as error:
@@ -247,7 +73,7 @@ def _start(dist: Any) -> None:
         ) from None
 
 
-def _first_line(error: RuntimeError) -> str:
+def _first_line(error: Exception) -> str:
     text = str(error).splitlines()[0]
     return text.partition("] ")[2] or text  # without the place in Gloo's sources
 
@@ -258,7 +84,9 @@ def load_torch() -> tuple[Any, Any]:
         import torch
         from torch import distributed
     except ImportError as error:
-        raise MissingExtraError(f"Gloo needs torch: {install('torch', target='torch')} ({error})") from None
+        raise MissingExtraError(
+            f"ranks over TCP need torch: {install('torch', target='torch')} ({error})"
+        ) from None
     if not distributed.is_available():
         raise MissingExtraError("this torch was built without torch.distributed; install another build")
     return torch, distributed

@@ -13,10 +13,10 @@ def _mpi() -> Transport:
     return MpiTransport()
 
 
-def _gloo() -> Transport:
-    from oscar.transports.gloo import GlooTransport
+def _tcp() -> Transport:
+    from oscar.transports.tcp import TcpTransport
 
-    return GlooTransport()
+    return TcpTransport()
 
 
-TRANSPORTS: dict[str, Callable[[], Transport]] = {"mpi": _mpi, "gloo": _gloo}
+TRANSPORTS: dict[str, Callable[[], Transport]] = {"mpi": _mpi, "tcp": _tcp}

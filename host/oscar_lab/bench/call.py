@@ -34,7 +34,7 @@ WARM = 2  # calls that compile and touch pages
 # The first that fits: a part of "module:function", below the package.
 STAGES = (
     ("collective/local.py:run", "rest"),
-    ("coding/crc.py", "frames: CRC-32"),
+    ("crc.py:", "CRC-32"),
     ("coding/frame.py", "frames: header and copy"),
     ("coding/codec.py", "frames: check of the width"),
     ("integers.py:_extremes", "frames: check of the width"),
@@ -43,6 +43,7 @@ STAGES = (
     ("numerics/tensors.py", "check for NaN and Inf"),
     ("kernels.py:all_finite", "check for NaN and Inf"),
     ("kernels.py:to_means", "dequantise"),
+    ("kernels.py:to_shifted_means", "dequantise"),
     ("steps.py:dequantise", "dequantise"),
     ("steps.py", "steps"),
     ("kernels.py:squares_of_changes", "steps"),

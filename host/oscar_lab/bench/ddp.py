@@ -123,7 +123,7 @@ def run_ranks(
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         ended = launch(
-            "gloo", args.ranks, [*program, "--json", str(report)],
+            "tcp", args.ranks, [*program, "--json", str(report)],
             limit_s=args.limit_s, token=str(report), network=network, grace_s=GRACE_S,
         )  # fmt: skip
         failed = [(status < 0, rank, status) for rank, status in enumerate(ended.statuses) if status != 0]

@@ -46,7 +46,7 @@ Command = tuple[list[str], dict[str, str]]  # words, and additions to the enviro
 class Ended:
     """How ranks ended.
 
-    status: the launcher's (Gloo: the largest); statuses: one per rank (Gloo), or the launcher's; output: all
+    status: the launcher's (TCP: the largest); statuses: one per rank (TCP), or the launcher's; output: all
     that ranks wrote; hung: ranks had to be killed; orphans: processes that stayed behind; launcher_hung:
     mpirun alone had to be killed, because it went on after its ranks.
     """
@@ -75,9 +75,9 @@ def launch(
     program: a script, or -m and a module, and arguments. token: one of these arguments, by which orphans are
     found. hear: called with what ranks write, while they run. network: rank r is started on its host r, and
     mpirun on one more; all processes that stay behind on its hosts are orphans. grace_s: once a rank has
-    failed, the others are killed after this time (Gloo).
+    failed, the others are killed after this time (TCP).
 
-    With Gloo, ranks that are stopped when all others have ended are killed, as torchrun does; this does not
+    With TCP, ranks that are stopped when all others have ended are killed, as torchrun does; this does not
     count as hanging. An mpirun that goes on after its ranks is killed. An exception meanwhile (Ctrl-C) ends
     all processes.
     """
@@ -88,7 +88,7 @@ def launch(
         if transport == "mpi":
             commands = _mpi(ranks, program, network, Path(folder))
         else:
-            commands = _gloo(ranks, program, network)
+            commands = _torch(ranks, program, network)
         processes: list[subprocess.Popen[bytes]] = []
         try:
             for words, extra in commands:
@@ -143,7 +143,7 @@ def _across(network: Network, ranks: int, folder: Path) -> list[str]:
     return words + [word for name, value in library.items() for word in ("--mca", name, value)]
 
 
-def _gloo(ranks: int, program: Sequence[str], network: Network | None) -> list[Command]:
+def _torch(ranks: int, program: Sequence[str], network: Network | None) -> list[Command]:
     command = [sys.executable, *program]
     if network is not None:
         return [(network.command(r, command), on_host(r, ranks)) for r in range(ranks)]

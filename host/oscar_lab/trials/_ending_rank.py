@@ -37,11 +37,11 @@ def reduce(what: str, job: int, seed: str) -> None:
     else:
         from torch import distributed
 
-        from oscar.transports.gloo import GlooTransport
+        from oscar.transports.tcp import TcpTransport
 
         distributed.init_process_group("gloo")
         rank = distributed.get_rank()
-        KEPT.append(hooked() if what == "gloo state" else communicated(GlooTransport()))
+        KEPT.append(hooked() if what == "tcp state" else communicated(TcpTransport()))
         if ending == "destroyed":
             distributed.destroy_process_group()
     if ending == "dropped":
@@ -99,7 +99,7 @@ def fork(case: dict[str, Any]) -> bool:
 
 if __name__ == "__main__":
     given: dict[str, Any] = json.loads(sys.argv[1])
-    if given["transport"] == "gloo":
+    if given["transport"] == "tcp":
         fork(given)
     else:
         reduce(given["what"], given["job"], f"{given['seed']} {given['job']}")

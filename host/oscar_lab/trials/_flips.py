@@ -108,7 +108,7 @@ class Tap:
         self.control, self.at = control, at
         self.messages: list[tuple[str, int]] = []  # kind and bytes of each
         self._what = "control"
-        name = "_put" if hasattr(wire, "_put") else "_send"  # Gloo's lengths are on the wire, too
+        name = "_put" if hasattr(wire, "_put") else "_send"  # the heads of TCP messages are on the wire, too
         self._forward = getattr(wire, name)
         setattr(wire, name, self._tapped)
 

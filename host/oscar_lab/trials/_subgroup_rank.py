@@ -28,7 +28,7 @@ def gradient(rank: int, turn: int, call: int) -> np.ndarray:
     return laplace([rank, turn, call], [(VALUES,)])[0]
 
 
-class OverGloo:
+class OverTcp:
     """Groups of torch.distributed, made by all ranks as it asks for, once for each layout."""
 
     def __init__(self, layouts: list[list[list[int]]], kind: str) -> None:
@@ -40,12 +40,12 @@ class OverGloo:
 
     def means(self, members: list[int], turn: int) -> list[np.ndarray]:
         """Return the mean of each call of a round over `members`."""
-        from oscar.transports.gloo import GlooTransport
+        from oscar.transports.tcp import TcpTransport
 
         group = self.groups[tuple(members)]
         if self.kind == "state":
             return hooked(group, self.rank, turn)
-        return reduced(GlooTransport(group), self.rank, turn)
+        return reduced(TcpTransport(group), self.rank, turn)
 
 
 class OverMpi:
@@ -114,7 +114,7 @@ def main() -> None:
     """Do what the first argument (JSON) says and say for each round what came of it."""
     case: dict[str, Any] = json.loads(sys.argv[1])
     layouts = case["layouts"]
-    job = OverGloo(layouts, case["kind"]) if case["transport"] == "gloo" else OverMpi()
+    job = OverTcp(layouts, case["kind"]) if case["transport"] == "tcp" else OverMpi()
     dice = random.Random(f"{case['seed']} {job.rank}")
     for at in range(case["rounds"] * len(layouts)):
         turn, layout = divmod(at, len(layouts))

@@ -17,7 +17,7 @@ from oscar.tables import Row, Table
 from oscar_lab.trials._hunt import seed_of
 from oscar_lab.trials._ranks import lines_of, start
 
-KINDS = {"gloo communicator": "torch", "gloo state": "torch", "mpi communicator": "mpi4py"}
+KINDS = {"tcp communicator": "torch", "tcp state": "torch", "mpi communicator": "mpi4py"}
 COLUMNS = ("ranks", "processes", "status 0", "aborted", "other")
 TABLE = Table("of <18", *(f"{name} >9" for name in COLUMNS))
 JOB_S = 30.0  # a job may take, on a busy machine

@@ -1,6 +1,6 @@
 """One bit flipped on the wire, at every byte of every message of small runs: reported, or without effect.
 
-Ranks are threads, plain and keyed, and, for a number of cases, processes over MPI and Gloo. In each case one
+Ranks are threads, plain and keyed, and, for a number of cases, processes over MPI and TCP. In each case one
 bit of one message is flipped where it leaves its rank. Told: an error names a rank. Harmless: the results are
 those of an undisturbed run. Wrong: all other outcomes, above all a change that nobody notices.
 """
@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Flip, print a table by transport and kind of message; "ok" tells whether nothing was wrong."""
     if importlib.util.find_spec("torch") is None:
         args.plays = [name for name in args.plays if not PLAYS[name].scheme]
-        args.transport = [name for name in args.transport if name != "gloo"]
-        print("# without the extra torch: no schemes, no gloo")
+        args.transport = [name for name in args.transport if name != "tcp"]
+        print("# without the extra torch: no schemes, no tcp")
     seed = seed_of(args)
     print(f"# {RANKS} ranks, plays {', '.join(args.plays)}, every {args.every}, seed {seed}")
     print(TABLE.heading)

@@ -12,7 +12,7 @@ of the iterations may grow by --memory-mib until the end. In 2,000 iterations 8 
 a mean takes 16 KiB and the frames that a rank sends 7 KiB: what is kept of every iteration shows.
 
   oscar trial soak                                   2,000 iterations, four processes, MPI
-  oscar trial soak --transport gloo --seed 7 --iterations 200
+  oscar trial soak --transport tcp --seed 7 --iterations 200
   oscar trial soak --iterations 1000000 --seconds-limit 3600       an hour of it
   oscar trial soak --iterations 40 --spoil 30        does it find a flipped bit? (exit status 1)
 """
@@ -48,7 +48,7 @@ SEGMENTS = Table(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
-    parser.add_argument("--transport", choices=("mpi", "gloo"), default="mpi", help="of the ranks")
+    parser.add_argument("--transport", choices=("mpi", "tcp"), default="mpi", help="of the ranks")
     parser.add_argument("--ranks", type=int, default=4, help="processes")
     parser.add_argument("--iterations", type=int, default=2000, help="AllReduces")
     parser.add_argument("--segment", type=int, default=25, help="AllReduces of one configuration")

@@ -26,7 +26,7 @@ LAYOUTS = {
     "{0,2,4}, {1,3,5}": [[0, 2, 4], [1, 3, 5]],
     "{1,4,5}": [[1, 4, 5]],
 }
-KINDS = {"gloo communicator": "torch", "gloo state": "torch", "mpi communicator": "mpi4py"}
+KINDS = {"tcp communicator": "torch", "tcp state": "torch", "mpi communicator": "mpi4py"}
 COLUMNS = ("rounds", "right", "wrong", "told")
 TABLE = Table("of <18", "groups <18", *(f"{name} >6" for name in COLUMNS))
 ROUND_S = 10.0  # a round may take, on a busy machine

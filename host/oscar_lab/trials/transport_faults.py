@@ -3,7 +3,7 @@
 Each case starts a job of its own, strikes one rank somewhere in the first three of five AllReduces, and looks
 at what the others say, when, and how all end. Faults and exit statuses: docs/transports.md.
 
-  oscar trial transport_faults                       every fault, 20 times, over MPI and Gloo
+  oscar trial transport_faults                       every fault, 20 times, over MPI and TCP
   oscar trial transport_faults --transport mpi --kinds kill stop --points 5
   oscar trial transport_faults --kinds kill --ranks 2 --timeout-s 10
   sudo .venv/bin/oscar trial transport_faults --kinds cut            links of the lab's network

@@ -29,7 +29,8 @@ from oscar.errors import ConfigError, OscarError
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.reducers.communicator import Communicator, PeerStats
 from oscar.state import Saved
-from oscar.transports.gloo import GlooTransport, load_torch, private_group, ranks_of
+from oscar.transports.gloo import load_torch, private_group, ranks_of
+from oscar.transports.tcp import TcpTransport
 
 ADVICE = "end the process and start again from a checkpoint"
 LOG = logging.getLogger("oscar.ddp")
@@ -40,8 +41,9 @@ class OscarState:
 
     config: codec or scheme and its options; None takes ASC with error feedback. `nodes`, workload and link
     have no meaning here; `transport.timeout_s` bounds how far ranks may run apart.
-    process_group: DDP's; None is the default group. Two private Gloo groups are made of its ranks, so that
-    making a state is collective between these ranks, in one order on all of them; others have no part in it.
+    process_group: DDP's; None is the default group. Its ranks get connections of their own and a private
+    group of Gloo, so making a state is collective between these ranks, in one order on all; others
+    have no part in it.
     bypass: "auto" measures the first iterations against the plain AllReduce and sends buckets uncompressed
     where compression does not pay; "never" and "always" mean what they say and measure nothing.
 
@@ -84,7 +86,7 @@ class OscarState:
         self.config = chosen.variant(nodes=len(ranks_of(process_group)))
         policed, retuning = Retuning.of(Policed.of(policy, model, self.config), retune, self.config)
         mode: Mode = bypass if policed is None else "never"
-        self._transport = GlooTransport(process_group)
+        self._transport = TcpTransport(process_group)
         self.rank, self.nodes = self._transport.rank, self._transport.nodes
         try:
             timeout = timedelta(seconds=self.config.transport.timeout_s)

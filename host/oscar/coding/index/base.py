@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from oscar.array import Array
-from oscar.coding.crc import crc32
+from oscar.crc import crc32
 from oscar.errors import ConfigError, FrameError
 
 MOST = 1 << 32  # most positions of a space

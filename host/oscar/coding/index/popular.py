@@ -11,10 +11,10 @@ from typing import ClassVar
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.crc import crc32
 from oscar.coding.index import popular_kernels as kernels
 from oscar.coding.index.base import IndexCodec, damaged
 from oscar.coding.index.popularity import CLASSES
+from oscar.crc import crc32
 from oscar.state import Reader, Saved, Stateful
 
 MEMORY = 3  # log2: each stream replaces an eighth of the counts

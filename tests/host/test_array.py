@@ -1,0 +1,53 @@
+"""Rooms: arrays are taken again when nobody holds them any more, and only then."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from oscar.array import Room, split
+from oscar.config import Config
+from oscar.reducers.cluster import LocalCluster
+
+
+def test_an_array_is_handed_out_again_once_nobody_holds_it_or_a_view() -> None:
+    room = Room()
+    first = room.take(6, np.float32)
+    place = first.ctypes.data
+    view = split(first, [(2, 2), (2,)])[1]
+    del first
+    second = room.take(6, np.float32)
+    assert second.ctypes.data != place
+    view[:] = 7
+    assert room.take(6, np.float32).ctypes.data not in (place, second.ctypes.data)
+    del view, second
+    kept = {room.take(6, np.float32).ctypes.data for _ in range(5)}
+    assert len(kept) == 1
+    assert room.take(6, np.int32).dtype == np.int32
+    assert room.take(5, np.float32).size == 5
+
+
+def test_memory_that_torch_or_a_buffer_holds_is_in_use() -> None:
+    torch = pytest.importorskip("torch")
+    room = Room()
+    for hold in (memoryview, torch.from_numpy, lambda array: array.reshape(2, 3)[1:].T):
+        taken = room.take(6, np.float32)
+        taken[:] = 1
+        held = hold(taken)
+        del taken
+        for _ in range(3):
+            room.take(6, np.float32)[:] = 2
+        assert float(np.asarray(held).sum()) in (6.0, 3.0)
+
+
+def test_results_that_a_caller_keeps_stay_as_they_are(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    cluster = LocalCluster(Config(nodes=2))
+    kept = []
+    for _ in range(4):
+        gradients = [[random.normal(size=700).astype(np.float32)] for _ in range(2)]
+        result = cluster.allreduce(gradients)
+        kept.append((result, result.mean[0].copy(), result.sums.copy()))
+    for result, mean, sums in kept:
+        assert np.array_equal(result.mean[0], mean)
+        assert np.array_equal(result.sums, sums)

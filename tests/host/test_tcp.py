@@ -1,0 +1,161 @@
+"""TCP connections between ranks: strangers, damage, messages of all sizes both ways at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from oscar.transports.lines import DIRECT_BYTES, HELPED_BYTES, STAGE_BYTES, Lines, head_of
+from oscar.transports.tcp import connect
+from support.ranks import on_ranks
+
+SIZES = [0, 1, 15, 16, DIRECT_BYTES - 1, DIRECT_BYTES, STAGE_BYTES - 16, STAGE_BYTES, HELPED_BYTES, 5_000_000]
+
+
+@pytest.fixture
+def ends() -> Iterator[list[Lines]]:
+    both = [Lines({1 - rank: end}) for rank, end in enumerate(socket.socketpair())]
+    yield both
+    for end in both:
+        end.close()
+
+
+def post(lines: Lines, peer: int, tag: int, message: bytes) -> None:
+    lines.send(peer, tag, (head_of(len(message), tag), message))
+
+
+def await_one(lines: Lines, peer: int, tag: int) -> memoryview:
+    stop = time.monotonic() + 20
+    while (came := lines.take(peer, tag)) is None:
+        assert time.monotonic() < stop
+        assert lines.by_peer[peer].lost is None
+        lines.pause()
+    return came
+
+
+def test_messages_of_all_sizes_cross_at_once_and_computing_ranks_hold_up_nobody(
+    ends: list[Lines], seed: int
+) -> None:
+    dice = random.Random(seed)
+    sizes = [dice.choice(SIZES) for _ in range(40)]
+    sent = [
+        [(tag % 3, bytes([rank, tag]) * (size // 2)) for tag, size in enumerate(sizes)] for rank in (0, 1)
+    ]
+
+    def work(rank: int) -> None:
+        end, peer = ends[rank], 1 - rank
+        naps = random.Random(seed + rank)
+        for tag, message in sent[rank]:
+            post(end, peer, tag, message)
+        for tag, message in sent[peer]:
+            end.expect(peer, tag, len(message))
+            time.sleep(naps.choice([0, 0, 0.003]))
+            assert await_one(end, peer, tag) == message
+        while end.unsent():
+            end.pause()
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(40)
+        assert not thread.is_alive()
+    assert not any(end.unsent() for end in ends)
+
+
+def test_a_large_message_moves_while_both_ranks_compute(ends: list[Lines]) -> None:
+    one, two = ends
+    two.expect(0, 7, 20_000_000)
+    post(one, 1, 7, bytes(20_000_000))
+    stop = time.monotonic() + 20
+    while two.take(0, 7) is None:  # nobody pauses
+        assert time.monotonic() < stop
+        time.sleep(0.01)
+    assert not one.unsent()
+
+
+def test_what_was_sent_before_an_end_still_arrives(ends: list[Lines]) -> None:
+    one, two = ends
+    post(one, 1, 5, b"last words")
+    one.close()
+    assert await_one(two, 0, 5) == b"last words"
+    while two.by_peer[0].lost is None:
+        two.pause()
+    post(two, 0, 5, b"to nobody")
+    assert not two.unsent()
+
+
+@pytest.mark.parametrize("place", [0, 7, 8, 12, 15])
+def test_a_damaged_head_ends_the_connection(ends: list[Lines], place: int) -> None:
+    one, two = ends
+    head = bytearray(head_of(3, 9))
+    head[place] ^= 4
+    two.send(0, 9, (head[:5],))
+    one.pause()
+    assert one.by_peer[1].lost is None
+    two.send(0, 9, (head[5:], b"abc"))
+    one.pause()
+    assert "CRC-32 does not fit" in str(one.by_peer[1].lost)
+    assert one.take(1, 9) is None
+
+
+class Store:
+    """The part of torch's store that ranks meet over."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, str] = {}
+
+    def set(self, name: str, value: str) -> None:
+        self.held[name] = value
+
+    def get(self, name: str) -> bytes:
+        return self.held[name].encode()
+
+    def wait(self, names: list[str], timeout: timedelta) -> None:
+        stop = time.monotonic() + timeout.total_seconds()
+        while not self.held.keys() >= {*names}:
+            if time.monotonic() > stop:
+                raise RuntimeError("wait timeout")
+            time.sleep(0.001)
+
+
+def test_strangers_are_sent_away_and_all_ranks_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    store, nodes = Store(), 5
+
+    def stranger() -> None:
+        store.wait(["at 0"], timedelta(seconds=20))
+        port = json.loads(store.get("at 0"))["port"]
+        for said in (b"", os.urandom(20), b"GET / HTTP/1.1\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", port)) as call:
+                call.sendall(said)
+
+    def work(rank: int) -> Any:
+        if rank == nodes - 1:
+            time.sleep(0.2)  # the stranger is first
+        return connect(store, rank, nodes, time.monotonic() + 20)
+
+    threading.Thread(target=stranger, daemon=True).start()
+    found = on_ranks([*range(nodes)], work)
+    for rank, mine in enumerate(found):
+        assert mine.keys() == {*range(nodes)} - {rank}
+        for peer, call in mine.items():
+            call.sendall(bytes([rank, peer]))
+    for rank, mine in enumerate(found):
+        for peer, call in mine.items():
+            assert call.recv(2) == bytes([peer, rank])
+            call.close()
+
+
+def test_a_rank_that_does_not_come_is_no_hang() -> None:
+    with pytest.raises(RuntimeError, match="wait timeout"):
+        connect(Store(), 0, 2, time.monotonic() + 0.2)
