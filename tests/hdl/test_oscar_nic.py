@@ -324,15 +324,15 @@ def test_wrong_packets_are_counted_and_the_next_one_is_taken() -> None:
         bench.packet("s_axis_read", [start])
         wrong += 3
         bench.run(counted())
-    start, words = own | 70 << COUNT_AT, [rng.getrandbits(64) for _ in range(40)]
+    start, words = own | 70 << COUNT_AT, [rng.getrandbits(STREAM_BITS) for _ in range(40)]
     for name, cuts in (
-        ("s_axis_values", (0, 1, 17, 19)), ("s_axis_side", (0, 8, 10, 40)), ("s_axis_read", (1,))
+        ("s_axis_values", (0, 1, 8, 10)), ("s_axis_side", (0, 2, 4, 40)), ("s_axis_read", (1,))
     ):  # fmt: skip
         for cut in cuts:
             bench.packet(name, [start, *words[:cut]])
             wrong += 1
             bench.run(counted())
-    assert [len(taken) for taken in bench.read_out.values()] == [18, 3]  # of the long read
+    assert [len(taken) for taken in bench.read_out.values()] == [9, 3]  # of the long read
     assert bench.run(bench.read("IRQ_STATUS"))["bad_packet"]
     bench.run(bench.load(own, rows))
     bench.run(counted())
