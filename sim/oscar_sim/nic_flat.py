@@ -9,6 +9,7 @@ from myhdl import ConcatSignal, always_comb, block
 from oscar_hdl.coder.ports import ROW_BITS, PositionPort, SourcePort, SumPort
 from oscar_hdl.nic.control.registers import ROW_BITS as MEMORY_BITS
 from oscar_hdl.nic.nic_core import nic_core
+from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.zero import zero
@@ -60,7 +61,12 @@ def _nic_flat(
         "source": [SourcePort() for _ in range(units)],
     }
     decode, encode = ([word(MEMORY_BITS) for _ in range(units)] for _ in range(2))
-    adopts, held, bad_packets, totals = [bit() for _ in range(units)], bit(), word(3), Stream(64, keep=8)
+    adopts, held, bad_packets, totals = (
+        [bit() for _ in range(units)],
+        bit(),
+        word(3),
+        Stream(STREAM_BITS, keep=STREAM_BITS // 8),
+    )
     parts: list[Any] = [
         reset_hold(clk, rst, held),
         nic_core(

@@ -15,7 +15,7 @@ from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_sim.cosim.nic_run import BLOCK, SIZES, NicRun
 
-CLOCKS, COUNT, SHOWN = 200_000, 2000, 4
+CLOCKS, COUNT, SHOWN = 200_000, 2000, 2
 
 
 class Session(NicRun):
@@ -30,7 +30,8 @@ class Session(NicRun):
 
     def packet(self, name: str, words: list[int]) -> None:
         """See NicRun.packet."""
-        shown = " ".join(f"{word:016x}" for word in words[:SHOWN])
+        digits = self.model.ports[f"{name}_tdata"].bits // 4
+        shown = " ".join(f"{word:0{digits}x}" for word in words[:SHOWN])
         print(f"{name}: {len(words):,} words  {shown}{' ..' if len(words) > SHOWN else ''}")
         super().packet(name, words)
 

@@ -15,8 +15,10 @@ from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
 from oscar_hdl.nic.memory.row_port import COUNT_AT
 from oscar_hdl.nic.oscar_nic import oscar_nic
+from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import Stream
 from oscar_sim.driver.nic_driver import Script
+from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
 from support.nic_bench import (
     ASC,
     BUS,
@@ -40,8 +42,8 @@ class NicBench(Bench):
 
     def build(self) -> Any:
         self.ports |= {
-            "s_axis_values": Stream(64), "s_axis_side": Stream(64), "s_axis_read": Stream(64),
-            "m_axis_values": Stream(64), "m_axis_descriptors": Stream(8),
+            "s_axis_values": Stream(STREAM_BITS), "s_axis_side": Stream(STREAM_BITS),
+            "s_axis_read": Stream(64), "m_axis_values": Stream(STREAM_BITS), "m_axis_descriptors": Stream(8),
         }  # fmt: skip
         self.queues: dict[str, deque[tuple[int, bool]]] = {
             name: deque() for name in ("s_axis_values", "s_axis_side", "s_axis_read")
@@ -78,15 +80,9 @@ class NicBench(Bench):
 
     def load(self, row: int, rows: FrameRows) -> Script:
         """Write rows, and wait until they are taken."""
-        start = row | rows.count << COUNT_AT
-        flat = np.zeros(-(-rows.count // 4) * 4, np.uint16)
-        flat[: rows.count] = (rows.values.reshape(-1)[: rows.count] & 0xFFFF).astype(np.uint16)
-        self.packet("s_axis_values", [start, *flat.view(np.uint64).tolist()])
-        side = [start]
-        for header, distances in zip(rows.headers.tolist(), rows.distances.tolist(), strict=True):
-            side.append(header)
-            side += [sum(d << 4 * i for i, d in enumerate(distances[at : at + 16])) for at in (0, 16)]
-        self.packet("s_axis_side", side)
+        start = packet_start(row, rows.count)
+        self.packet("s_axis_values", [start, *value_words(rows)])
+        self.packet("s_axis_side", [start, *side_words(rows)])
         while self.queues["s_axis_values"] or self.queues["s_axis_side"] or any(self.valid.values()):
             yield
         for _ in range(80):  # zeros to the end of the group
@@ -97,12 +93,12 @@ class NicBench(Bench):
         for taken in self.read_out.values():
             taken.clear()
         self.ends = dict.fromkeys(self.ends, 0)
-        self.packet("s_axis_read", [row | count << COUNT_AT])
+        self.packet("s_axis_read", [packet_start(row, count)])
         while not all(self.ends.values()):
             yield
-        words = np.array(self.read_out["m_axis_values"], np.uint64).view(np.int16)
+        values = values_of(self.read_out["m_axis_values"], count)
         described = np.array(self.read_out["m_axis_descriptors"])
-        return words[:count].astype(np.int32), described & 15, described >> 4
+        return values.astype(np.int32), described & 15, described >> 4
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.3])
@@ -328,15 +324,15 @@ def test_wrong_packets_are_counted_and_the_next_one_is_taken() -> None:
         bench.packet("s_axis_read", [start])
         wrong += 3
         bench.run(counted())
-    start, words = own | 70 << COUNT_AT, [rng.getrandbits(64) for _ in range(40)]
+    start, words = own | 70 << COUNT_AT, [rng.getrandbits(STREAM_BITS) for _ in range(40)]
     for name, cuts in (
-        ("s_axis_values", (0, 1, 17, 19)), ("s_axis_side", (0, 8, 10, 40)), ("s_axis_read", (1,))
+        ("s_axis_values", (0, 1, 8, 10)), ("s_axis_side", (0, 2, 4, 40)), ("s_axis_read", (1,))
     ):  # fmt: skip
         for cut in cuts:
             bench.packet(name, [start, *words[:cut]])
             wrong += 1
             bench.run(counted())
-    assert [len(taken) for taken in bench.read_out.values()] == [18, 3]  # of the long read
+    assert [len(taken) for taken in bench.read_out.values()] == [9, 3]  # of the long read
     assert bench.run(bench.read("IRQ_STATUS"))["bad_packet"]
     bench.run(bench.load(own, rows))
     bench.run(counted())

@@ -12,7 +12,9 @@ import pytest
 
 from oscar.numerics.plans import block_costs
 from oscar_hdl.nic.control.registers import BY_NAME, PLAN_EDGES
+from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
 from oscar_hdl.nic.memory.planner import planner
+from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copies_of
 from oscar_sim.driver.nic_driver import Script
@@ -32,8 +34,9 @@ class Bench:
         self.rng, self.pause = rng, pause
         self.clk, self.rst = bit(), bit(1)
         self.ports: dict[str, Any] = {
-            "s_axis_sums": Stream(64, keep=8), "segment": bit(), "issue": bit(), "order": word(32),
-            "edge_index": word(4), "edge": word(16), "result": word(10), "cut": bit(), "refused": bit(),
+            "s_axis_sums": Stream(STREAM_BITS, keep=STREAM_BITS // 8), "segment": bit(), "issue": bit(),
+            "order": word(32), "edge_index": word(4), "edge": word(16), "result": word(10), "cut": bit(),
+            "refused": bit(),
         }  # fmt: skip
         self.coming: deque[tuple[int, int, bool]] = deque()
         self.offered = False
@@ -91,11 +94,12 @@ class Bench:
 
     def packet(self, values: np.ndarray) -> None:
         """Let a packet come; lanes without a value hold anything."""
-        words = -(-values.size // 4)
+        lanes = STREAM_LANES
+        words = -(-values.size // lanes)
         for n in range(words):
-            part = values[4 * n : 4 * n + 4].tolist()
+            part = values[lanes * n : lanes * (n + 1)].tolist()
             keep = (1 << 2 * len(part)) - 1
-            part += [self.rng.getrandbits(16) for _ in range(4 - len(part))]
+            part += [self.rng.getrandbits(16) for _ in range(lanes - len(part))]
             data = sum((v & 0xFFFF) << 16 * i for i, v in enumerate(part))
             self.coming.append((data, keep, n == words - 1))
 

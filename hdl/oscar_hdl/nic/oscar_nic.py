@@ -12,7 +12,7 @@ from oscar_hdl.nic.memory.bank_ports import RowCommand
 from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.ports import FRAME_ROW_BITS
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.stream_copy import stream_copy
@@ -29,10 +29,10 @@ def oscar_nic(
     """Decode frames into memory and encode memory into frames, as a driver asks (docs/registers.md).
 
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), frames of
-    docs/protocol.md. Rows come and go in packets of Stream(64) (row_port): s_axis_values, four values a word;
-    s_axis_side, three words a row (side_loader); s_axis_read, packets of one word, which ask for
-    m_axis_values, four values a word, and m_axis_descriptors, Stream(8), one a row (row_unloader). What is
-    read goes to the planner, too.
+    docs/protocol.md. Rows come and go in packets (row_port): s_axis_values, Stream(128), eight values a word;
+    s_axis_side, Stream(128), a word a row (side_loader); s_axis_read, Stream(64), packets of one word, which
+    ask for m_axis_values, Stream(128), eight values a word, and m_axis_descriptors, Stream(8), one a row
+    (row_unloader). What is read goes to the planner, too.
 
     engines: 2, 4, 8 .. 64; sets: table sets of a direction; store_log2: a frame store has 2^store_log2 words
     of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all frames; others are
@@ -50,7 +50,8 @@ def oscar_nic(
     encode_rows = [word(ROW_BITS) for _ in range(UNITS)]
     adopt = [bit() for _ in range(UNITS)]
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)
-    values, side, nothing, read, totals = (Stream(64, keep=keep) for keep in (0, 0, 0, 0, 8))
+    values, side, read, nothing = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64)
+    totals = Stream(STREAM_BITS, keep=STREAM_BITS // 8)
 
     reset = reset_hold(clk, rst, held)
     core = nic_core(

@@ -8,6 +8,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 COUNT_BITS = 19  # a frame has at most 2^18 values
 FRAME_ROW_BITS = 14  # rows of a frame
+STREAM_BITS = 128  # of a NIC's streams of rows: eight values, or all that belongs to a row but its values
 
 
 def block_sizes(block_log2: int) -> tuple[int, int]:

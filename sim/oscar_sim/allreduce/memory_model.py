@@ -142,6 +142,7 @@ def memory_ports(units: int) -> dict[str, Any]:
     """Return fresh signals for nic_core's ports of memory, by name."""
     from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
     from oscar_hdl.nic.control.registers import ROW_BITS
+    from oscar_hdl.nic.ports import STREAM_BITS
     from oscar_hdl.streams.bundles import Stream, bit, word
 
     return {
@@ -157,5 +158,5 @@ def memory_ports(units: int) -> dict[str, Any]:
         "clear_row": word(ROW_BITS),
         "clear_rows": word(14),
         "bad_packets": word(3),
-        "s_axis_sums": Stream(64, keep=8),
+        "s_axis_sums": Stream(STREAM_BITS, keep=STREAM_BITS // 8),
     }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from oscar.numerics.plans import ChunkPlan, make_plan
+from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import Stream
 from oscar_sim.allreduce.network import Word, in_words
 from oscar_sim.driver.nic_driver import NicDriver, Script
@@ -38,7 +39,7 @@ class Planning:
         for low, high in pairwise(plan.bounds):
             if high > low:
                 yield from driver.count_sums(low)
-                self.words.extend(in_words(sums[low:high].astype("<i2").tobytes(), 8))
+                self.words.extend(in_words(sums[low:high].astype("<i2").tobytes(), STREAM_BITS // 8))
                 while self.words or self.offered:
                     yield
         edges = yield from driver.cut_plan(self.nodes, -(-self.values // self.granule))

@@ -12,7 +12,7 @@ from oscar.coding.frame import peek
 from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
 from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_hdl.nic.memory.row_port import COUNT_AT
+from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
 from oscar_sim.errors import RtlError
 from oscar_sim.verilator import Model
 
@@ -155,15 +155,9 @@ class NicRun:
 
     def load(self, row: int, rows: FrameRows) -> None:
         """Write rows into memory."""
-        start = row | rows.count << COUNT_AT
-        flat = np.zeros(-(-rows.count // 4) * 4, np.uint16)
-        flat[: rows.count] = (rows.values.reshape(-1)[: rows.count] & 0xFFFF).astype(np.uint16)
-        self.packet("s_axis_values", [start, *flat.view(np.uint64).tolist()])
-        side = [start]
-        for header, distances in zip(rows.headers.tolist(), rows.distances.tolist(), strict=True):
-            side.append(header)
-            side += [sum(d << 4 * i for i, d in enumerate(distances[at : at + 16])) for at in (0, 16)]
-        self.packet("s_axis_side", side)
+        start = packet_start(row, rows.count)
+        self.packet("s_axis_values", [start, *value_words(rows)])
+        self.packet("s_axis_side", [start, *side_words(rows)])
         self.wait(
             lambda: not (self.coming["s_axis_values"] or self.coming["s_axis_side"]), "rows are not taken"
         )
@@ -173,13 +167,13 @@ class NicRun:
         """Read rows, and compare them with what they should be."""
         for name in OUT[1:]:
             self.taken[name].clear()
-        self.packet("s_axis_read", [row | values.size << COUNT_AT])
+        self.packet("s_axis_read", [packet_start(row, values.size)])
         self.wait(
             lambda: all(self.taken[name] and self.taken[name][-1][2] for name in OUT[1:]), "no end of rows"
         )
-        words = np.array([word for word, _, _ in self.taken["m_axis_values"]], np.uint64).view(np.int16)
+        found = values_of([word for word, _, _ in self.taken["m_axis_values"]], values.size)
         described = [word & 15 for word, _, _ in self.taken["m_axis_descriptors"]]
-        if not np.array_equal(words[: values.size], values.astype(np.int16)):
+        if not np.array_equal(found, values.astype(np.int16)):
             raise RtlError(f"sums in rows from {row} on differ")
         if described != frame_rows(values, positions).classes.tolist():
             raise RtlError(f"classes of rows from {row} on differ")

@@ -164,7 +164,8 @@ class Board(SoCMini):
         """Move packets of rows between the memory and a stream of the NIC."""
         bus = wishbone.Interface()
         dma = (WishboneDMAReader if comes else WishboneDMAWriter)(bus, with_csr=True)
-        wide = stream.Converter(32, 64) if comes else stream.Converter(64, 32)
+        bits = max(64, len(end.data))
+        wide = stream.Converter(32, bits) if comes else stream.Converter(bits, 32)
         setattr(self, f"dma_{name}", dma)
         setattr(self, f"wide_{name}", wide)
         self.bus.add_master(f"dma_{name}", bus)

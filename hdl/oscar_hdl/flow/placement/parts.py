@@ -14,7 +14,7 @@ from myhdl._block import _Block
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import CountChain, RawJob, TablesPort
 from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 Arguments = Callable[[], tuple[Any, ...]]
@@ -159,3 +159,23 @@ def raw_decoder() -> Any:
         return word(5), RawJob(), Stream(16), ports.PositionPort(), ports.SumPort(), ports.CountPort()
 
     return wide(function, make)
+
+
+def row_memory(engines: int = 2, row_bits: int = 10, block_log2: int = 12) -> Any:
+    """A NIC's memory of 2^row_bits rows, with what loads and reads it."""
+    from oscar_hdl.nic.memory.bank_ports import RowCommand
+    from oscar_hdl.nic.memory.row_memory import row_memory as function
+
+    units = engines + 1
+
+    def make() -> tuple[Any, ...]:
+        positions = [ports.PositionPort() for _ in range(units)]
+        sums = [ports.SumPort() for _ in range(units)]
+        sources = [ports.SourcePort() for _ in range(units)]
+        decode_rows, encode_rows = ([word(ROW_BITS) for _ in range(units)] for _ in range(2))
+        adopt, commands = [bit() for _ in range(units)], [RowCommand(row_bits) for _ in range(3)]
+        streams = [Stream(STREAM_BITS) for _ in range(3)], Stream(8)
+        decoding = positions, sums, decode_rows, adopt
+        return (word(5), *decoding, sources, encode_rows, *commands, *streams[0], streams[1])
+
+    return wide(function, make, row_bits=row_bits, block_log2=block_log2)

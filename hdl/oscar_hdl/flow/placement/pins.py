@@ -14,6 +14,7 @@ from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.flow.placement.pair_cell import instantiate, pair_cell
 from oscar_hdl.nic.control.registers import ROW_BITS
 from oscar_hdl.nic.nic_core import nic_core
+from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -53,7 +54,7 @@ def nic_behind_pins(
 ) -> Any:
     """nic_core of so many engines; `parameters` are its own. si, so: bits without meaning."""
     UNITS = engines + 1
-    axil, irq, totals = AxiLite(8), bit(), Stream(64, keep=8)
+    axil, irq, totals = AxiLite(8), bit(), Stream(STREAM_BITS, keep=STREAM_BITS // 8)
     rx, tx = Stream(bus_bits, keep=bus_bits // 8), Stream(bus_bits, keep=bus_bits // 8)
     kept = word(bus_bits)  # tdata comes out of block RAM: its parity shall not be the slowest path
     positions = [PositionPort() for _ in range(UNITS)]

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 VALUE_LOADER = """
-  // A word of the stream a write, zeros behind the last, and every row is written whole.
-  reg busy = 0; reg [18:0] left; reg [5:0] row_now; reg [2:0] part_now; reg [63:0] expected; reg held = 0;
-  reg [2:0] words = 0;
+  // Two words of the stream a half, zeros behind the last value, and every row is written whole.
+  reg busy = 0; reg [18:0] left = 0; reg [5:0] row_now; reg half_now; reg second = 0;
+  reg [127:0] low = 0, high = 0;
   wire came = s_axis_values_tvalid && s_axis_values_tready;
   wire put = write_enable != 0;
-  wire [18:0] after = left < 4 ? 0 : left - 4;
+  wire [127:0] given = left < 8 ? s_axis_values_tdata & ~(~128'd0 << 16 * left[2:0]) : s_axis_values_tdata;
   always @(posedge clk) begin
     assume(!command_start || (command_idle && command_count != 0 && command_count < 80));
     if (busy) assume($stable(command_first) && $stable(command_count));
     assume(!began || phase == $past(phase) + 5'd1);
-    if (came) begin
-      `RULE(rst || (busy && left != 0));
-      expected <= left == 1 ? s_axis_values_tdata[15:0] : left == 2 ? s_axis_values_tdata[31:0]
-        : left == 3 ? s_axis_values_tdata[47:0] : s_axis_values_tdata; held <= 1;
-    end
+    if (came && !rst) `RULE(busy && left != 0 && phase[0] == second);
     if (put && !rst) begin
-      `RULE(busy && write_enable == (row_now[2] ? 2 : 1) && write_part == part_now);
+      `RULE(busy && !phase[0] && write_enable == (row_now[2] ? 2 : 1) && write_half == half_now);
       `RULE(write_row == {row_now[5:3], row_now[1:0]});
-      `RULE(write_data == (held ? expected : 64'd0) && held == (left != 0));
-      held <= came; part_now <= part_now + 1; left <= after;
-      if (part_now == 7) row_now <= row_now + 1;
+      `RULE(write_data == {high, low} && (!second || left == 0));
+      half_now <= !half_now;
+      if (half_now) row_now <= row_now + 1;
     end
-    if (command_done && !rst) `RULE(busy && left <= 4);
+    if (put) begin low <= 0; high <= 0; second <= 0; end
+    if (came) begin
+      if (second && !put) high <= given; else low <= given;
+      second <= put || !second; left <= left < 8 ? 0 : left - 8;
+    end
+    if (command_done && !rst) `RULE(busy && put && half_now && left == 0);
     if (busy && command_idle && !put) busy <= 0;
     if (command_start) begin
-      busy <= 1; left <= command_count; row_now <= command_first; part_now <= 0;
+      busy <= 1; left <= command_count; row_now <= command_first; half_now <= 0; second <= 0;
     end
-    `SEEN(command_done && left <= 4);
-    if (rst) begin busy <= 0; held <= 0; left <= 0; end
+    `SEEN(command_done && row_now != command_first);
+    if (rst) begin busy <= 0; second <= 0; left <= 0; low <= 0; high <= 0; end
   end
 """
 
@@ -79,11 +80,11 @@ ROW_PORT = """
 """
 
 SIDE_LOADER = """
-  // Three words a row: a header and eight writes of distances; headers of 0 to the end of the last group. Or
-  // each row is cleared once, and none but those from the first on.
-  reg busy = 0, held = 0, wiping; reg [7:0] left, row_now, rows_now; reg [3:0] item = 0; reg [63:0] word;
+  // A word a row: its header with the first half of its distances, then the other half; headers of 0 to the
+  // end of the last group. Or each row is cleared once, and none but those from the first on.
+  reg busy = 0, held = 0, wiping, second = 0; reg [7:0] left, row_now, rows_now; reg [127:0] word;
   wire came = s_axis_side_tvalid && s_axis_side_tready, put = write_header != 0 || write_distances != 0;
-  wire [1:0] here = row_now[2] ? 2 : 1; wire [15:0] four = word >> {item[1:0] - 2'd1, 4'd0};
+  wire [1:0] here = row_now[2] ? 2 : 1;
   (* anyconst *) wire [5:0] one; reg wiped = 0; wire [6:0] offset = {1'b0, one} - command_first;
   wire now = write_clear[one[2]] && write_row == {one[5:3], one[1:0]};
   always @(posedge clk) begin
@@ -93,63 +94,64 @@ SIDE_LOADER = """
     if (busy) assume($stable(command_first) && $stable(command_count) && $stable(command_clear));
     assume(!began || phase == $past(phase) + 5'd1);
     if (!rst) begin
-      if (came) `RULE(busy && !wiping && left != 0 && (item == 0 || item == 1 || item == 5));
+      if (came) `RULE(busy && !wiping && left != 0 && !held && !phase[0]);
       if (put) begin
-        `RULE(busy && !wiping && write_clear == 0 && write_row == {row_now[5:3], row_now[1:0]});
-        `RULE(write_header == (item == 0 ? here : 0) && write_distances == (item == 0 ? 0 : here));
-        if (item == 0) `RULE(write_header_data == (left ? word[10:0] : 11'd0) && held == (left != 0));
-        if (item != 0) `RULE(left && write_part == item - 1 && held == (item == 1 || item == 5));
-        if (item != 0) `RULE(write_data == {four[14:12], four[10:8], four[6:4], four[2:0]});
+        `RULE(busy && !wiping && phase[0] && write_clear == 0 && write_row == {row_now[5:3], row_now[1:0]});
+        `RULE(write_header == (second ? 0 : here) && write_distances == (left ? here : 0));
+        if (!second) `RULE(write_header_data == (left ? word[10:0] : 11'd0) && held == (left != 0));
+        if (left) `RULE(held && write_half == second && write_data == (second ? word[127:80] : word[79:32]));
       end
-      if (write_clear != 0) `RULE(busy && wiping && !put);
+      if (write_clear != 0) `RULE(busy && wiping && phase[0] && !put);
       if (now) `RULE(!wiped && one >= command_first && offset < rows_now);
       if (command_done) `RULE(busy);
       if (busy && $past(command_done) && !wiping) `RULE(left == 0);
       if (busy && $past(command_done) && wiping) `RULE(wiped || one < command_first || offset >= rows_now);
     end
-    if (came) begin word <= s_axis_side_tdata; end
+    if (came) begin word <= s_axis_side_tdata; held <= 1; end
     if (put) begin
-      item <= left && item != 8 ? item + 1 : 0;
-      if (!left || item == 8) begin row_now <= row_now + 1; left <= left ? left - 1 : 0; end
+      second <= left && !second;
+      if (!left || second) begin row_now <= row_now + 1; left <= left ? left - 1 : 0; held <= 0; end
     end
-    held <= came || (held && !put);
     wiped <= busy && (wiped || now);
     if (busy && $past(command_done)) busy <= 0;
     if (command_start) begin
-      busy <= 1; wiping <= command_clear; row_now <= command_first; item <= 0; wiped <= 0;
+      busy <= 1; wiping <= command_clear; row_now <= command_first; second <= 0; wiped <= 0;
       left <= (command_count + 31) >> 5; rows_now <= (command_count + 31) >> 5;
     end
-    `SEEN(came && item == 5); `SEEN(command_done && wiping && wiped && left > 5);
+    `SEEN(put && second && left == 1); `SEEN(command_done && wiping && wiped && left > 5);
     `SEEN(command_done && !wiping);
-    if (rst) begin busy <= 0; held <= 0; item <= 0; end
+    if (rst) begin busy <= 0; held <= 0; second <= 0; end
   end
 """
 
 ROW_UNLOADER = """
-  // Banks give, in clocks of even phase, the address of three clocks before; every third row has class 0. A
-  // descriptor is there eight clocks after its row, and for two behind it.
-  reg busy = 0; reg [4:0] words = 0, words_now; reg [2:0] rows = 0, rows_now; reg [3:0] same = 0;
-  reg [4:0] row_1, row_2; reg good_1 = 0, good_2 = 0;
-  reg [7:0] past_1 = 0, past_2 = 0, past_3 = 0;
+  // Banks give a row's halves in phases 1 and 2, of addresses three clocks before; every third row has class
+  // 0. A descriptor is there in the four clocks from the next phase 2 on.
+  reg busy = 0; reg [3:0] words = 0, words_now; reg [2:0] rows = 0, rows_now;
+  reg [5:0] past_1 = 0, past_2 = 0, past_3 = 0;
+  reg [4:0] seen, shown; reg good = 0, better = 0;
   wire gone = m_axis_values_tvalid && m_axis_values_tready;
   wire told = m_axis_descriptors_tvalid && m_axis_descriptors_tready;
-  wire [5:0] at = command_first + words[4:3], told_at = command_first + rows;
+  wire [5:0] at = command_first + words[3:2], told_at = command_first + rows;
   function [6:0] kind(input [5:0] of); kind = of % 3 == 0 ? 7'd0 : {of, 1'b1}; endfunction
+  function [7:0] value(input [7:0] of); value = of + 8'd1; endfunction
   always @(posedge clk) begin
     assume(!began || phase == $past(phase) + 5'd1);
     assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count <= 96));
     if (busy) assume($stable(command_first) && $stable(command_count));
-    past_1 <= {row, part}; past_2 <= past_1; past_3 <= past_2;
-    same <= row == row_1 ? (same == 12 ? same : same + 1) : 0;
-    if (!phase[0]) assume(data_a == {1'b0, past_3} + 1 && data_b == {1'b1, past_3} + 1);
-    row_1 <= row; row_2 <= row_1; good_1 <= same >= 4 && row == row_1; good_2 <= good_1;
-    if (good_2) begin
-      assume(kind_a == kind({row_2[4:2], 1'b0, row_2[1:0]}));
-      assume(kind_b == kind({row_2[4:2], 1'b1, row_2[1:0]})); end
+    past_1 <= {row, phase[0]}; past_2 <= past_1; past_3 <= past_2;
+    if (phase[1:0] == 1 || phase[1:0] == 2) begin
+      assume(data_a == {value({1'b0, past_3, 1'b1}), value({1'b0, past_3, 1'b0})});
+      assume(data_b == {value({1'b1, past_3, 1'b1}), value({1'b1, past_3, 1'b0})}); end
+    if (phase[1:0] == 2) begin seen <= described; good <= 1; end
+    if (phase[1:0] == 1) begin shown <= seen; better <= good; end
+    if (better) begin
+      assume(kind_a == kind({shown[4:2], 1'b0, shown[1:0]}));
+      assume(kind_b == kind({shown[4:2], 1'b1, shown[1:0]})); end
     if (!rst) begin
       if (m_axis_values_tvalid) begin
-        `RULE(busy && words < words_now && m_axis_values_tlast == (words + 5'd1 == words_now));
-        `RULE(m_axis_values_tdata == (at % 3 ? {at[2], at[5:3], at[1:0], words[2:0]} + 1 : 0));
+        `RULE(busy && words < words_now && m_axis_values_tlast == (words + 4'd1 == words_now));
+        `RULE(m_axis_values_tdata == (at % 3 ? value({at[2], at[5:3], at[1:0], words[1:0]}) : 8'd0));
       end
       if (m_axis_descriptors_tvalid) begin
         `RULE(busy && rows < rows_now && m_axis_descriptors_tlast == (rows + 3'd1 == rows_now));
@@ -161,10 +163,10 @@ ROW_UNLOADER = """
     if (told) rows <= rows + 1;
     if (command_done) busy <= 0;
     if (command_start) begin
-      busy <= 1; words <= 0; rows <= 0; words_now <= (command_count + 3) >> 2;
+      busy <= 1; words <= 0; rows <= 0; words_now <= (command_count + 7) >> 3;
       rows_now <= (command_count + 31) >> 5;
     end
-    `SEEN(command_done);
+    `SEEN(command_done); `SEEN(gone && m_axis_values_tdata != 0 && words == 4);
     if (rst) busy <= 0;
   end
 """

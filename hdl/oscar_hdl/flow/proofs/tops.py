@@ -9,9 +9,8 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite, ValueWrite
-from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
-from oscar_hdl.streams.zero import zero
 
 
 class _Command(RowCommand):
@@ -40,24 +39,6 @@ def pair_fifo(depth_log2: int = 2) -> Any:
     from oscar_hdl.streams.pair_fifo import pair_fifo as made
 
     return made(bit(), bit(), bit(), word(16), bit(), bit(), Stream(16, keep=2), bit(), depth_log2=depth_log2)
-
-
-def stream_join(bits: int = 256) -> Any:
-    from oscar_hdl.streams.stream_join import stream_join as made
-
-    return made(bit(), bit(), Stream(64), Stream(bits))
-
-
-@block
-def _stream_split(clk, rst, forget, s_axis, m_axis):  # type: ignore[no-untyped-def]
-    from oscar_hdl.streams.stream_split import stream_split as made
-
-    narrow = Stream(64)
-    return made(clk, rst, forget, s_axis, narrow), _link(narrow, m_axis), zero(clk, narrow.tlast)
-
-
-def stream_split(bits: int = 256) -> Any:
-    return _stream_split(bit(), bit(), bit(), Stream(bits), Stream(64))
 
 
 @block
@@ -140,16 +121,20 @@ def _frame_reader(clk, rst, start, words, tail, idle, left, m_axis):  # type: ig
     return reader, store
 
 
+def _sums() -> Stream:
+    return Stream(STREAM_BITS, keep=STREAM_BITS // 8)
+
+
 def stream_copy() -> Any:
     from oscar_hdl.streams.stream_copy import stream_copy as made
 
-    return made(bit(), bit(), word(19), Stream(64), Stream(64), Stream(64, keep=8))
+    return made(bit(), bit(), word(19), Stream(STREAM_BITS), Stream(STREAM_BITS), _sums())
 
 
 def sum_feed() -> Any:
     from oscar_hdl.nic.memory.sum_feed import sum_feed as made
 
-    return made(bit(), bit(), bit(), word(5), bit(), bit(), Stream(64, keep=8), Stream(16), word(5), bit())
+    return made(bit(), bit(), bit(), word(5), bit(), bit(), _sums(), Stream(16), word(5), bit())
 
 
 def frame_reader() -> Any:
@@ -207,31 +192,36 @@ def raw_decoder() -> Any:
 def value_loader() -> Any:
     from oscar_hdl.nic.memory.value_loader import value_loader as made
 
-    return made(bit(), bit(), word(5), _Command(6), Stream(64), ValueWrite(2, 5), block_bits=2, skip_bits=1)
+    return made(
+        bit(), bit(), word(5), _Command(6), Stream(STREAM_BITS), ValueWrite(2, 5), block_bits=2, skip_bits=1
+    )
 
 
 def side_loader() -> Any:
     from oscar_hdl.nic.memory.side_loader import side_loader as made
 
-    return made(bit(), bit(), word(5), RowCommand(6), Stream(64), SideWrite(2, 5), block_bits=2, skip_bits=1)
+    return made(
+        bit(), bit(), word(5), RowCommand(6), Stream(STREAM_BITS), SideWrite(2, 5), block_bits=2, skip_bits=1
+    )
 
 
 @block
 def _row_unloader(
-    clk, rst, phase, command, row, part, data_a, data_b, kind_a, kind_b, m_axis_values, m_axis_descriptors
-):  # type: ignore[no-untyped-def]
+    clk, rst, phase, command, row, described, data_a, data_b, kind_a, kind_b, m_axis_values,
+    m_axis_descriptors,
+):  # type: ignore[no-untyped-def]  # fmt: skip
     from oscar_hdl.nic.memory.row_unloader import row_unloader as made
 
-    words, kinds = [word(64), word(64)], [word(7), word(7)]
+    halves, kinds = [word(len(data_a)), word(len(data_b))], [word(7), word(7)]
     reader = made(
-        clk, rst, phase, command, row, part, words, kinds, m_axis_values, m_axis_descriptors, block_bits=2,
-        skip_bits=1,
+        clk, rst, phase, command, row, described, halves, kinds, m_axis_values, m_axis_descriptors,
+        block_bits=2, skip_bits=1,
     )  # fmt: skip
 
     @always_comb
     def copy():
-        words[0].next = data_a
-        words[1].next = data_b
+        halves[0].next = data_a
+        halves[1].next = data_b
         kinds[0].next = kind_a
         kinds[1].next = kind_b
 
@@ -239,9 +229,10 @@ def _row_unloader(
 
 
 def row_unloader() -> Any:
+    """With halves of 16 bits."""
     return _row_unloader(
-        bit(), bit(), word(5), _Command(6), word(5), word(3), word(64), word(64), word(7), word(7),
-        Stream(64), Stream(8),
+        bit(), bit(), word(5), _Command(6), word(5), word(5), word(16), word(16), word(7), word(7),
+        Stream(8), Stream(8),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import MAGIC
 from oscar_hdl.nic.control.registers import COUNTERS, REGISTERS, Field
+from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import AxiLite, Stream
 
 BUS = 64  # bits of a word as drawn here
@@ -15,15 +16,15 @@ STREAMS = {
     "s_axil": (AxiLite(8), "AXI4-Lite subordinate; byte addresses"),
     "s_axis_rx": (Stream(BUS, keep=BUS // 8), "frames from the MAC"),
     "m_axis_tx": (Stream(BUS, keep=BUS // 8), "frames to the MAC"),
-    "s_axis_values": (Stream(64), "values into memory"),
-    "s_axis_side": (Stream(64), "classes, sizes, means, distances into memory"),
+    "s_axis_values": (Stream(STREAM_BITS), "values into memory"),
+    "s_axis_side": (Stream(STREAM_BITS), "classes, sizes, means, distances into memory"),
     "s_axis_read": (Stream(64), "rows to read"),
-    "m_axis_values": (Stream(64), "values that were read"),
+    "m_axis_values": (Stream(STREAM_BITS), "values that were read"),
     "m_axis_descriptors": (Stream(8), "classes and sizes of rows that were read"),
 }
 DRIVEN = ("awready", "wready", "bresp", "bvalid", "arready", "rdata", "rresp", "rvalid")  # by a subordinate
 
-# Words of 64 bits; those of a wider bus hold two, four or eight of them, the first in the lowest bits.
+# Words of frames have 64 bits; those of a wider bus hold two, four or eight of them, the first in the lowest.
 WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
     (
         "s_axis_rx, m_axis_tx", "1",
@@ -57,17 +58,14 @@ WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
     ),
     (
         "s_axis_values, m_axis_values", "all others",
-        (Field("values", 0, 64, "four of 16 bits, two's complement, the first in bits 15..0"),),
+        (Field("values", 0, STREAM_BITS, "eight of 16 bits, two's complement, the first in bits 15..0"),),
     ),
     (
-        "s_axis_side", "2, 5, 8 ..: a row's first",
+        "s_axis_side", "all others, one a row",
         (
             Field("class", 0, 4, ""), Field("size", 4, 3, ""), Field("mean", 7, 4, "P of engine.md"),
+            Field("distances", 32, 96, "32 of 3 bits, the first in bits 34..32"),
         ),
-    ),
-    (
-        "", "the row's second and third",
-        (Field("distances", 0, 64, "16 of 4 bits, of lanes 0 to 15, then 16 to 31; the first in bits 3..0"),),
     ),
     ("m_axis_descriptors", "all, 8 bits", (Field("class", 0, 4, ""), Field("size", 4, 3, ""))),
 )  # fmt: skip
@@ -79,9 +77,11 @@ hardware is built from; do not edit.
 """
 STREAM_TEXT = """
 `tkeep` is all ones but in the word with `tlast`, where it is one or more ones from bit 0 on; a frame with
-gaps is dropped. `tlast` ends a frame or a packet. Packets of values have ceil(count / 4) words behind the
-first, side packets three for each row; values behind the last are taken as 0. What is read ends with
-`tlast` on both streams. Bits that no field names are 0, and ignored where the NIC reads.
+gaps is dropped. `tlast` ends a frame or a packet. Packets of values have ceil(count / 8) words behind the
+first, side packets one for each row; values behind the last are taken as 0. A row is taken in four clocks on
+either stream, and read in four; `tready` pauses between words of a row, and where a word comes late, the next
+may wait one clock. What is read ends with `tlast` on both streams. Bits that no field names are 0, and
+ignored where the NIC reads.
 
 A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. One
 that is too short goes on with zeros, of one that is too long the rest is thrown away: load its rows again.
@@ -127,7 +127,7 @@ PLAN_EDGE_1 to PLAN_EDGE_(nodes - 1). They, and `equal`, mean nothing while PLAN
 cost is smoothed: half of what they cost in iterations before is kept, also by blocks that a cut left out.
 So PLAN_COMMAND.clear, which raises no interrupt, when another gradient comes, as a reset does; it
 takes 2^(1 + STATUS.plan_log2) clocks. A cut takes 18 for each block, behind the packet that is under way.
-Packets that count wait meanwhile; they are read at .8 values a clock, and 9 clocks more each.
+Packets that count wait meanwhile; they are read at .89 values a clock, and 9 clocks more each.
 
 PLAN_COMMAND is refused, and counted, while one runs, if not just one of cut and clear is set, or for a cut
 nodes is not 1..16 or blocks not 1..2^STATUS.plan_log2. So is PLAN_SEGMENT if `first` is behind the last value

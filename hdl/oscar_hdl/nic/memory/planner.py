@@ -19,7 +19,7 @@ def planner(
 ) -> Any:  # fmt: skip
     """Cut chunks of equal cost from the sums that pass, as PLAN_COMMAND asks (docs/registers.md).
 
-    s_axis_sums: Stream(64, keep=8), see sum_feed. segment, issue: strobes, with order u32: writes to
+    s_axis_sums: Stream(128, keep=16), see sum_feed. segment, issue: strobes, with order u32: writes to
     PLAN_SEGMENT and PLAN_COMMAND. edge_index u4 -> edge u16 one clock later: a boundary as a number of
     blocks. result u10: running, equal, how many plans were cut (u8). cut, refused: strobes: a plan is made;
     a command is not taken. Blocks have 2^granule_log2 values; a gradient has up to 2^blocks_log2 of them.

@@ -7,19 +7,14 @@ from typing import Any
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
-from oscar_hdl.nic.memory.bank_ports import PART_BITS, BankRead, SideWrite, ValueWrite
+from oscar_hdl.nic.memory.bank_ports import BankRead, SideWrite, ValueWrite
 from oscar_hdl.nic.memory.bank_share import decode_share, encode_share
 from oscar_hdl.nic.memory.row_unloader import row_unloader
 from oscar_hdl.nic.memory.side_bank import side_bank
 from oscar_hdl.nic.memory.side_loader import side_loader
 from oscar_hdl.nic.memory.value_bank import value_bank
 from oscar_hdl.nic.memory.value_loader import value_loader
-from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_hdl.streams.stream_join import stream_join
-from oscar_hdl.streams.stream_split import stream_split
-
-# Whether takes of positions, sums, sources come with odd phases: those that decoders and encoders choose.
-POSITION_ODD, SUMS_ODD, SOURCE_ODD = False, True, False
+from oscar_hdl.streams.bundles import bit, word
 
 
 @block
@@ -40,12 +35,11 @@ def row_bank(
     parts = [
         value_bank(
             clk, rst, phase, sums, sum_row, no_local, source.take, source_row, instead, header, value, values,
-            read, index=index, sums_odd=SUMS_ODD, source_odd=SOURCE_ODD,
+            read, index=index,
         ),
         side_bank(
             clk, rst, phase, position, position_row, sums, sum_row, described_row, live, source.take,
             source.header, source_row, distance, instead, header, source.mean, side, read, index=index,
-            position_odd=POSITION_ODD, source_odd=SOURCE_ODD,
         ),
     ]  # fmt: skip
 
@@ -68,8 +62,8 @@ def row_memory(
     positions, sums, sources: lists of E + 1 PositionPort, SumPort, SourcePort, the last of them the raw
     unit's; decode_rows, encode_rows: first rows of the blocks they work on, adopt: a block's local values are
     0; all stable while it is worked on. load_values, load_side, unload: RowCommand, side by side.
-    s_axis_values, m_axis_values: Stream(64..512), s_axis_side: Stream(64), m_axis_descriptors: Stream(8); see
-    value_loader, side_loader (which clears rows, too) and row_unloader.
+    s_axis_values, m_axis_values, s_axis_side: Stream(128), m_axis_descriptors: Stream(8); see value_loader,
+    side_loader (which clears rows, too) and row_unloader: each takes four clocks a row.
 
     The memory has 2^row_bits rows. Row r belongs to block r >> (block_log2 - 5), and this to bank and engine
     block mod E. So frames begin where blocks do, and all have blocks of 2^block_log2 values.
@@ -81,10 +75,9 @@ def row_memory(
     if BANKS < 2 or BANKS & (BANKS - 1):
         raise ValueError(f"memory has 2, 4, 8 .. banks, one for each engine, got {BANKS}")
     values, side = ValueWrite(BANKS, BANK_BITS), SideWrite(BANKS, BANK_BITS)
-    row, part = word(BANK_BITS), word(PART_BITS)
-    reads = [BankRead(row, part) for _ in range(BANKS)]
+    row, described = word(BANK_BITS), word(BANK_BITS)
+    reads = [BankRead(row, described) for _ in range(BANKS)]
     words, descriptors = [read.data for read in reads], [read.descriptor for read in reads]
-    narrow_in, narrow_out = Stream(64), Stream(64)
     places = {"block_bits": BLOCK, "skip_bits": SKIP}
     # What the banks give.
     bank_positions = [PositionPort() for _ in range(BANKS)]
@@ -128,14 +121,12 @@ def row_memory(
             )
         )  # fmt: skip
     movers = [
-        stream_split(clk, rst, load_values.done, s_axis_values, narrow_in),
-        value_loader(clk, rst, phase, load_values, narrow_in, values, odd=SUMS_ODD, **places),
-        side_loader(clk, rst, phase, load_side, s_axis_side, side, odd=POSITION_ODD, **places),
+        value_loader(clk, rst, phase, load_values, s_axis_values, values, **places),
+        side_loader(clk, rst, phase, load_side, s_axis_side, side, **places),
         row_unloader(
-            clk, rst, phase, unload, row, part, words, descriptors, narrow_out, m_axis_descriptors,
-            odd=SOURCE_ODD, **places,
+            clk, rst, phase, unload, row, described, words, descriptors, m_axis_values, m_axis_descriptors,
+            **places,
         ),
-        stream_join(clk, rst, narrow_out, m_axis_values),
     ]  # fmt: skip
 
     @always_comb

@@ -20,9 +20,9 @@ def row_port(
 ) -> Any:  # fmt: skip
     """Start a command with the first word of each packet, and pass the rest on.
 
-    s_axis: Stream(64); a packet's first word has the row in bits 0 to 31 and the number of values, 1 or more,
-    from bit 32 on. A command without data has packets of one word. m_axis: Stream(64). clear: pulse, with
-    first_row and rows u14, which hold: rows shall be cleared, between two packets; cleared: pulse.
+    s_axis: Stream(64 or more); a packet's first word has the row in bits 0 to 31 and the number of values, 1
+    or more, in bits 32 to 63. A command without data has packets of one word. m_axis: as wide. clear: pulse,
+    with first_row and rows u14, which hold: rows shall be cleared, between two packets; cleared: pulse.
     command: RowCommand; the memory has as many rows as `first` tells apart. While rst is high nothing is
     taken.
 

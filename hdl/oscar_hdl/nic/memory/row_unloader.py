@@ -2,134 +2,110 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, WORD_BITS
+from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, STREAM_LANES
 from oscar_hdl.nic.memory.row_walk import row_walk
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.hot_tree import hot_tree
 
 States = enum("IDLE", "FIRST", "READ", "DRAIN")
-DEPTH = 16  # words between memory and stream
-ASKED = 5  # clocks from a request to the word
-SETTLE = 2  # pairs of clocks after which a row's descriptor is there in time for its first word
+ROWS_LOG2 = 3  # of rows between memory and stream
+ROWS_BITS, WORDS_BITS = 15, 17
 
 
 @block
 def row_unloader(
-    clk: Any, rst: Any, phase: Any, command: Any, row: Any, part: Any, banks: Any, descriptors: Any,
-    m_axis_values: Any, m_axis_descriptors: Any, *, block_bits: int, skip_bits: int, odd: bool = False,
+    clk: Any, rst: Any, phase: Any, command: Any, row: Any, described: Any, banks: Sequence[Any],
+    descriptors: Sequence[Any], m_axis_values: Any, m_axis_descriptors: Any, *, block_bits: int,
+    skip_bits: int,
 ) -> Any:  # fmt: skip
-    """Read a frame's values, four every second clock, and a descriptor a row.
+    """Read a frame's values and a descriptor a row, in four clocks a row.
 
-    command: RowCommand of one value or more; `clear` is ignored. row, part: of BankRead, for all banks; they
-    change with clocks of odd phases (even ones, if `odd`). banks, descriptors: lists of what the banks give.
-    m_axis_values: Stream(64), ceil(count / 4) words; m_axis_descriptors: Stream(8), class and size << 4 of
-    each row; both with tlast at the end. Values of rows of class 0 are given as 0. A row waits until the
-    descriptor of the one before is taken.
+    command: RowCommand of one value or more; `clear` is ignored. row, described: of BankRead, for all banks.
+    banks, descriptors: what the banks give, halves of rows and descriptors.
+    m_axis_values: Stream of half as many bits as a bank gives, ceil(count / 8) words of eight values;
+    m_axis_descriptors: Stream(8), class and size << 4 of each row; both with tlast at the end. Values of rows
+    of class 0 are given as 0. Up to eight rows are read ahead of what was taken of either stream.
     """
-    BANKS, ODD = len(banks), int(odd)
+    BANKS = len(banks)
     state = Signal(States.IDLE)
-    restart, forward, at_end = bit(), bit(), bit()
-    bank, row_now, part_now = word(BANKS), word(len(row)), word(3)
-    settle = word(2)
-    left, room, issue, row_end, final = word(19), bit(), bit(), bit(), bit()
-    more, fewer, popped, ending = bit(), bit(), bit(), bit()
-    # Of what was asked for, a bit for each clock since; the bank it is in.
-    asked, finals, row_ends, row_finals = word(ASKED), word(ASKED), word(ASKED), word(ASKED)
-    bank1, bank2, bank3, bank4 = word(BANKS), word(BANKS), word(BANKS), word(BANKS)
-    found, alive, descriptor, described = word(WORD_BITS), word(WORD_BITS), word(DESCRIPTOR_BITS), bit()
-    buffer = [word(WORD_BITS + 1) for _ in range(DEPTH)]
-    write_at, read_at = word(4), word(4)
-    level, stored = word(5), word(5)  # words asked for and not taken; those in the buffer
-    top = word(WORD_BITS + 1)
+    restart, at_end = bit(), bit()
+    bank, row_now = word(BANKS), word(len(row))
+    left, before, issue = word(ROWS_BITS), word(ROWS_BITS), bit()  # rows to be asked for
+    # Every four clocks a row goes on: its descriptor is asked for, its values are, all of it comes.
+    moves, asked, reading, coming = bit(), bit(), bit(), bit()
+    asked_bank, reading_bank, live_bank = word(BANKS), word(BANKS), word(BANKS)
+    found, half, put = word(len(banks[0])), word(len(banks[0])), bit()
+    kind, descriptor, put_descriptor = word(DESCRIPTOR_BITS), word(DESCRIPTOR_BITS), bit()
+    room, descriptor_room, over, descriptor_over = bit(), bit(), bit(), bit()
 
-    walk = row_walk(
-        clk, restart, command.first, forward, None, bank, row_now, at_end, block_bits=block_bits,
-        skip_bits=skip_bits,
-    )  # fmt: skip
-
-    @always(clk.posedge)
-    def ask() -> None:
-        issue.next = (
-            state == States.READ
-            and phase[0] != ODD
-            and settle == 0
-            and room
-            and (part_now != 7 or not described)
-            and not rst
-        )
+    parts = [
+        row_walk(
+            clk, restart, command.first, issue, None, bank, row_now, at_end, block_bits=block_bits,
+            skip_bits=skip_bits,
+        ),
+        hot_tree(None, banks, live_bank, found),
+        hot_tree(None, descriptors, reading_bank, kind),
+        words_out(clk, rst, restart, command.count, issue, put, half, m_axis_values, room, over),
+        descriptors_out(
+            clk, rst, restart, command.count, issue, put_descriptor, descriptor, m_axis_descriptors,
+            descriptor_room, descriptor_over,
+        ),
+    ]  # fmt: skip
 
     @always_comb
     def show() -> None:
-        row_end.next = part_now == 7
-        ending.next = issue and part_now == 7
-        final.next = left <= 4
-        top.next = buffer[read_at]
-        alive.next = 0
-        if descriptor[4:] != 0:
-            alive.next = found
-        more.next = issue and left != 0
-        fewer.next = m_axis_values.tvalid and m_axis_values.tready
-        popped.next = stored != 0 and (m_axis_values.tready or not m_axis_values.tvalid)
+        before.next = left - 1
+        moves.next = phase[2:] == 1
+        issue.next = state == States.READ and phase[2:] == 1 and room and descriptor_room
+        put.next = coming and phase[1]
+        put_descriptor.next = coming and phase[2:] == 2
 
     @always(clk.posedge)
-    def follow() -> None:
-        asked.next = concat(asked[ASKED - 1 :], more)
-        finals.next = concat(finals[ASKED - 1 :], final)
-        row_ends.next = concat(row_ends[ASKED - 1 :], ending)
-        row_finals.next = concat(row_finals[ASKED - 1 :], final)
-        bank1.next = bank
-        bank2.next = bank1
-        bank3.next = bank2
-        bank4.next = bank3
+    def move() -> None:
+        if moves:
+            asked.next = issue
+            asked_bank.next = bank
+            described.next = row_now
+            reading.next = asked
+            reading_bank.next = asked_bank
+            row.next = described
+            coming.next = reading
+            descriptor.next = kind
         if rst:
-            asked.next = 0
-            row_ends.next = 0
+            asked.next = False
+            reading.next = False
+            coming.next = False
 
     @always(clk.posedge)
     def choose() -> None:
-        found.next = 0
-        descriptor.next = 0
+        half.next = found
         for i in range(BANKS):
-            if bank4[i]:
-                found.next = banks[i]
-                descriptor.next = descriptors[i]
+            live_bank.next[i] = reading_bank[i] and descriptors[i][4:] != 0
 
     @always(clk.posedge)
     def control() -> None:
         command.done.next = False
         restart.next = False
-        forward.next = False
         if state == States.IDLE:
-            part_now.next = 0
             if command.start:
                 command.idle.next = False
                 restart.next = True
-                left.next = command.count
+                left.next = (command.count + 31) >> 5
                 state.next = States.FIRST
         elif state == States.FIRST:
-            settle.next = SETTLE
-            if phase[0] == ODD:
+            if not restart:
                 state.next = States.READ
         elif state == States.READ:
-            if phase[0] == ODD:
-                row.next = row_now
-                part.next = part_now
-                if settle != 0:
-                    settle.next = settle - 1
             if issue:
-                part_now.next = part_now + 1
-                forward.next = row_end
-                if row_end:
-                    settle.next = SETTLE
-                left.next = left - 4
-                if final:
-                    left.next = 0
-                    if row_end:
-                        state.next = States.DRAIN
-        elif level == 0 and not described:
+                left.next = before
+                if left == 1:
+                    state.next = States.DRAIN
+        elif over and descriptor_over:
             state.next = States.IDLE
             command.done.next = True
             command.idle.next = True
@@ -138,47 +114,134 @@ def row_unloader(
             command.done.next = False
             command.idle.next = True
 
+    return parts, show, move, choose, control
+
+
+@block
+def words_out(
+    clk: Any, rst: Any, restart: Any, count: Any, issue: Any, put: Any, half: Any, m_axis: Any, room: Any,
+    over: Any,
+) -> Any:  # fmt: skip
+    """Keep halves of rows, and give their words.
+
+    restart (strobe): `count` values are to be given, nothing is kept; issue (strobe): two halves will be put,
+    of a row; room: one more row may be asked for. over: all words were taken.
+    """
+    WIDTH = len(half)
+    MIDDLE, SLOTS_LOG2 = WIDTH // 2, ROWS_LOG2 + 1
+    memory = [word(WIDTH) for _ in range(1 << SLOTS_LOG2)]
+    write_at, read_at = word(SLOTS_LOG2), word(SLOTS_LOG2)
+    rows, stored = word(ROWS_LOG2 + 1), word(SLOTS_LOG2 + 1)  # asked for and not given; halves kept
+    top, part, left = word(WIDTH), word(2), word(WORDS_BITS)
+    popped, half_over, row_over = bit(), bit(), bit()
+
+    @always_comb
+    def look() -> None:
+        top.next = memory[read_at]
+        popped.next = stored != 0 and left != 0 and (m_axis.tready or not m_axis.tvalid)
+
+    @always_comb
+    def end() -> None:
+        half_over.next = popped and (part[0] or left == 1)
+        row_over.next = popped and (part == 3 or left == 1)
+
     @always(clk.posedge)
-    def buffering() -> None:
-        room.next = level < DEPTH - 2
-        if more and not fewer:
-            level.next = level + 1
-        elif fewer and not more:
-            level.next = level - 1
-        if asked[ASKED - 1] and not popped:
+    def keep() -> None:
+        room.next = not rows[ROWS_LOG2]
+        if issue and not row_over:
+            rows.next = rows + 1
+        elif row_over and not issue:
+            rows.next = rows - 1
+        if put and not half_over:
             stored.next = stored + 1
-        elif popped and not asked[ASKED - 1]:
+        elif half_over and not put:
             stored.next = stored - 1
-        if asked[ASKED - 1]:
-            buffer[write_at].next = concat(finals[ASKED - 1], alive)
+        if put:
+            memory[write_at].next = half
             write_at.next = write_at + 1
-        if m_axis_values.tready:
-            m_axis_values.tvalid.next = False
-        if popped:
-            m_axis_values.tvalid.next = True
-            m_axis_values.tdata.next = top[WORD_BITS:]
-            m_axis_values.tlast.next = top[WORD_BITS]
+        if half_over:
             read_at.next = read_at + 1
-        if rst:
-            level.next = 0
+        if restart or rst:
+            rows.next = 0
             stored.next = 0
             write_at.next = 0
             read_at.next = 0
-            m_axis_values.tvalid.next = False
 
     @always(clk.posedge)
-    def describe() -> None:
-        if m_axis_descriptors.tvalid and m_axis_descriptors.tready:
-            m_axis_descriptors.tvalid.next = False
-            described.next = False
-        if issue and row_end:
-            described.next = True
-        if row_ends[ASKED - 1]:
-            m_axis_descriptors.tvalid.next = True
-            m_axis_descriptors.tdata.next = concat(modbv(0)[1:], descriptor)
-            m_axis_descriptors.tlast.next = row_finals[ASKED - 1]
+    def give() -> None:
+        over.next = left == 0 and not m_axis.tvalid
+        if m_axis.tready:
+            m_axis.tvalid.next = False
+        if popped:
+            m_axis.tvalid.next = True
+            m_axis.tlast.next = left == 1
+            m_axis.tdata.next = top[MIDDLE:]
+            if part[0]:
+                m_axis.tdata.next = top[WIDTH:MIDDLE]
+            part.next = part + 1
+            left.next = left - 1
+        if restart:
+            part.next = 0
+            left.next = (count + (STREAM_LANES - 1)) >> 3
         if rst:
-            described.next = False
-            m_axis_descriptors.tvalid.next = False
+            left.next = 0
+            m_axis.tvalid.next = False
 
-    return walk, ask, show, follow, choose, control, buffering, describe
+    return look, end, keep, give
+
+
+@block
+def descriptors_out(
+    clk: Any, rst: Any, restart: Any, count: Any, issue: Any, put: Any, descriptor: Any, m_axis: Any,
+    room: Any, over: Any,
+) -> Any:  # fmt: skip
+    """Keep descriptors of rows, and give them; arguments as of words_out, but one descriptor is put a row."""
+    memory = [word(DESCRIPTOR_BITS) for _ in range(1 << ROWS_LOG2)]
+    write_at, read_at = word(ROWS_LOG2), word(ROWS_LOG2)
+    rows, stored = word(ROWS_LOG2 + 1), word(ROWS_LOG2 + 1)  # asked for and not given; descriptors kept
+    top, left, popped = word(DESCRIPTOR_BITS), word(ROWS_BITS), bit()
+
+    @always_comb
+    def look() -> None:
+        top.next = memory[read_at]
+        popped.next = stored != 0 and (m_axis.tready or not m_axis.tvalid)
+
+    @always(clk.posedge)
+    def keep() -> None:
+        room.next = not rows[ROWS_LOG2]
+        if issue and not popped:
+            rows.next = rows + 1
+        elif popped and not issue:
+            rows.next = rows - 1
+        if put and not popped:
+            stored.next = stored + 1
+        elif popped and not put:
+            stored.next = stored - 1
+        if put:
+            memory[write_at].next = descriptor
+            write_at.next = write_at + 1
+        if popped:
+            read_at.next = read_at + 1
+        if restart or rst:
+            rows.next = 0
+            stored.next = 0
+            write_at.next = 0
+            read_at.next = 0
+
+    @always(clk.posedge)
+    def give() -> None:
+        over.next = left == 0 and not m_axis.tvalid
+        if m_axis.tready:
+            m_axis.tvalid.next = False
+        if popped:
+            m_axis.tvalid.next = True
+            m_axis.tlast.next = left == 1
+            m_axis.tdata.next = concat(modbv(0)[1:], top)
+            left.next = left - 1
+        if restart:
+            left.next = (count + 31) >> 5
+        if rst:
+            left.next = 0
+            m_axis.tvalid.next = False
+
+    return look, keep, give

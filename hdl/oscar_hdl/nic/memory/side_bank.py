@@ -6,7 +6,13 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, PART_BITS
+from oscar_hdl.nic.memory.bank_ports import (
+    DESCRIPTOR_BITS,
+    DISTANCE_BITS,
+    FOUR,
+    POSITION_PHASE,
+    SOURCE_PHASE,
+)
 from oscar_hdl.nic.memory.lane_reader import lane_reader
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
@@ -17,7 +23,6 @@ def side_bank(
     clk: Any, rst: Any, phase: Any, position: Any, position_row: Any, sums: Any, sum_row: Any,
     described_row: Any, live: Any, source_take: Any, source_header: Any, source_row: Any,
     source_distance: Any, instead: Any, header: Any, source_mean: Any, write: Any, read: Any, *, index: int,
-    position_odd: bool, source_odd: bool,
 ) -> Any:  # fmt: skip
     """Serve a PositionPort, keep descriptors of sums, and serve what a SourcePort gives beside values.
 
@@ -25,17 +30,16 @@ def side_bank(
     in the bank. live: the class of the row taken is above 0; from the third to the 34th clock behind
     sums.take. instead: the next clock's data of the SourcePort are `header` u16, which is 0 for a row of
     class 0; otherwise source_distance u3 goes with its value.
-    write: SideWrite, in clocks of even phase if positions are taken in odd ones (position_odd), and the other
-    way round. read: BankRead, whose descriptor is there eight clocks after its row, and two behind it.
+    write: SideWrite, in clocks of odd phase. read: BankRead.
     """
     ROW_BITS = len(position_row)
-    AT_BITS = ROW_BITS + PART_BITS
-    step, row_kept, at_row, at_part = word(5), word(ROW_BITS), word(ROW_BITS), word(PART_BITS)
-    source_step, source_part = word(5), word(PART_BITS)
+    step, row_kept, at_row, at_half = word(5), word(ROW_BITS), word(ROW_BITS), bit()
+    source_step, source_half = word(5), bit()
     source_kept, source_at = word(ROW_BITS), word(ROW_BITS)
-    # Distances: of four lanes, and the same in nibbles as the port has them.
-    enable, at, data, found = bit(), word(AT_BITS), word(12), word(12)
-    second_at, second_found, nibbles = word(AT_BITS), word(12), word(16)
+    # Distances of half a row, and fours of them; the position port has each in a nibble.
+    enable, at, data, found = bit(), word(ROW_BITS + 1), word(DISTANCE_BITS), word(DISTANCE_BITS)
+    second_at, second_found = word(ROW_BITS + 1), word(DISTANCE_BITS)
+    nibbles, fours = [word(4 * FOUR) for _ in range(FOUR)], [word(3 * FOUR) for _ in range(FOUR)]
     # Means, for each direction of its own, and descriptors.
     means = [word(4) for _ in range(1 << ROW_BITS)]
     source_means = [word(4) for _ in range(1 << ROW_BITS)]
@@ -53,21 +57,18 @@ def side_bank(
         block_ram(clk, enable, at, data, read_at=second_at, read=second_found, found=found),
         block_ram(clk, d_enable, d_at, d_data, read_at=source_mean_at, read=d_second_found, found=d_found),
         lane_reader(
-            clk, rst, phase, position.take, position_row, step, row_kept, at_row, at_part, nibbles, header3,
-            mean_found, position.data, down=True, odd=position_odd,
+            clk, rst, phase, position.take, position_row, step, row_kept, at_row, at_half, nibbles, header3,
+            mean_found, position.data, down=True, begin=POSITION_PHASE,
         ),
         lane_reader(
-            clk, rst, phase, source_take, source_row, source_step, source_kept, source_at, source_part,
-            second_found, instead, None, source_distance, down=False, odd=source_odd,
+            clk, rst, phase, source_take, source_row, source_step, source_kept, source_at, source_half,
+            fours, instead, None, source_distance, down=False, begin=SOURCE_PHASE,
         ),
+        *[four_distances(found, second_found, nibbles[i], fours[i], four_at=i) for i in range(FOUR)],
     ]  # fmt: skip
 
     @always_comb
     def show() -> None:
-        nibbles.next = concat(
-            modbv(0)[1:], found[12:9], modbv(0)[1:], found[9:6], modbv(0)[1:], found[6:3], modbv(0)[1:],
-            found[3:],
-        )  # fmt: skip
         header.next = 0
         if header_now:
             header.next = concat(modbv(0)[5:], source_mean_found, d_second_found)
@@ -75,13 +76,13 @@ def side_bank(
 
     @always(clk.posedge)
     def distances() -> None:
-        at.next = concat(at_row, at_part)
+        at.next = concat(at_row, at_half)
         enable.next = False
         data.next = write.data
-        if step[0]:
-            at.next = concat(write.row, write.part)
+        if phase[0]:
+            at.next = concat(write.row, write.half)
             enable.next = write.distances[index]
-        second_at.next = concat(source_at, source_part)
+        second_at.next = concat(source_at, source_half)
 
     # A header's rows come one a clock, in the order of lanes; a row's mean is the first that is read.
     @always(clk.posedge)
@@ -125,13 +126,13 @@ def side_bank(
         d_enable.next = False
         d_at.next = write.row
         d_data.next = write.header_data[7:]
-        if step[0]:
+        if phase[0]:
             d_enable.next = write.header[index] or write.clear[index]
             mean_write.next = write.header[index]
             if write.clear[index]:
                 d_data.next = 0
-        elif step[1]:
-            d_at.next = read.row
+        elif phase[1]:
+            d_at.next = read.described
         else:
             d_at.next = pending_row
             d_data.next = pending_data
@@ -141,7 +142,7 @@ def side_bank(
             pending.next = True
             pending_row.next = described_row
             pending_data.next = concat(sums.row_size, sums.row_class)
-        if step[2:] == 1:
+        if phase[2:] == 1:
             read.descriptor.next = d_found
         if rst:
             pending.next = False
@@ -156,3 +157,19 @@ def side_bank(
         live.next = live_fetched
 
     return parts, show, distances, means_of_rows, positions, descriptors, classes_above_0
+
+
+@block
+def four_distances(found: Any, other: Any, nibbles: Any, four: Any, *, four_at: int) -> Any:
+    """Give four distances of half a row in four bits each, and four of another as they are."""
+    A, B, C, D, E = (3 * (FOUR * four_at + lane) for lane in range(FOUR + 1))
+
+    @always_comb
+    def cut() -> None:
+        nibbles.next = concat(
+            modbv(0)[1:], found[E:D], modbv(0)[1:], found[D:C], modbv(0)[1:], found[C:B], modbv(0)[1:],
+            found[B:A],
+        )  # fmt: skip
+        four.next = other[E:A]
+
+    return cut

@@ -4,39 +4,42 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum
+from myhdl import Signal, always, always_comb, block, enum
 
-from oscar_hdl.nic.memory.bank_ports import HEADER_BITS
+from oscar_hdl.nic.memory.bank_ports import DISTANCE_BITS, HEADER_BITS
 from oscar_hdl.nic.memory.row_walk import row_walk
 from oscar_hdl.streams.bundles import bit, word
 
-States = enum("IDLE", "FIRST", "HEADER", "DISTANCES", "BEHIND", "CLEAR")
+States = enum("IDLE", "FIRST", "ROW", "HALF", "BEHIND", "CLEAR")
 ROWS_BITS = 15
+DISTANCES_AT = 32  # in a row's word
+SECOND_AT = DISTANCES_AT + DISTANCE_BITS
 
 
 @block
 def side_loader(
     clk: Any, rst: Any, phase: Any, command: Any, s_axis_side: Any, write: Any, *, block_bits: int,
-    skip_bits: int, odd: bool = False,
+    skip_bits: int,
 ) -> Any:  # fmt: skip
-    """Write what belongs to a frame's rows, one item every second clock: 18 clocks a row.
+    """Write what belongs to a frame's rows but their values, in four clocks a row.
 
     command: RowCommand; with `clear`, only class and size of rows become 0, of blocks that lie side by side
-    in their banks at once; `first` is a block's then.
-    s_axis_side: Stream(64), three words a row: its header (class, size << 4, mean << 7), then the 32
-    distances in four bits each, the first in the lowest bits; tlast is not looked at. Headers behind the last
-    row become 0 to the end of its group. write: SideWrite, in clocks of odd phases (even ones, if `odd`).
+    in their banks at once, in two clocks; `first` is a block's then.
+    s_axis_side: Stream(128), a word a row: its header (class, size << 4, mean << 7), and from bit 32 on the
+    32 distances in three bits each, the first in the lowest bits; tlast is not looked at. A word is taken in
+    a clock of even phase. Headers behind the last row become 0 to the end of its group, in two clocks each.
+    write: SideWrite, in clocks of odd phase.
     """
-    BANKS, ODD = len(write.header), int(odd)
+    BANKS = len(write.header)
     BLOCKS_BITS = max(20 - (5 + block_bits), skip_bits) + 1
     TURN_END = block_bits + skip_bits
     VALUES_LOG2 = 5 + block_bits  # of a block
     ALL_BUT_ONE = (1 << VALUES_LOG2) - 1
     state = Signal(States.IDLE)
     restart, forward, at_end = bit(), bit(), bit()
-    bank, row, part = word(BANKS), word(len(write.row)), word(3)
+    bank, row = word(BANKS), word(len(write.row))
     left, before, ending, go = word(ROWS_BITS), word(ROWS_BITS), bit(), bit()
-    rest = word(48)
+    rest = word(DISTANCE_BITS)
     # To clear: blocks from the round's first bank on, the frame's first bank in its first round, the banks
     # in which it has this row; whether the round is its last, whether the row is the last of its last block.
     ceiling, blocks, reach = word(20), word(BLOCKS_BITS), word(BLOCKS_BITS)
@@ -53,25 +56,21 @@ def side_loader(
     def show() -> None:
         ending.next = left <= 1
         before.next = left - 1
-        go.next = phase[0] == ODD and (s_axis_side.tvalid or not s_axis_side.tready)
+        s_axis_side.tready.next = state == States.ROW and not phase[0]
+        go.next = not phase[0] and (s_axis_side.tvalid or state != States.ROW)
 
     @always(clk.posedge)
     def data() -> None:
         write.row.next = row
-        write.part.next = part
-        write.header_data.next = 0
-        if s_axis_side.tready:
-            write.header_data.next = s_axis_side.tdata[HEADER_BITS:]
-        write.data.next = concat(rest[15:12], rest[11:8], rest[7:4], rest[3:])
-        if s_axis_side.tready:
-            write.data.next = concat(
-                s_axis_side.tdata[15:12], s_axis_side.tdata[11:8], s_axis_side.tdata[7:4],
-                s_axis_side.tdata[3:],
-            )  # fmt: skip
-        if go:
-            rest.next = concat(rest[16:], rest[48:16])
-            if s_axis_side.tready:
-                rest.next = s_axis_side.tdata[64:16]
+        write.half.next = state == States.HALF
+        write.data.next = s_axis_side.tdata[SECOND_AT:DISTANCES_AT]
+        write.header_data.next = s_axis_side.tdata[HEADER_BITS:]
+        if state == States.HALF:
+            write.data.next = rest
+        elif state != States.ROW:
+            write.header_data.next = 0
+        if go and state == States.ROW:
+            rest.next = s_axis_side.tdata[:SECOND_AT]
 
     @always_comb
     def look() -> None:
@@ -111,15 +110,12 @@ def side_loader(
                 left.next = (command.count + 31) >> 5
                 state.next = States.FIRST
         elif state == States.FIRST:
-            part.next = 0
-            if phase[0] == ODD:
-                state.next = States.HEADER
+            if not phase[0]:  # so that banks to clear are known
+                state.next = States.ROW
                 if command.clear:
                     state.next = States.CLEAR
-        elif phase[0] != ODD:
-            s_axis_side.tready.next = state == States.HEADER or (state == States.DISTANCES and part[2:] == 0)
         elif not go:
-            s_axis_side.tready.next = False  # a word comes in such a clock or two later
+            forward.next = False
         elif state == States.CLEAR:
             write.clear.next = banks
             forward.next = True
@@ -127,29 +123,27 @@ def side_loader(
                 state.next = States.IDLE
                 command.done.next = True
                 command.idle.next = True
+        elif state == States.ROW:
+            write.header.next = bank
+            write.distances.next = bank
+            state.next = States.HALF
         else:
-            s_axis_side.tready.next = False
-            if state == States.DISTANCES:
-                write.distances.next = bank
-                part.next = part + 1
-            else:
+            forward.next = True
+            state.next = States.ROW
+            if state == States.BEHIND:
                 write.header.next = bank
-            if state == States.HEADER:
-                state.next = States.DISTANCES
-            elif state == States.BEHIND or part == 7:
-                forward.next = True
+                state.next = States.BEHIND
+            else:
+                write.distances.next = bank
                 left.next = before
-                state.next = States.HEADER
                 if ending:
-                    left.next = 0
                     state.next = States.BEHIND
-                    if row[5:] == 31:
-                        state.next = States.IDLE
-                        command.done.next = True
-                        command.idle.next = True
+            if (ending or state == States.BEHIND) and row[5:] == 31:
+                state.next = States.IDLE
+                command.done.next = True
+                command.idle.next = True
         if rst:
             state.next = States.IDLE
-            s_axis_side.tready.next = False
             write.header.next = 0
             write.clear.next = 0
             write.distances.next = 0

@@ -1,4 +1,4 @@
-"""Sums in packets, four a word, as values one by one for the splitter."""
+"""Sums in packets, eight a word, as values one by one for the splitter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from myhdl import always, always_comb, block
 
 from oscar_hdl.streams.bundles import Stream, bit, word
 
-VALUE_BITS, LANES = 16, 4
+VALUE_BITS, LANES = 16, 8
 
 
 @block
@@ -23,12 +23,12 @@ def sum_feed(
     other packet begins where the one before ended. Behind the last value that `place` can tell nothing is
     passed on. hold (level): no packet that is passed on shall begin; idle (level): none is under way, and
     with hold for two clocks none will be.
-    s_axis: Stream(64, keep=8): whole values, from the lowest lane on. m_axis: Stream(16), tlast at the end of
-    a packet; place: number of the packet's first value, holds while it is passed on. Five clocks for four
+    s_axis: Stream(128, keep=16): whole values, from the lowest lane on. m_axis: Stream(16), tlast at the end
+    of a packet; place: number of the packet's first value, holds while it is passed on. Nine clocks for eight
     values; all is behind registers.
     """
-    ready, left, ends, inside = bit(), word(3), bit(), bit()
-    rest, here, lanes = word(LANES * VALUE_BITS), word(len(place)), word(3)
+    ready, left, ends, inside = bit(), word(4), bit(), bit()
+    rest, here, lanes = word(LANES * VALUE_BITS), word(len(place)), word(4)
     asked, wanted, wanted_counts, counting = bit(), word(len(place)), bit(), bit()
     LAST = (1 << len(place)) - 1
 
@@ -39,7 +39,15 @@ def sum_feed(
         m_axis.tvalid.next = left != 0
         m_axis.tlast.next = here == LAST or (ends and left == 1)
         lanes.next = 1
-        if s_axis.tkeep[6]:
+        if s_axis.tkeep[14]:
+            lanes.next = 8
+        elif s_axis.tkeep[12]:
+            lanes.next = 7
+        elif s_axis.tkeep[10]:
+            lanes.next = 6
+        elif s_axis.tkeep[8]:
+            lanes.next = 5
+        elif s_axis.tkeep[6]:
             lanes.next = 4
         elif s_axis.tkeep[4]:
             lanes.next = 3
