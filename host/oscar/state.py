@@ -7,13 +7,13 @@ what it finds in a state (indices, sums of a histogram row, lengths), so every s
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from isal.isal_zlib import crc32
 
 from oscar.array import Array
 from oscar.errors import ConfigError
@@ -299,7 +299,7 @@ def optional_integers(saved: Saved, count: int, low: int, high: int) -> list[int
 def crc(tree: Any, start: int = 0) -> int:
     """Return a CRC-32 over every bit of a tree of dicts, lists, arrays and plain values."""
     for piece in _pieces(tree):
-        start = zlib.crc32(piece, start)
+        start = crc32(piece, start)
     return start
 
 
