@@ -232,7 +232,7 @@ def optimum(options: LogisticOptions) -> float:
     return known if known is not None else objective(training, saga(options), options.l1)
 
 
-def saga(options: LogisticOptions, *, tolerance: float = 1e-9, passes: int = 400) -> Array:
+def saga(options: LogisticOptions, *, passes: int = 400) -> Array:
     """Return the weights that scikit-learn's saga ends with."""
     try:
         import sklearn
@@ -248,7 +248,7 @@ def saga(options: LogisticOptions, *, tolerance: float = 1e-9, passes: int = 400
     matrix = csr_matrix((values, s.columns, s.start), shape=(s.labels.size, 1 << options.features_log2))
     version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
     l1: dict[str, Any] = {"l1_ratio": 1.0} if version >= (1, 8) else {"penalty": "l1"}
-    how: dict[str, Any] = {"fit_intercept": False, "tol": tolerance, "max_iter": passes, "random_state": 0}
+    how: dict[str, Any] = {"fit_intercept": False, "tol": 1e-9, "max_iter": passes, "random_state": 0}
     model = LogisticRegression(solver="saga", C=1 / (options.l1 * s.labels.size), **how, **l1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it has not converged: the objective says how far it came
