@@ -29,8 +29,8 @@ from oscar.array import Array
 from oscar.blas import one_blas_thread
 from oscar.schemes.selection import largest
 from oscar.schemes.sparse.sparsifier import Sparsifier
-from oscar.studies.integers import peer
 from oscar.tables import Row, Table
+from oscar_lab.bench._sources import peer
 from oscar_lab.bench._sparse import RULES, SparseTraining, sparsifier_of
 from oscar_lab.bench._sparse_figures import draw_stages
 from oscar_lab.bench._stages import STAGES, Stages

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
-from oscar.studies.integers import peer
 from oscar.tables import Row, Table
+from oscar_lab.bench._sources import peer
 from oscar_lab.bench.speed import Operation, take_turns
 
 BAR = 5.0  # times the speed of torch
