@@ -30,10 +30,10 @@ from oscar.blas import one_blas_thread
 from oscar.schemes.selection import largest
 from oscar.schemes.sparse.sparsifier import Sparsifier
 from oscar.tables import Row, Table
-from oscar_lab.bench._sources import peer
 from oscar_lab.bench._sparse import RULES, SparseTraining, sparsifier_of
 from oscar_lab.bench._sparse_figures import draw_stages
 from oscar_lab.bench._stages import STAGES, Stages
+from oscar_lab.sources import peer
 
 WORKLOADS = "embedding", "cnn"
 BARS = {"micro released": 20.0, "micro": 6.0}  # times the speed of the fastest known way to Top-k

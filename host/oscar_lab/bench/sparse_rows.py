@@ -27,7 +27,7 @@ from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.sparsifier import unite
 from oscar.studies.integers import IntegerGradients, integers
 from oscar.tables import Row, Table
-from oscar_lab.bench._sources import add_source, open_source
+from oscar_lab.sources import add_source, open_source
 
 BITS = 8
 INDEX_BAR = 4.0  # bits a row

@@ -29,7 +29,7 @@ from oscar.errors import OscarError
 from oscar.studies.integers import integers
 from oscar.tables import Row, Table
 from oscar.workloads import WORKLOADS, Workload
-from oscar_lab.bench._sources import add_source, default_model, open_source, peer
+from oscar_lab.sources import add_source, default_model, open_source, peer
 
 BARS = {"asc encode": 1.5, "asc decode": 5.0, "two threads": 1.8}
 WORKERS = 4  # terms of the sums

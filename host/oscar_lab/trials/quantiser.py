@@ -18,7 +18,7 @@ from oscar.errors import SaturationWarning
 from oscar.reducers.cluster import LocalCluster
 from oscar.tables import Row, Table
 from oscar.workloads import exact_mean
-from oscar_lab.bench._sources import add_source, open_source
+from oscar_lab.sources import add_source, open_source
 
 Gradients = list[list[np.ndarray]]  # [node][tensor]
 Random = np.random.Generator
