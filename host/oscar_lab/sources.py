@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import importlib.util
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from oscar.errors import MissingExtraError, install
+from oscar.errors import needed
 from oscar.workloads import Workload, make_workload
 from oscar.workloads.trace import load
+
+peer = partial(needed, purpose="this comparison", extra="peers")  # imports a package to compare with
 
 
 def default_model(preferred: str) -> str:
     """Return `preferred`, or the workload that needs NumPy alone where torch is not installed."""
     return preferred if importlib.util.find_spec("torch") else "numpy-lm"
-
-
-def peer(package: str, *, extra: str = install("peers")) -> Any:
-    """Import a package that OSCAR is measured against; raises MissingExtraError where it is missing."""
-    try:
-        return importlib.import_module(package)
-    except ImportError:
-        raise MissingExtraError(
-            f"a peer of this benchmark is the package {package}, which is not installed; "
-            f"install it with: {extra}"
-        ) from None
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
