@@ -98,7 +98,10 @@ class MissingExtraError(OscarError, ImportError):
 
 
 PACKAGES = {  # what every installation has: the module that is imported, and the package that brings it
-    **{name: name for name in ("matplotlib", "numba", "numpy", "pydantic", "rich", "shtab", "zstandard")},
+    **{
+        name: name
+        for name in ["isal", "matplotlib", "numba", "numpy", "pydantic", "rich", "shtab", "zstandard"]
+    },
     "yaml": "pyyaml",
 }
 
@@ -123,6 +126,19 @@ def install(extra: str, *, target: str | None = None) -> str:
     """Return how to install `extra`, in words; target: of make, where one brings it."""
     pip = f"pip install -e '.[{extra}]' in the checkout"
     return pip if target is None else f"`make {target}`, or {pip}"
+
+
+def needed(module: str, purpose: str, extra: str, *, target: str | None = None) -> Any:
+    """Import a module of the optional package that `extra` brings, and return it.
+
+    Raises MissingExtraError without it: `purpose` is the subject of the text, target as for `install`.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0].replace("sklearn", "scikit-learn")
+        remedy = install(extra, target=target)
+        raise MissingExtraError(f"{purpose} needs {package}: {remedy} ({error})") from None
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:

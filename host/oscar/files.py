@@ -106,9 +106,9 @@ def write_text(path: Name, text: str) -> None:
         file.write(text.encode())
 
 
-def write_json(path: Name, data: Any, *, indent: int | None = 1, allow_nan: bool = True) -> None:
+def write_json(path: Name, data: Any, *, indent: int | None = 1) -> None:
     """Write `data` to `path` as JSON, whole or not at all; raises ConfigError."""
-    write_text(path, json.dumps(data, indent=indent, allow_nan=allow_nan) + "\n")
+    write_text(path, json.dumps(data, indent=indent) + "\n")
 
 
 def save_figure(figure: Any, path: Name, **how: Any) -> None:

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from isal.isal_zlib import crc32
 
 from oscar.array import Array
-from oscar.crc import crc32
 from oscar.errors import ConfigError
 
 T = TypeVar("T")
@@ -296,11 +296,12 @@ def optional_integers(saved: Saved, count: int, low: int, high: int) -> list[int
     return [None if item.missing else item.integer(low, high) for item in saved.items(count)]
 
 
-def crc(tree: Any, start: int = 0) -> int:
+def crc(tree: Any) -> int:
     """Return a CRC-32 over every bit of a tree of dicts, lists, arrays and plain values."""
+    found = 0
     for piece in _pieces(tree):
-        start = crc32(piece, start)
-    return start
+        found = crc32(piece, found)
+    return found
 
 
 def _pieces(tree: Any) -> Iterator[Any]:

@@ -20,12 +20,10 @@ CODECS = {  # and a schedule whose kernels are run with it
 
 def main() -> None:
     """Do a little of what commands do: compare all methods on a tiny model, and tune."""
-    from oscar import crc
     from oscar.errors import CautionWarning
     from oscar.numerics.integers import extremes
     from oscar.schemes.registry import SCHEMES
 
-    crc.crc32(bytes(crc.LEAST))
     extremes(np.zeros(1, np.int16))  # what narrow quantisers give; wide ones are below
     warnings.simplefilter("ignore", CautionWarning)  # nothing is to be learnt here
     _compare({}, [{"name": "fp32", "method": "fp32"}, {"name": "bf16", "method": "bf16"}])

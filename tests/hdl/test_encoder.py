@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from oscar.coding.asc.params import TABLE_ROWS
-from oscar_sim.encoder_bench import EncoderBench, SentBlock, check, random_table
 from oscar_sim.seeds import dice
+from support.encoder_bench import EncoderBench, SentBlock, check, random_table
 
 pytestmark = pytest.mark.usefixtures("seed")
 

@@ -12,8 +12,8 @@ import pytest
 
 from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.frame import HEADER_BYTES
-from oscar_sim.receiver_bench import ReceiverBench, blocks_of
 from oscar_sim.seeds import dice
+from support.receiver_bench import ReceiverBench, blocks_of
 
 pytestmark = pytest.mark.usefixtures("seed")
 

@@ -17,8 +17,8 @@ from oscar_hdl.nic.control.register_page import markdown, ports
 from oscar_hdl.nic.control.registers import BY_NAME, REGISTERS, STORED, Field, Register, check
 from oscar_hdl.nic.oscar_nic import oscar_nic
 from oscar_hdl.streams.bundles import AxiLite, bit, word
-from oscar_sim.bench import clock, simulate
 from oscar_sim.seeds import dice
+from support.bench import clock, simulate
 
 
 class Master:

@@ -9,8 +9,8 @@ from myhdl import block, instance
 from oscar.numerics.plans import block_costs
 from oscar_hdl.nic.memory.splitter import splitter
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_sim.bench import Pause, clock, never, randomly, simulate, sink
 from oscar_sim.seeds import dice, numbers
+from support.bench import Pause, clock, never, randomly, simulate, sink
 from support.plans import GRANULE, GRANULE_LOG2, edges, gradients, pieces
 
 pytestmark = pytest.mark.usefixtures("seed")

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import random
 import struct
-import subprocess
-import sys
 import zlib
 from dataclasses import replace
 
@@ -15,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oscar import crc
 from oscar.coding.codec import as_values, check_header, fit_width
 from oscar.coding.frame import HEADER_BYTES, MAX_COUNT, Header, pack_frame, unpack_frame
 from oscar.errors import FrameError
@@ -137,31 +132,6 @@ def test_fit_width() -> None:
     for width in (0, 33, -5):
         with pytest.raises(ValueError, match="width is 1 to 32 bits"):
             fit_width(np.array([0]), width)
-
-
-def test_the_crc_is_that_of_zlib_at_every_length_and_alignment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crc, "LEAST", crc.STRIDE)  # a single turn, too
-    data = memoryview(random.Random(0).randbytes(1 << 17))
-    for size in (*range(1101), 8191, 8192, 65537, 100_000):
-        for at in range(64) if size < 70 or size > 1090 else (0, size % 64):
-            start = size * 0x9E3779B1 & 0xFFFFFFFF
-            assert crc.crc32(data[at : at + size], start) == zlib.crc32(data[at : at + size], start)
-    assert crc.crc32(data) == zlib.crc32(data) == crc.crc32(data[50_001:], crc.crc32(data[:50_001]))
-    wide = np.frombuffer(data, np.int16)
-    assert crc.crc32(wide) == crc.crc32(data)
-
-
-@pytest.mark.parametrize("features", ["", "+sse2,+ssse3,+sse4.1,+pclmul"])
-def test_the_crc_needs_no_wide_registers_and_no_multiplier(features: str) -> None:
-    """A fresh process: numba reads once for which processor it compiles."""
-    if features and not crc.FOLDS:
-        pytest.skip("this processor has no carry-less multiplication")
-    program = (
-        "import zlib; from oscar import crc; data = bytes(range(256)) * 99; "
-        f"assert crc.FOLDS is {bool(features)} and crc.crc32(data, 7) == zlib.crc32(data, 7)"
-    )
-    settings = {"NUMBA_CPU_NAME": "x86-64" if features else "generic", "NUMBA_CPU_FEATURES": features}
-    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | settings)
 
 
 def test_narrow_integers_stay_narrow_only_where_they_may() -> None:

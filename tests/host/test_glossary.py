@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from oscar.planning.tuning import policy
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = "host/oscar", "host/oscar_lab", "sim/oscar_sim"
 PAGE = ROOT / "docs" / "glossary.md"
@@ -38,3 +40,10 @@ def test_every_term_of_the_glossary_has_one_home() -> None:
         file, page = found[1], found[2]
         places = [ROOT / "docs" / page] if page else [ROOT / "host/oscar" / file, ROOT / file]
         assert any(place.is_file() for place in places), (term, home)
+
+
+def test_a_public_name_of_before_is_found_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match="is now PolicyProblem"):
+        assert policy.Problem is policy.PolicyProblem
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        policy.Nothing  # noqa: B018

@@ -7,9 +7,9 @@ from myhdl import always, always_comb, block, instance
 
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.pair_fifo import pair_fifo
-from oscar_sim.bench import clock, simulate
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
+from support.bench import clock, simulate
 
 
 def ports() -> dict:

@@ -17,10 +17,10 @@ from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, in_bytes, in_words
-from oscar_sim.bench import chance
 from oscar_sim.compiled import copies_of
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.seeds import dice
+from support.bench import chance
 
 ENGINES, SETS, STORE_LOG2, ROWS_LOG2, BUS = 2, 16, 10, 9, 64
 ASC = AscParams(sent_rows=False, block_log2=10)

@@ -14,9 +14,9 @@ import yaml
 from oscar.cli.kinds import ResultsKind
 from oscar.collective.frames import Frames
 from oscar.results import Results
+from oscar.studies.comparison_files import kept_schedule
 from oscar.studies.comparison_table import kept_link, of_scheme
 from oscar.studies.plotting import GRID, PALETTE, figure
-from oscar.studies.schedules import kept_schedule
 from oscar.timeline.replay import replay
 from oscar.timeline.spans import STAGES
 from oscar.version import __version__

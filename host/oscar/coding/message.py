@@ -7,7 +7,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oscar.coding.crc import crc32
+from isal.isal_zlib import crc32
+
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.index.base import MOST
 from oscar.coding.tensors import DTYPES, bits_dtype

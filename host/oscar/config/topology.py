@@ -144,19 +144,19 @@ class TopologySection(Section):
         return wires(nodes, every)
 
 
-def read_topology(path: str | Path, nodes: int | None = None, link: LinkSection | None = None) -> Topology:
+def read_topology(path: str | Path, nodes: int | None = None) -> Topology:
     """Return the topology in a YAML file: the section `topology`, or its keys alone, with `nodes`.
 
-    nodes, link: of a configuration, where there is one. Raises ConfigError that names file, key, what was
+    nodes: of a configuration, where there is one. Raises ConfigError that names file, key, what was
     expected and what came.
     """
-    return read_section(path, nodes, link)[1]
+    return read_section(path, nodes)[1]
 
 
 def read_section(
     path: str | Path, nodes: int | None = None, link: LinkSection | None = None
 ) -> tuple[TopologySection, Topology]:
-    """Return the section and the topology of `read_topology`."""
+    """Return the section and the topology of `read_topology`; link: of a configuration."""
     source = Path(path)
     data: Any = yaml_core.read(source)
     try:

@@ -126,7 +126,6 @@ def predict(
     bits_per_value: float,
     *,
     coded: bool = True,
-    header_bytes: int = HEADER_BYTES,
     peak: int = 127,
     around: Cost = NOTHING,
     topology: Topology | None = None,
@@ -149,7 +148,7 @@ def predict(
         raise ValueError(f"peak: expected 1 or more, got {peak}")
     if not 0 < bits_per_value < 1024:
         raise ValueError(f"bits_per_value: expected more than 0 and less than 1,024, got {bits_per_value}")
-    case = _Case(values, schedule, link, bits_per_value, coded, header_bytes, peak, around, topology)
+    case = _Case(values, schedule, link, bits_per_value, coded, HEADER_BYTES, peak, around, topology)
     times = {name: case.raw_time(name) for name in case.rivals}
     ring, direct = case.raw_time("fp32", Ring), case.raw_time("fp32", Direct)
     time_s = case.coded_time()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from oscar.collective.schedule import Schedule
+from oscar.collective.schedules import make_schedule
 from oscar.collective.stats import Stats
-from oscar.config import Config
+from oscar.config import Config, ScheduleSection
 from oscar.files import write_text
 from oscar.results import Results, write_results
 from oscar.studies.comparison_figure import draw
@@ -25,6 +29,13 @@ def write_outputs(results: Results, folder: Path) -> list[Path]:
     write_text(paths[1], markdown_table(results))
     draw(results, paths[2])
     return paths
+
+
+def kept_schedule(results: Results, row: Mapping[str, Any]) -> Schedule:
+    """Return the schedule of a row of a comparison's results."""
+    options = ScheduleSection(**results["config"]["schedule"]).named(row["schedule"])
+    adopt = not row["lossless"]
+    return make_schedule(nodes=results["nodes"], adopt=adopt, **options.model_dump())
 
 
 def write_timeline(recording: Recording, config: Config, path: Path) -> None:

@@ -12,9 +12,9 @@ from oscar.collective.frames import Frames
 from oscar.config import LinkSection
 from oscar.errors import ConfigError
 from oscar.results import Results
+from oscar.studies.comparison_files import kept_schedule
 from oscar.studies.comparison_table import best_rows, kept_link
 from oscar.studies.plotting import INK, PALETTE, SOFT, End, figure, label_ends, logarithmic
-from oscar.studies.schedules import kept_schedule
 from oscar.tables import Table
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.recurrence import equal_ring_time

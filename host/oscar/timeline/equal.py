@@ -111,7 +111,6 @@ def in_switch_time(
     bits: Bits = FP32_BITS,
     header_bytes: int = 0,
     subframes: int = 1,
-    coded: bool = True,
 ) -> float:
     """Return the time of a star whose root is the switch: it adds, codes once and sends to all at once.
 
@@ -134,5 +133,4 @@ def in_switch_time(
         topology,
         bits=lambda terms: rate(min(terms, nodes)),
         header_bytes=header_bytes,
-        coded=coded,
     )

@@ -211,11 +211,11 @@ class CodecTime(NamedTuple):
         return 1 / slowest if slowest else None
 
 
-def algbw(values: int, time_s: float, *, bits: int = FP32_BITS) -> float:
+def algbw(values: int, time_s: float) -> float:
     """Return nccl-tests' algorithm bandwidth in bytes/s, on the uncompressed bytes whatever was sent."""
     if time_s <= 0:
         raise ValueError(f"algbw: expected a time above 0 s, got {time_s!r}; one node alone has no bandwidth")
-    return values * bits / 8 / time_s
+    return values * FP32_BITS / 8 / time_s
 
 
 def busbw(algorithm_bandwidth: float, nodes: int) -> float:

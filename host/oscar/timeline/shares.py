@@ -9,13 +9,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
-from oscar.errors import MissingExtraError, install
+from oscar.errors import needed
 from oscar.numerics.plans import SHARE_PARTS
 from oscar.timeline.topology import Topology
 
@@ -118,7 +117,7 @@ def _fairest(load: Array, fixed: Array) -> Array:
         rows = np.concatenate([load[open_ports], load[held]])
         slope = np.concatenate([-np.ones(open_ports.sum()), np.zeros(held.sum())])
         most = np.concatenate([-fixed[open_ports], (ceiling - fixed)[held]])
-        found = _linprog()(
+        found = needed("scipy.optimize", "shares: auto", "schedule").linprog(
             np.append(np.zeros(n), 1.0),
             A_ub=np.column_stack([rows, slope]),
             b_ub=most,
@@ -136,15 +135,6 @@ def _fairest(load: Array, fixed: Array) -> Array:
         ceiling[binding] = time * (1 + SLACK) + SLACK**2
         open_ports[binding] = False
     return shares
-
-
-def _linprog() -> Any:
-    """Return scipy's solver; raises MissingExtraError without it."""
-    try:
-        from scipy.optimize import linprog
-    except ImportError as error:
-        raise MissingExtraError(f"shares: auto needs scipy: {install('schedule')} ({error})") from None
-    return linprog
 
 
 def batch_shares(seconds: Sequence[float], batch: int, *, least: int = 1) -> tuple[tuple[int, ...], Array]:

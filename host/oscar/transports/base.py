@@ -10,10 +10,11 @@ import struct
 import sys
 import time
 import weakref
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
+
+from isal.isal_zlib import crc32
 
 from oscar.transports.notices import CONTROL_CAP as CONTROL_CAP
 from oscar.transports.notices import Notice as Notice
@@ -140,14 +141,14 @@ class Transport(ABC):
 
     def _seal(self, peer: int, tag: int, message: Bytes) -> tuple[Bytes, ...]:
         """Return a message to `peer` in its form on the wire, in parts."""
-        return (_SEAL.pack(zlib.crc32(message)), message) if tag >= GATHER_TAGS[0] else (message,)
+        return (_SEAL.pack(crc32(message)), message) if tag >= GATHER_TAGS[0] else (message,)
 
     def _open(self, peer: int, tag: int, came: memoryview) -> memoryview:
         """Return the message that `peer` sealed. Raises TransportError where its checksum does not fit."""
         if tag < GATHER_TAGS[0]:
             return came
         message = came[_SEAL.size :]
-        if len(came) < _SEAL.size or _SEAL.unpack_from(came) != (zlib.crc32(message),):
+        if len(came) < _SEAL.size or _SEAL.unpack_from(came) != (crc32(message),):
             text = f"a message of {len(message)} bytes (tag {tag}) from rank {peer} was damaged on the way"
             raise TransportError(f"{text}: its CRC-32 does not fit", peer=peer, kind="aborted", tag=tag)
         return message

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscar.array import Array
-from oscar.errors import MissingExtraError, install
+from oscar.errors import needed
 from oscar.workloads.base import held_out_generator
 
 _TRAINING = 1297  # of 1797; the other 500 are held out
@@ -37,14 +37,7 @@ def _noisy(images: Array, noise: float, rng: np.random.Generator) -> Array:
 
 def load_digits(noise: float) -> Digits:
     """Return the data set, split and noised the same way for every seed; raises MissingExtraError."""
-    try:
-        from sklearn.datasets import load_digits as load
-    except ImportError as error:
-        raise MissingExtraError(
-            "the digits workloads need scikit-learn, which is not installed; "
-            f"the extra `torch` brings it: {install('torch', target='torch')}"
-        ) from error
-    raw = load()
+    raw = needed("sklearn.datasets", "the digits", "torch", target="torch").load_digits()
     rng = held_out_generator()
     order = rng.permutation(len(raw.target))
     images = (raw.images / 16.0).astype(np.float32)[order]

@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit
 
 from oscar.array import Array
-from oscar.errors import MissingExtraError, install
+from oscar.errors import needed
 from oscar.state import Saved
 from oscar.workloads.base import DataParallel, batch_generator
 from oscar.workloads.ngrams import NgramSamples, code_samples
@@ -232,24 +232,20 @@ def optimum(options: LogisticOptions) -> float:
     return known if known is not None else objective(training, saga(options), options.l1)
 
 
-def saga(options: LogisticOptions, *, tolerance: float = 1e-9, passes: int = 400) -> Array:
+def saga(options: LogisticOptions, *, passes: int = 400) -> Array:
     """Return the weights that scikit-learn's saga ends with."""
-    try:
-        import sklearn
-        from scipy.sparse import csr_matrix
-        from sklearn.linear_model import LogisticRegression
-    except ImportError:
-        raise MissingExtraError(
-            "the optimum of the workload logistic needs scikit-learn, which is not installed; "
-            f"the extra `torch` brings it: {install('torch', target='torch')}"
-        ) from None
+    purpose, extra = "the optimum of the workload logistic", "torch"
+    sklearn, sparse = (needed(name, purpose, extra, target="torch") for name in ("sklearn", "scipy.sparse"))
+    linear = needed("sklearn.linear_model", purpose, extra, target="torch")
     s, _ = code_samples(options.lines, options.samples, options.features_log2)
     values = np.repeat(s.scale, np.diff(s.start))
-    matrix = csr_matrix((values, s.columns, s.start), shape=(s.labels.size, 1 << options.features_log2))
+    matrix = sparse.csr_matrix(
+        (values, s.columns, s.start), shape=(s.labels.size, 1 << options.features_log2)
+    )
     version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
     l1: dict[str, Any] = {"l1_ratio": 1.0} if version >= (1, 8) else {"penalty": "l1"}
-    how: dict[str, Any] = {"fit_intercept": False, "tol": tolerance, "max_iter": passes, "random_state": 0}
-    model = LogisticRegression(solver="saga", C=1 / (options.l1 * s.labels.size), **how, **l1)
+    how: dict[str, Any] = {"fit_intercept": False, "tol": 1e-9, "max_iter": passes, "random_state": 0}
+    model = linear.LogisticRegression(solver="saga", C=1 / (options.l1 * s.labels.size), **how, **l1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it has not converged: the objective says how far it came
         model.fit(matrix, s.labels)

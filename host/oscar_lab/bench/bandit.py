@@ -19,12 +19,12 @@ from oscar.numerics.bandit import ARMS, loss_factor
 from oscar.planning.costs import method_cost
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
-from oscar.studies.integers import default_model
 from oscar.tables import Row, Table
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core
 from oscar.timeline.replay import Clock, time_of
 from oscar.workloads import make_workload
+from oscar_lab.sources import default_model
 
 BAR = 1.05  # times the best fixed arm
 TABLE = Table(

@@ -29,12 +29,13 @@ from oscar.transports.threads import local_transports
 
 HOUSE = f"{Path(oscar.__file__).parent}{os.sep}"
 REST = "rest"
+CRC = "isal_zlib.crc32"  # of a library: it has a name and no file
 SIGMA = 0.01  # of the gradients
 WARM = 2  # calls that compile and touch pages
 # The first that fits: a part of "module:function", below the package.
 STAGES = (
     ("collective/local.py:run", "rest"),
-    ("crc.py:", "CRC-32"),
+    (CRC, "CRC-32"),
     ("coding/frame.py", "frames: header and copy"),
     ("coding/codec.py", "frames: check of the width"),
     ("integers.py:_extremes", "frames: check of the width"),
@@ -164,8 +165,8 @@ def stages_of(profile: Profile) -> dict[str, float]:
         if function not in known:
             known[function] = {REST: 1.0}  # for one that calls itself
             file, _, name = function
-            if file.startswith(HOUSE):
-                known[function] = {_stage(f"{file[len(HOUSE) :]}:{name}".replace(os.sep, "/")): 1.0}
+            if file.startswith(HOUSE) or CRC in name:
+                known[function] = {_stage(f"{file.removeprefix(HOUSE)}:{name}".replace(os.sep, "/")): 1.0}
             elif weights := {caller: entry[3] for caller, entry in profile[function][4].items() if entry[3]}:
                 whole, found = sum(weights.values()), defaultdict[str, float](float)
                 for caller, weight in weights.items():

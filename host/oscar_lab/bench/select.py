@@ -27,9 +27,9 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.blas import one_blas_thread
+from oscar.errors import needed
 from oscar.schemes.selection import largest
 from oscar.schemes.sparse.sparsifier import Sparsifier
-from oscar.studies.integers import peer
 from oscar.tables import Row, Table
 from oscar_lab.bench._sparse import RULES, SparseTraining, sparsifier_of
 from oscar_lab.bench._sparse_figures import draw_stages
@@ -159,7 +159,7 @@ def _ways(workload: str, args: argparse.Namespace) -> list[Row]:
     training = _trained(TOP_K, workload, args)
     every = _accumulated(training.cluster.states[0].workers, training.workload.gradients())
     count = sparsifier_of(training.cluster).count
-    torch = peer("torch", extra="make torch")
+    torch = needed("torch", "this comparison", "torch", target="torch")
     ways: dict[str, Callable[[Array], Any]] = {
         HISTOGRAMS: lambda acc: largest(np.abs(acc), count),
         TORCH: partial(_torch_topk, torch, count),

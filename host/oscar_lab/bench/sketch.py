@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
-from oscar.studies.integers import peer
 from oscar.tables import Row, Table
 from oscar_lab.bench.speed import Operation, take_turns
+from oscar_lab.sources import peer
 
 BAR = 5.0  # times the speed of torch
 _torch = partial(peer, "torch", extra="make torch")

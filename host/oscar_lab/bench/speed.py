@@ -26,9 +26,10 @@ import zstandard
 from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.coding.asc.compiled.coder import CompiledCoder, cores
 from oscar.errors import OscarError
-from oscar.studies.integers import add_source, default_model, integers, open_source, peer
+from oscar.studies.integers import integers
 from oscar.tables import Row, Table
 from oscar.workloads import WORKLOADS, Workload
+from oscar_lab.sources import add_source, default_model, open_source, peer
 
 BARS = {"asc encode": 1.5, "asc decode": 5.0, "two threads": 1.8}
 WORKERS = 4  # terms of the sums

@@ -16,9 +16,9 @@ import numpy as np
 from oscar.config import Config
 from oscar.errors import SaturationWarning
 from oscar.reducers.cluster import LocalCluster
-from oscar.studies.integers import add_source, open_source
 from oscar.tables import Row, Table
 from oscar.workloads import exact_mean
+from oscar_lab.sources import add_source, open_source
 
 Gradients = list[list[np.ndarray]]  # [node][tensor]
 Random = np.random.Generator

@@ -30,22 +30,15 @@ from oscar.coding.baselines.blocks import (
     raw_bytes,
 )
 from oscar.coding.baselines.order0_kernels import get_table, put_table
-from oscar.errors import MissingExtraError, install
+from oscar.errors import needed
 
 MAX_SPAN = 1 << 16  # most values from the lowest to the highest; a table of more counts cannot pay
 BIAS = 1 << 31
 
 
-def _constriction() -> Any:
+def _stream() -> Any:
     """Return constriction's stream module; raises MissingExtraError if it is not installed."""
-    try:
-        from constriction import stream
-    except ImportError:
-        raise MissingExtraError(
-            "the rate oracle needs the package constriction, which is not installed; "
-            f"install it with: {install('peers')}"
-        ) from None
-    return stream
+    return needed("constriction", "the rate oracle", "peers").stream
 
 
 class Oracle(BlockCodec):
@@ -60,7 +53,7 @@ class Oracle(BlockCodec):
         self.table_bytes = 0
 
     def _code(self, values: Array, width: int) -> bytes | None:
-        stream, self.table_bytes = _constriction(), 0
+        stream, self.table_bytes = _stream(), 0
         low, high = int(values.min()), int(values.max())
         if high - low >= MAX_SPAN:
             return None
@@ -81,7 +74,7 @@ class Oracle(BlockCodec):
         return payload
 
     def _open(self, payload: memoryview, count: int, width: int) -> Array:
-        stream = _constriction()
+        stream = _stream()
         check_density(payload, count)
         at, low, counts = _read_table(frozen(payload), count)
         symbols, model = _model(stream, counts)

@@ -11,10 +11,10 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
+from isal.isal_zlib import crc32
 from numba import njit
 
 from oscar.array import Array
-from oscar.crc import crc32
 from oscar.errors import ConfigError, FrameError
 
 MOST = 1 << 32  # most positions of a space

@@ -5,16 +5,15 @@ One object is one end of a link direction. Both ends learn the same from the str
 
 from __future__ import annotations
 
-import zlib
 from typing import ClassVar
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from oscar.array import Array
 from oscar.coding.index import popular_kernels as kernels
 from oscar.coding.index.base import IndexCodec, damaged
 from oscar.coding.index.popularity import CLASSES
-from oscar.crc import crc32
 from oscar.state import Reader, Saved, Stateful
 
 MEMORY = 3  # log2: each stream replaces an eighth of the counts
@@ -62,7 +61,7 @@ class Popular(Stateful, IndexCodec):
         return positions
 
     def _history(self, size: int, classes: Array | None) -> int:
-        learnt = zlib.crc32(self.counts.astype("<i8").tobytes(), size & 0xFFFFFFFF)
+        learnt = crc32(self.counts.astype("<i8").tobytes(), size & 0xFFFFFFFF)
         found = crc32(_checked(classes, size), learnt)
         return (found ^ found >> 16) & 0xFFFF
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.planning.synthesis.extra import package
-from oscar.planning.synthesis.problem import RoutingProblem
+from oscar.planning.synthesis.problem import RoutingProblem, package
 
 MOST_ROUNDS = 30  # of new cuts: each one only raises the bound
 Row = tuple[tuple[int, ...], float]  # links, the bytes that they carry together at the least

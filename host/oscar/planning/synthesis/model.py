@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oscar.planning.synthesis.extra import package
+from oscar.planning.synthesis.problem import package
 from oscar.planning.synthesis.symmetry import Classes
 
 GAP = 0.005  # of the objective: routes are judged by replay, the last percent is not worth minutes

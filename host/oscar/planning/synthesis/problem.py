@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, needed
 from oscar.timeline.topology import Link, Topology
 
 Distances = tuple[tuple[float, ...], ...]
+package = partial(needed, purpose="making a schedule", extra="schedule")  # imports scipy or networkx
 
 
 @dataclass(frozen=True)

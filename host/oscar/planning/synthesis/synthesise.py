@@ -21,7 +21,6 @@ from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.planning.synthesis.routing import routed
 from oscar.planning.synthesis.timing import time_of
 from oscar.planning.synthesis.trees import Trees
-from oscar.timeline.link import LinkModel
 
 ROUTING_SHARE = 0.6  # of the time limit; the rest is for the order
 MILP, GREEDY = "milp", "greedy"
@@ -49,15 +48,14 @@ def synthesise(
     subframes: int = 1,
     limit_s: float = 60.0,
     integers: bool = True,
-    codec: LinkModel | None = None,
 ) -> Result:
     """Return the fastest schedule found for `problem`: never slower than a built-in one by replay.
 
     limit_s: of the MILPs together. integers: sums are exact in any order, so that boomerang, duplex and
-    exchange may run. codec: works on the frames, as in `time_of`. Raises ConfigError where nothing runs on
-    the network, MissingExtraError without scipy and networkx.
+    exchange may run. Raises ConfigError where nothing runs on the network, MissingExtraError without scipy
+    and networkx.
     """
-    run = _Candidates(problem, codec)
+    run = _Candidates(problem)
     for schedule in _built_in(problem.nodes, subframes, integers=integers):
         run.offer(_name(schedule), schedule)
     for order in _orders(problem, matched(problem)):
@@ -82,15 +80,15 @@ def synthesise(
 class _Candidates:
     """Schedules and their times; of one name the fastest is kept."""
 
-    def __init__(self, problem: RoutingProblem, codec: LinkModel | None) -> None:
-        self.problem, self.codec = problem, codec
+    def __init__(self, problem: RoutingProblem) -> None:
+        self.problem = problem
         self.best: dict[str, tuple[float, Schedule]] = {}
         self.said: list[str] = []
 
     def offer(self, name: str, schedule: Schedule) -> None:
         """Time a schedule, unless the network lacks a link that it uses."""
         try:
-            seconds = time_of(schedule, self.problem, self.codec)
+            seconds = time_of(schedule, self.problem)
         except ConfigError:
             return
         if name not in self.best or seconds < self.best[name][0]:

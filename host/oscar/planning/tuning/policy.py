@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,3 +193,11 @@ def arrays(policy: Policy) -> tuple[Ints, Ints]:
 def line(per_value_s: float, once_s: float = 0.0) -> Floats:
     """Return the curve of a straight line."""
     return np.asarray(per_value_s * GRID + once_s)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public class by its old name, with a warning; the next release drops it."""
+    if name != "Problem":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{__name__}.Problem is now PolicyProblem", DeprecationWarning, stacklevel=2)
+    return PolicyProblem
