@@ -20,9 +20,9 @@ from oscar.array import Array
 from oscar.coding.baselines.raw import Bf16
 from oscar.coding.floats.codec import FloatCoder
 from oscar.errors import OscarError
-from oscar.studies.integers import add_source, default_model, open_source
 from oscar.tables import Row, Table
 from oscar.workloads import WORKLOADS, exact_mean
+from oscar_lab.sources import add_source, default_model, open_source
 
 BARS = {"transformer": 1.5, "cnn": 1.72}  # times smaller than bfloat16, of gradients
 SPEED = 2.0  # GB/s of bfloat16 each way

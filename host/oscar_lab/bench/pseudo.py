@@ -21,9 +21,9 @@ import numpy as np
 from oscar import pseudo
 from oscar.array import Array
 from oscar.errors import OscarError
-from oscar.studies.integers import add_source, default_model, open_source
 from oscar.tables import Row, Table
 from oscar.workloads import WORKLOADS, exact_mean
+from oscar_lab.sources import add_source, default_model, open_source
 
 CHUNK, KEPT, DECAY = 4096, 64, 0.95
 BAR, SPEED = 1.03, 4.0  # times the entropy; GB/s
@@ -59,7 +59,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     for level in ("median", "half maximum"):
         streams = list(_streams(changes, level))
         entropy = sum(_entropy(positions, codes, changes[0].size) for positions, codes in streams)
-        messages = [(stream, {"shape": changes[0].size}) for stream in streams]
+        messages: list[tuple[Any, dict[str, Any]]] = [
+            (stream, {"shape": changes[0].size}) for stream in streams
+        ]
         rows.append(_row(f"sparse, split at {level}", messages, changes[0].size, entropy, args.turns))
         print(TABLE.line(rows[-1]), flush=True)
     for coarseness in args.coarseness:
