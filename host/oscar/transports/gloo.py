@@ -44,17 +44,20 @@ class GlooTransport(Transport):
     """
 
     def __init__(self, group: Any = None) -> None:
-        self._torch, self._dist = load_torch()
-        dist = self._dist
-        self._owns_default = not dist.is_initialized()
-        if self._owns_default:
+        dist = load_torch()[1]
+        owns_default = not dist.is_initialized()
+        if owns_default:
             _start(dist)
-        self._group, ranks = private_group(group, MAKING)
+        private, ranks = private_group(group, MAKING)
+        self._join(private, ranks, dist.group.WORLD if owns_default else None)
+
+    def _join(self, group: Any, ranks: list[int], default: Any = None) -> None:
+        """Take over a private group of `ranks`; default: the job's group, where it ends with this one."""
+        self._torch = load_torch()[0]
+        self._group, self._mail = group, _Mail()
         self._buffers: dict[tuple[int, int], Any] = {}
-        self._mail = _Mail()
-        default = dist.group.WORLD if self._owns_default else None
-        self._ends_by(_end, self._group, self._mail, default)
-        super().__init__(self._group.rank(), len(ranks), members=ranks)
+        self._ends_by(_end, group, self._mail, default)
+        Transport.__init__(self, group.rank(), len(ranks), members=ranks)
 
     def _make_room(self, peer: int, tag: int, cap: int) -> None:
         size = LENGTH.size + cap
@@ -105,6 +108,25 @@ class GlooTransport(Transport):
 
     def _pause(self, tries: int) -> None:
         self._mail.pause()
+
+
+class StoreTransport(GlooTransport):
+    """One rank of `nodes` that meet at a store of torch.distributed, which need not be initialised.
+
+    store: one that all ranks reach, with a prefix that no other meeting has. timeout_s: for others to come.
+    Raises MissingExtraError without torch, OscarError where a rank has not come by then or the store is gone.
+    """
+
+    def __init__(self, store: Any, rank: int, nodes: int, *, timeout_s: float) -> None:
+        dist = load_torch()[1]
+        try:
+            group = dist.ProcessGroupGloo(store, rank, nodes, timedelta(seconds=timeout_s))
+        except RuntimeError as error:
+            raise OscarError(
+                f"rank {rank} of {nodes} could not meet the others at the store within {timeout_s:g} s "
+                f"({_first_line(error)}); start all ranks, and keep the store alive"
+            ) from None
+        self._join(group, list(range(nodes)))
 
 
 class _Mail:
