@@ -67,7 +67,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
         self.coded_bytes = self.plain_bytes = 0
         self._told: set[str] = set()
         self._quorum: Quorum | None = None
-        self._failure: Exception | None = None  # of configure
+        self._failure: Exception | None = None  # why there is no quorum, after there was one
         self._finaliser: weakref.finalize[Any, Any] | None = None
         self._turn = self._calls = 0  # steps of this quorum, and tensors of this step
 
@@ -95,6 +95,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
             super().configure(store_addr, replica_id, rank, world_size, *args, **kwargs)
             if world_size > 1:
                 self._enter(store_addr, rank, world_size)
+            self._failure = None
         except Exception as error:
             self._failure = error
             LOG.error("rank %d of %d: no quorum: %s: %s", rank, world_size, type(error).__name__, error)
@@ -112,7 +113,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
         self._finaliser = weakref.finalize(self, quorum.end, OscarError("the process group has gone"))
 
     def _leave(self, why: Exception) -> None:
-        quorum, self._quorum, self._failure = self._quorum, None, None
+        quorum, self._quorum, self._failure = self._quorum, None, why
         if quorum is not None:
             quorum.end(why)
             self.coded_bytes += quorum.sent_bytes
