@@ -6,7 +6,6 @@ All ranks are processes of this file (`main`); they are started once and write w
 from __future__ import annotations
 
 import math
-import os
 import pickle
 import sys
 from pathlib import Path
@@ -177,7 +176,6 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[2]))
-    os._exit(0)
 
 
 # What the tests look at.
