@@ -115,7 +115,8 @@ def run(args: argparse.Namespace, group: str, seed: int) -> dict[str, Any]:
         bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=5000, quorum_tick_ms=50, heartbeat_timeout_ms=2000
     )
     address = f"http://127.0.0.1:{lighthouse.address().rpartition(':')[2]}"
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")  # which imports torch once for all replicas
+    context.set_forkserver_preload(["torch", "oscar.torchft"])
     told, lives = context.Queue(), [0] * args.replicas
 
     def start(rank: int) -> Any:
