@@ -43,7 +43,7 @@ def run(command: list[str], folder: Path) -> str:
 def test_a_recipe_trains_through_the_hook(framework: str, tmp_path: Path) -> None:
     """Three backwards of nine values and more: the first goes as DDP sends it, the others are coded."""
     needs("frameworks")
-    state = "trainer.strategy.oscar" if framework == "Lightning" else "state"
+    state = "trainer.strategy.hook_state" if framework == "Lightning" else "state"
     script = tmp_path / "recipe.py"
     script.write_text(recipe(framework) + TOLD.format(state=state))
     launch = [] if framework == "Lightning" else ["-m", "torch.distributed.run", "--nproc-per-node", "2"]

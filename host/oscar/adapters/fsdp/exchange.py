@@ -23,7 +23,7 @@ from oscar.transports.gloo import GlooTransport, load_torch, ranks_of
 
 PLAIN = "fp32"  # method of what goes uncompressed over the same transport
 PARTS = "gradients of some of a module's parameters alone"
-LOG = logging.getLogger("oscar.fsdp")
+LOG = logging.getLogger("oscar.torch_fsdp")
 
 
 def between_hosts(model: Any, hosts: Any, config: Config | None = None) -> HostExchange:
