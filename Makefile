@@ -15,7 +15,7 @@ BENCH ?=
 PAGE ?=
 ARGS ?=
 SEEDS ?= 50
-EXTRAS := torch gpu mpi secure peers cosim fpga board dist docs
+EXTRAS := torch torchft frameworks gpu mpi secure peers cosim fpga board dist docs
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # $(call apt,PROGRAMS,PACKAGES): install Debian packages as root, or say the command, unless the programs are there.

@@ -23,6 +23,8 @@ PROGRAMS = {  # and the Debian package that each is in
 }
 EXTRAS = {  # of this package that `dev` does not hold, and a module of each
     "torch": "torch",
+    "torchft": "torchft",
+    "frameworks": "lightning",
     "gpu": "triton",
     "mpi": "mpi4py",
     "cosim": "cocotb",

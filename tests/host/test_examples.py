@@ -16,7 +16,9 @@ from needs import needs
 
 ROOT = Path(__file__).parents[2]
 NAMES = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
-TORCH = tuple(name for name in NAMES if name.startswith(("oscar.torch_ddp.", "oscar.adapters.torch.")))
+HOOKS = ("oscar.torch_ddp.", "oscar.torch_fsdp.", "oscar.adapters.torch.")
+TORCH = tuple(name for name in NAMES if name.startswith(HOOKS))
+TORCHFT = tuple(name for name in NAMES if name.startswith("oscar.torchft."))
 ELSEWHERE = {  # these need a launcher, or the example of another name returns one
     "oscar.transports.mpi.MpiTransport",
     "oscar.transports.tcp.TcpTransport",
@@ -47,12 +49,14 @@ def home(name: str) -> Any:
 def test_examples_run(name: str) -> None:
     if name in TORCH:
         needs("torch")
+    if name in TORCHFT:
+        needs("torchft")
     done = doctest.testmod(home(name))
     assert done.failed == 0
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in NAMES if n not in {*TORCH} | ELSEWHERE and not n.startswith(PENDING)]
+    "name", [n for n in NAMES if n not in {*TORCH, *TORCHFT} | ELSEWHERE and not n.startswith(PENDING)]
 )
 def test_every_public_name_shows_its_use(name: str) -> None:
     assert ">>> " in (pydoc.locate(name).__doc__ or "")

@@ -43,7 +43,7 @@ def meeting(group: Any, what: str) -> tuple[Any, list[int], Callable[[Exception,
     def refuse(error: Exception, timeout: timedelta) -> OscarError:
         return OscarError(
             f"rank {ranks[rank]} made {what} {number} of the ranks {ranks}, and not all of these came within "
-            f"{timeout.total_seconds():g} s ({_first_line(error)}); make as many, in one order, on all"
+            f"{timeout.total_seconds():g} s ({first_line(error)}); make as many, in one order, on all"
         )
 
     return dist.PrefixStore(f"{name}/{number}/", store), ranks, refuse
@@ -73,9 +73,10 @@ def start(dist: Any) -> None:
         ) from None
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text, without the place in Gloo's sources."""
     text = str(error).splitlines()[0]
-    return text.partition("] ")[2] or text  # without the place in Gloo's sources
+    return text.partition("] ")[2] or text
 
 
 def load_torch() -> tuple[Any, Any]:

@@ -19,8 +19,9 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from oscar.errors import OscarError
 from oscar.transports.base import Bytes, Transport, TransportError
-from oscar.transports.gloo import load_torch, meeting, start
+from oscar.transports.gloo import first_line, load_torch, meeting, start
 from oscar.transports.lines import Lines, head_of
 
 MAKING = timedelta(minutes=5)  # how late another rank may be to the making of a transport
@@ -55,8 +56,12 @@ class TcpTransport(Transport):
             self._lines = Lines(connect(store, rank, len(ranks), time.monotonic() + MAKING.total_seconds()))
         except (RuntimeError, TimeoutError) as error:
             raise refuse(error, MAKING) from None
+        self._begin(rank, ranks, dist.group.WORLD if owns_default else None)
+
+    def _begin(self, rank: int, ranks: list[int], default: Any = None) -> None:
+        """Take over the connections in `_lines`; default: the job's group, where it ends with this one."""
         self._caps: dict[tuple[int, int], int] = {}
-        self._ends_by(_end, self._lines, dist.group.WORLD if owns_default else None)
+        self._ends_by(_end, self._lines, default)
         super().__init__(rank, len(ranks), members=ranks)
 
     def _make_room(self, peer: int, tag: int, cap: int) -> None:
@@ -84,6 +89,25 @@ class TcpTransport(Transport):
 
     def _pause(self, tries: int) -> None:
         self._lines.pause()
+
+
+class StoreTransport(TcpTransport):
+    """One rank of `nodes` that meet at a store of torch.distributed, which need not be initialised.
+
+    store: one that all ranks reach, with a prefix that no other meeting has. timeout_s: for others to come.
+    Raises MissingExtraError without torch, OscarError where a rank has not come by then or the store is gone.
+    """
+
+    def __init__(self, store: Any, rank: int, nodes: int, *, timeout_s: float) -> None:
+        load_torch()
+        try:
+            self._lines = Lines(connect(store, rank, nodes, time.monotonic() + timeout_s))
+        except (RuntimeError, TimeoutError) as error:
+            raise OscarError(
+                f"rank {rank} of {nodes} could not meet the others at the store within {timeout_s:g} s "
+                f"({first_line(error)}); start all ranks, and keep the store alive"
+            ) from None
+        self._begin(rank, list(range(nodes)))
 
 
 def _end(lines: Lines, default: Any) -> None:

@@ -44,7 +44,7 @@ class Performs(Protocol):
         """Reduce one bucket and set its Future."""
 
 
-def start(state: Performs, jobs: queue.Queue[Job | None]) -> threading.Thread:
+def start_thread(state: Performs, jobs: queue.Queue[Job | None]) -> threading.Thread:
     """Return a thread that reduces buckets in the order of the hook's calls, until the state is closed."""
     thread = threading.Thread(target=_work, args=(weakref.ref(state), jobs), name="oscar-ddp", daemon=True)
     for gone in [each for each in _running if not each.is_alive()]:

@@ -22,11 +22,8 @@ def packed(tree: Any, method: str) -> dict[str, Any]:
     return {"format": FORMAT, "codec": method, "tree": text, "arrays": held}
 
 
-def read_state(state: Any, method: str, *, policed: bool) -> tuple[Saved, Any, dict[int, BucketLayout]]:
-    """Return the tree of a state, what its bypass has decided, and the layouts of buckets.
-
-    policed: it is to be of a policy. Raises ConfigError where it is of another method, or none.
-    """
+def read_tree(state: Any, method: str) -> Saved:
+    """Return the tree that `packed` got; raises ConfigError where it was of another method, or none."""
     saved = Saved.of(state)
     came = (saved["format"].value, saved["codec"].value)
     if list(map(type, came)) != [int, str] or came != (FORMAT, method):  # a tensor compares as a tensor
@@ -35,7 +32,15 @@ def read_state(state: Any, method: str, *, policed: bool) -> tuple[Saved, Any, d
             f"got ({saved['format'].shown}, {saved['codec'].shown}); "
             "resume with the release and configuration of the run that saved it"
         )
-    tree = Saved(_unpacked(saved))
+    return Saved(_unpacked(saved))
+
+
+def read_state(state: Any, method: str, *, policed: bool) -> tuple[Saved, Any, dict[int, BucketLayout]]:
+    """Return the tree of a state, what its bypass has decided, and the layouts of buckets.
+
+    policed: it is to be of a policy. Raises ConfigError where it is of another method, or none.
+    """
+    tree = read_tree(state, method)
     layouts, decided = tree["layouts"], read_decided(tree["bypass"])
     known = layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
     if policed == tree["policy"].missing:

@@ -7,19 +7,17 @@ import math
 import queue
 import threading
 import weakref
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from oscar.adapters.torch.bypass import Bypass, Key, Mode, check_mode, ring_bytes
-from oscar.adapters.torch.grouped import Policed
-from oscar.adapters.torch.jobs import Job, end, start
+from oscar.adapters.torch.bypass import Key, Mode, check_mode, ring_bytes
+from oscar.adapters.torch.ends import Asked, Ends
+from oscar.adapters.torch.jobs import Job, end, start_thread
 from oscar.adapters.torch.layout import BucketLayout, noted
 from oscar.adapters.torch.model import ModelGradients
 from oscar.adapters.torch.policies import Policies
-from oscar.adapters.torch.retune import Retuning
 from oscar.adapters.torch.saving import packed, read_state
 from oscar.adapters.torch.sparse import Rows, sparse_of
 from oscar.adapters.torch.staging import Staging, check_buffer
@@ -27,10 +25,9 @@ from oscar.array import split
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.planning.tuning.policy_file import PolicyFile
-from oscar.reducers.communicator import Communicator, PeerStats
+from oscar.reducers.communicator import PeerStats
 from oscar.state import Saved
-from oscar.transports.gloo import load_torch, private_group, ranks_of
-from oscar.transports.tcp import TcpTransport
+from oscar.transports.gloo import load_torch
 
 ADVICE = "end the process and start again from a checkpoint"
 LOG = logging.getLogger("oscar.ddp")
@@ -41,9 +38,10 @@ class OscarState:
 
     config: codec or scheme and its options; None takes ASC with error feedback. `nodes`, workload and link
     have no meaning here; `transport.timeout_s` bounds how far ranks may run apart.
-    process_group: DDP's; None is the default group. Its ranks get connections of their own and a private
-    group of Gloo, so making a state is collective between these ranks, in one order on all; others
-    have no part in it.
+    process_group: DDP's; None is the default group. A state starts when it is made, where torch.distributed
+    is initialised, and at its first bucket otherwise. Its ranks get connections of their own and a
+    private group of Gloo, so that it is collective between them, in one order on all of them; others have no
+    part in it.
     bypass: "auto" measures the first iterations against the plain AllReduce and sends buckets uncompressed
     where compression does not pay; "never" and "always" mean what they say and measure nothing.
 
@@ -57,8 +55,7 @@ class OscarState:
 
     A state is of one model: the hook raises ConfigError for the buckets of another one.
 
-    Raises ConfigError where ranks differ or frames should be keyed, MissingExtraError without torch,
-    OscarError where torch.distributed is not initialised.
+    Raises ConfigError where ranks differ or frames should be keyed, MissingExtraError without torch.
     """
 
     def __init__(
@@ -71,40 +68,20 @@ class OscarState:
         model: Any = None,
         retune: int | None = None,
     ) -> None:
-        self._torch, self._dist = load_torch()
-        if not self._dist.is_initialized():
-            raise OscarError("expected torch.distributed to be initialised; call init_process_group first")
+        dist = load_torch()[1]
         check_mode(bypass)
         self.process_group = process_group
-        chosen = default_config() if config is None else config
-        if chosen.transport.security != "none":
+        self.config = default_config() if config is None else config
+        if self.config.transport.security != "none":
             raise ConfigError(
-                f"transport.security is {chosen.transport.security}, but torch itself sends for the hook "
-                "(the first backward, the bypass) and has no key: set it to none, "
-                "and use a network that encrypts"
+                f"transport.security is {self.config.transport.security}, but torch itself sends for the "
+                "hook (the first backward, the bypass) and has no key: set it to none, and use a network "
+                "that encrypts"
             )
-        self.config = chosen.variant(nodes=len(ranks_of(process_group)))
-        policed, retuning = Retuning.of(Policed.of(policy, model, self.config), retune, self.config)
-        mode: Mode = bypass if policed is None else "never"
-        self._transport = TcpTransport(process_group)
-        self.rank, self.nodes = self._transport.rank, self._transport.nodes
-        try:
-            timeout = timedelta(seconds=self.config.transport.timeout_s)
-            plain, _ = private_group(process_group, timeout)  # for AllReduces that are only measured
-            extra = {"bypass": mode, "policy": policed and policed.said, "retune": retune}
-            timeout_s = self.config.transport.timeout_s
-            self._communicator = Communicator(self.config, self._transport, timeout_s=timeout_s, extra=extra)
-            if policed is not None and policed.refused is not None:
-                raise policed.refused
-            own = self.config, self._communicator
-            self._policies = None if policed is None else Policies(policed, retuning, model, *own)
-        except BaseException:
-            self._transport.close()
-            raise
-        self.bypass = Bypass(mode, plain, self._communicator)
+        self._policies: Policies | None = None
+        self._asked = Asked(bypass, policy, model, retune)
+        self._loaded: Any = None  # what is to be taken over at the start
         self.error: Exception | None = None
-        self._model, self._staging = ModelGradients(), Staging()
-        self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
         self._told_dense = False
         self.backwards = 0  # of this process
         self.values = 0  # that were reduced
@@ -112,10 +89,31 @@ class OscarState:
         self.clipped = 0  # values of this rank that saturated so far
         self.clipped_energy = 0.0  # the largest share of a bucket's energy that this took so far, 0 .. 1
         self._layouts: dict[int, BucketLayout] = {}
-        self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._open: list[Job] = []  # whose Futures wait; of the state's own thread
         self._thread: threading.Thread | None = None
+        self._finaliser: weakref.finalize[Any, Any] | None = None
+        if dist.is_initialized():
+            self.start()
+
+    def start(self) -> None:
+        """Make the groups and compare configurations, where that was not done yet; collective.
+
+        Until then the state has no `rank`, `nodes` and `bypass`, and can be pickled. Raises as the class
+        does, and OscarError where torch.distributed is not initialised.
+        """
+        if self._finaliser is not None:
+            return
+        ends = Ends.make(self.config, self.process_group, self._asked)
+        self.config, self._transport, self._communicator = ends.config, ends.transport, ends.communicator
+        self._policies, self.bypass = ends.policies, ends.bypass
+        self.rank, self.nodes = ends.transport.rank, ends.transport.nodes
+        self._model, self._staging = ModelGradients(), Staging()
+        self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
+        self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, [])
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            self.load_state_dict(loaded)
 
     @property
     def sent_bytes(self) -> int:
@@ -188,12 +186,13 @@ class OscarState:
         return float(np.frombuffer(self._communicator.gather(np.float64(value).tobytes(), 8)[0])[0])
 
     def _check_whole(self) -> None:
+        self.start()
         if self.error is not None:
             raise OscarError(f"the hook failed before ({self.error}); {ADVICE}")
 
     def _check(self, bucket: Any) -> tuple[Any, Key]:
         self._check_whole()
-        if not self._finaliser.alive:
+        if self._finaliser is None or not self._finaliser.alive:
             raise OscarError("this state is closed; make a new OscarState, and register the hook with it")
         buffer = bucket.buffer()
         check_buffer(buffer, timed=self.bypass.mode == "auto")
@@ -216,13 +215,14 @@ class OscarState:
         else:
             self._sent_bytes += ring_bytes(buffer.numel() * buffer.element_size(), self.nodes)
         buffer.div_(self.nodes)
-        work = self._dist.all_reduce(buffer, group=self.process_group, async_op=True)
+        work = load_torch()[1].all_reduce(buffer, group=self.process_group, async_op=True)
         return work.get_future().then(lambda future: future.value()[0])
 
     def _start(self) -> None:
         if self._thread is None:
-            self._thread = start(self, self._jobs)
-            self._finaliser.detach()
+            self._thread = start_thread(self, self._jobs)
+            if self._finaliser is not None:
+                self._finaliser.detach()
             threads = [self._thread]
             self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, threads)
 
@@ -344,8 +344,12 @@ class OscarState:
         A run goes on bit for bit where the process begins with a backward whose gradients are thrown away,
         before or after this call: DDP then has the buckets of the run that was saved. Raises ConfigError
         where the state is of another configuration, rank or number of ranks, or is none; nothing has changed
-        then. With `retune` it is collective, and all ranks raise where one does.
+        then. With `retune` it is collective, and all ranks raise where one does. A state that has not started
+        takes it over when it does, and raises then.
         """
+        if self._finaliser is None:
+            self._loaded = state
+            return
         try:
             tree, decided, fresh = read_state(state, self.config.method, policed=self._policies is not None)
         except ConfigError as error:
@@ -374,7 +378,8 @@ class OscarState:
 
     def close(self) -> None:
         """End the thread and the private groups; may be repeated."""
-        self._finaliser()
+        if self._finaliser is not None:
+            self._finaliser()
 
     def __enter__(self) -> OscarState:
         return self

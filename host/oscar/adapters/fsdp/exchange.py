@@ -1,0 +1,167 @@
+"""The AllReduce between hosts of a model that FSDP2 shards inside each."""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from oscar.adapters.fsdp.shards import Shape, shapes_of, sharded_modules
+from oscar.adapters.torch.saving import packed, read_tree
+from oscar.adapters.torch.staging import Staging
+from oscar.adapters.torch.state import ADVICE, default_config
+from oscar.array import Array, split
+from oscar.config import Config
+from oscar.errors import ConfigError, OscarError
+from oscar.reducers.communicator import Communicator
+from oscar.transports.gloo import load_torch, ranks_of
+from oscar.transports.tcp import TcpTransport
+
+PLAIN = "fp32"  # method of what goes uncompressed over the same transport
+PARTS = "gradients of some of a module's parameters alone"
+LOG = logging.getLogger("oscar.torch_fsdp")
+
+
+def between_hosts(model: Any, hosts: Any, config: Config | None = None) -> HostExchange:
+    """Send the gradients of `model` through OSCAR between hosts; FSDP2 goes on to shard inside each.
+
+    model: `fully_shard` was called on it, and on modules of it, with a mesh of one dimension, inside a host.
+    hosts: the other dimension: a DeviceMesh, or a group of torch.distributed, of the ranks that hold the same
+    shard. config: codec or scheme and its options; None takes ASC with error feedback.
+    Collective between the ranks of `hosts`. Returns what holds the state: to be saved with a checkpoint, and
+    to be closed. Raises TypeError for a model without fully_shard, ConfigError where FSDP replicates it,
+    where ranks differ, and for keyed frames.
+    """
+    return HostExchange(model, hosts, config)
+
+
+class HostExchange:
+    """The state of `between_hosts`: the coder's of each parameter's shard, and counts.
+
+    `coded_values`, `uncoded_values` (by reason) and `sent_bytes` are of this rank. As an entry of what
+    torch.distributed.checkpoint saves it has each rank's own part.
+    """
+
+    def __init__(self, model: Any, hosts: Any, config: Config | None = None) -> None:
+        group = hosts.get_group() if hasattr(hosts, "get_group") else hosts
+        modules = sharded_modules(model)
+        chosen = default_config() if config is None else config
+        if chosen.transport.security != "none":
+            raise ConfigError(
+                f"transport.security is {chosen.transport.security}, but FSDP itself sends inside a host, "
+                "and has no key: set it to none, and use a network that encrypts"
+            )
+        self._dist = load_torch()[1]
+        self._group, self._staging = group, Staging()
+        self.config = chosen.variant(nodes=len(ranks_of(group)))
+        self.shapes: dict[str, list[Shape]] = {name: shapes_of(module) for name, module in modules.items()}
+        self._transport = TcpTransport(group)
+        try:
+            timeout_s = self.config.transport.timeout_s
+            extra = {"fsdp.shards": {name: [list(one) for one in own] for name, own in self.shapes.items()}}
+            self._coded = Communicator(self.config, self._transport, timeout_s=timeout_s, extra=extra)
+            plain = Config(method=PLAIN, nodes=self.config.nodes)
+            self._plain = Communicator(plain, self._transport, timeout_s=timeout_s)
+        except BaseException:
+            self._transport.close()
+            raise
+        self.rank, self.nodes = self._coded.rank, self._coded.nodes
+        self.error: Exception | None = None
+        self.coded_values = self.sent_bytes = 0
+        self.uncoded_values: Counter[str] = Counter()  # by reason
+        for name, module in modules.items():
+            module.set_all_reduce_hook(partial(self.reduce, name))
+
+    def reduce(self, name: str, gradient: Any) -> None:
+        """Make `gradient`, a module's flat shard, its mean over all hosts, in place; FSDP's hook."""
+        if self.error is not None:
+            raise OscarError(f"the exchange between hosts failed before ({self.error}); {ADVICE}")
+        try:
+            self._reduce(name, gradient)
+        except Exception as error:
+            self.error = error
+            for communicator in (self._coded, self._plain):
+                if communicator.failed is None:
+                    communicator.give_up(error)
+            raise
+
+    def _reduce(self, name: str, gradient: Any) -> None:
+        reason = self._reason(name, gradient)
+        if reason is None:
+            values = self._staging.fetch(gradient, self._staging.mark(gradient))
+            self._staging.put(gradient, self._mean(self._coded, name, split(values, self.shapes[name])))
+            self.coded_values += gradient.numel()
+            return
+        self._count(name, gradient, reason)
+        if gradient.dtype.itemsize > 4 or not gradient.is_floating_point() or reason.startswith("the device"):
+            self._dist.all_reduce(gradient, group=self._group)
+            gradient.div_(self.nodes)
+            return
+        values = self._staging.fetch(gradient, self._staging.mark(gradient))
+        self._staging.put(gradient, self._mean(self._plain, f"{name} {gradient.numel()}", [values]))
+
+    def _mean(self, communicator: Communicator, key: str, tensors: list[Array]) -> Array:
+        result = communicator.allreduce(tensors, key=key)
+        self.sent_bytes += result.stats.sent_bytes
+        return np.concatenate([tensor.reshape(-1) for tensor in result.mean])
+
+    def _reason(self, name: str, gradient: Any) -> str | None:
+        """Return why a gradient goes uncompressed, or None."""
+        if gradient.device.type not in Staging.DEVICES:
+            return f"the device {gradient.device.type}"
+        if not gradient.is_floating_point() or gradient.dtype.itemsize > 4:
+            return f"the dtype {gradient.dtype}"
+        return None if gradient.numel() == sum(map(math.prod, self.shapes[name])) else PARTS
+
+    def _count(self, name: str, gradient: Any, reason: str) -> None:
+        if not self.uncoded_values[reason] and self.rank == 0:
+            LOG.warning(
+                "module %s: %s values go uncompressed, as all later ones will: %s are not coded",
+                repr(name), f"{gradient.numel():,}", reason,
+            )  # fmt: skip
+        self.uncoded_values[reason] += gradient.numel()
+
+    def state_dict(self) -> dict[str, bytes]:
+        """Return this rank's state under a name of its own: text and tensors, as torch.save writes them.
+
+        Raises OscarError after a failure: some modules have moved on then.
+        """
+        if self.error is not None:
+            raise OscarError(f"the exchange between hosts failed before ({self.error}); {ADVICE}")
+        held = io.BytesIO()
+        load_torch()[0].save(packed(self._coded.state_dict(), self.config.method), held)
+        return {self._name: held.getvalue()}
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take over what `state_dict` returned on this rank.
+
+        Raises ConfigError, and changes nothing, where it is of another configuration, rank or world size.
+        """
+        try:
+            held = state[self._name]
+            read = load_torch()[0].load(io.BytesIO(held), weights_only=True)
+        except Exception as error:
+            raise ConfigError(
+                f"expected a saved exchange with an entry {self._name}, got what cannot be read ({error!r}): "
+                "resume with as many ranks as the run that saved it, or leave the exchange's state out"
+            ) from None
+        self._coded.load_state_dict(read_tree(read, self.config.method).value)
+
+    @property
+    def _name(self) -> str:
+        return f"rank {self._dist.get_rank()} of {self._dist.get_world_size()}"
+
+    def close(self) -> None:
+        """End the private group; may be repeated. The end of the process does it, too."""
+        self._transport.close()
+
+    def __enter__(self) -> HostExchange:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

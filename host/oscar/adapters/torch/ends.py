@@ -1,0 +1,68 @@
+"""What a state shares with other ranks: connections, a private group, a communicator, compared settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from oscar.adapters.torch.bypass import Bypass, Mode
+from oscar.adapters.torch.grouped import Policed
+from oscar.adapters.torch.policies import Policies
+from oscar.adapters.torch.retune import Retuning
+from oscar.config import Config
+from oscar.errors import OscarError
+from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.reducers.communicator import Communicator
+from oscar.transports.gloo import load_torch, private_group, ranks_of
+from oscar.transports.tcp import TcpTransport
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Arguments of OscarState of these names."""
+
+    bypass: Mode
+    policy: PolicyFile | Path | str | None
+    model: Any
+    retune: int | None
+
+
+@dataclass(frozen=True)
+class Ends:
+    """config: for the group's number of ranks. bypass: with a group of its own. policies: or None."""
+
+    config: Config
+    transport: TcpTransport
+    communicator: Communicator
+    bypass: Bypass
+    policies: Policies | None
+
+    @classmethod
+    def make(cls, config: Config, process_group: Any, asked: Asked) -> Ends:
+        """Return the ends of this rank; collective between the ranks of `process_group` (None: all).
+
+        Raises ConfigError where ranks differ, OscarError where torch.distributed is not initialised.
+        """
+        if not load_torch()[1].is_initialized():
+            raise OscarError("expected torch.distributed to be initialised; call init_process_group first")
+        config = config.variant(nodes=len(ranks_of(process_group)))
+        policed = Policed.of(asked.policy, asked.model, config)
+        policed, retuning = Retuning.of(policed, asked.retune, config)
+        mode: Mode = asked.bypass if policed is None else "never"
+        transport, timeout_s = TcpTransport(process_group), config.transport.timeout_s
+        try:
+            plain, _ = private_group(process_group, timedelta(seconds=timeout_s))
+            extra = {"bypass": mode, "policy": policed and policed.said, "retune": asked.retune}
+            communicator = Communicator(config, transport, timeout_s=timeout_s, extra=extra)
+            if policed is None:
+                policies = None
+            elif policed.refused is not None:
+                raise policed.refused
+            else:
+                policies = Policies(policed, retuning, asked.model, config, communicator)
+        except BaseException:
+            transport.close()
+            raise
+        return cls(config, transport, communicator, Bypass(mode, plain, communicator), policies)

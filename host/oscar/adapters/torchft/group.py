@@ -1,0 +1,218 @@
+"""The process group that torchft's Manager configures anew for each quorum."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch.distributed import ReduceOp
+from torchft.process_group import ProcessGroupGloo, create_store_client
+
+from oscar.adapters.torch.bypass import ring_bytes
+from oscar.adapters.torch.staging import Staging
+from oscar.adapters.torch.state import default_config
+from oscar.adapters.torchft.quorum import Quorum
+from oscar.config import Config
+from oscar.errors import ConfigError, OscarError
+
+CODED_OPS = ("SUM", "AVG", "PREMUL_SUM")
+CODED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+LEAST = 1024  # values; Gloo is faster below
+SMALL, ALONE = "small", "one replica"  # reasons that are expected, and not told
+LOG = logging.getLogger("oscar.torchft")
+
+
+class ProcessGroupOscar(ProcessGroupGloo):
+    """A process group for `Manager(pg=...)`: large float tensors are coded, all else goes over Gloo.
+
+    config: codec or scheme and its options; None takes ASC with error feedback. DiLoCo's pseudo-gradients
+    bear `quantiser.coarseness` 1. timeout: longest wait for a replica. least: values of the smallest coded
+    tensor. fragments: of DiLoCo, which are synchronised in turn; parameters: tensors are parameters, of which
+    the change against the last mean is coded. DiLoCo and LocalSGD that are made on this group's Manager set
+    both.
+
+    A tensor's error feedback is kept by its place in the step, so a step must reduce equal tensors in one
+    order on all replicas. All state lives for one quorum. `coded_values`, `uncoded_values` (by reason) and
+    `sent_bytes` count since the group was made.
+
+    Raises ConfigError for keyed frames, and in `configure`, on all replicas, where two have other versions or
+    configurations.
+    """
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        timeout: timedelta = timedelta(seconds=60),
+        least: int = LEAST,
+        fragments: int = 1,
+        parameters: bool = False,
+    ) -> None:
+        if least < 1 or fragments < 1:
+            raise ValueError(f"expected least and fragments of 1 at least, got {least} and {fragments}")
+        self.config = default_config() if config is None else config
+        if self.config.transport.security != "none":
+            raise ConfigError(
+                f"transport.security is {self.config.transport.security}, but Gloo sends for this group, "
+                "too, and has no key: set it to none, and use a network that encrypts"
+            )
+        super().__init__(timeout=timeout)
+        self.least, self.fragments, self.parameters = least, fragments, parameters
+        self.coded_values = 0
+        self.uncoded_values: Counter[str] = Counter()  # by reason
+        self.coded_bytes = self.plain_bytes = 0
+        self._told: set[str] = set()
+        self._quorum: Quorum | None = None
+        self._failure: Exception | None = None  # why there is no quorum, after there was one
+        self._finaliser: weakref.finalize[Any, Any] | None = None
+        self._turn = self._calls = 0  # steps of this quorum, and tensors of this step
+
+    def getBackendName(self) -> str:
+        """Return the name by which torch knows this group."""
+        return "torchft-oscar"
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes that this replica has sent for AllReduces; what Gloo sends is reckoned as a ring's."""
+        alive = 0 if self._quorum is None else self._quorum.sent_bytes
+        return self.coded_bytes + alive + self.plain_bytes
+
+    def configure(
+        self, store_addr: str, replica_id: str, rank: int, world_size: int, *args: Any, **kwargs: Any
+    ) -> None:
+        """Drop all coder state and meet the replicas of another quorum; see torchft. Collective.
+
+        Raises ConfigError on all of them where one has another version or configuration, and OscarError where
+        one does not come, or the store goes, within `timeout`.
+        """
+        self._leave(OscarError(f"rank {rank}: the process group was configured for another quorum"))
+        self._turn = self._calls = 0
+        try:
+            super().configure(store_addr, replica_id, rank, world_size, *args, **kwargs)
+            if world_size > 1:
+                self._enter(store_addr, rank, world_size)
+            self._failure = None
+        except Exception as error:
+            self._failure = error
+            LOG.error("rank %d of %d: no quorum: %s: %s", rank, world_size, type(error).__name__, error)
+            raise
+
+    def _enter(self, store_addr: str, rank: int, world_size: int) -> None:
+        timeout_s = self._timeout.total_seconds()
+        store = create_store_client(f"{store_addr}/oscar", timeout=self._timeout)
+        own = {"least": self.least, "fragments": self.fragments, "parameters": self.parameters}
+        extra = {f"torchft.{name}": value for name, value in own.items()}
+        quorum = Quorum(
+            self.config, store, rank, world_size, timeout_s=timeout_s, relative=self.parameters, extra=extra
+        )
+        self._quorum = quorum
+        self._finaliser = weakref.finalize(self, quorum.end, OscarError("the process group has gone"))
+
+    def _leave(self, why: Exception) -> None:
+        quorum, self._quorum, self._failure = self._quorum, None, why
+        if quorum is not None:
+            quorum.end(why)
+            self.coded_bytes += quorum.sent_bytes
+        if self._finaliser is not None:
+            self._finaliser.detach()
+
+    def abort(self, errored: bool = True) -> None:
+        """End all AllReduces at once, with an error; the next `configure` begins anew."""
+        self._leave(OscarError("the process group was aborted"))
+        super().abort(errored)
+
+    def shutdown(self) -> None:
+        """End the coder's thread and all groups."""
+        self._leave(OscarError("the process group was shut down"))
+        super().shutdown()
+
+    def errored(self) -> Exception | None:
+        """Return what ended this quorum's AllReduces, or None, once the step's tensors are reduced.
+
+        This is the end of a step: torchft asks here, and nowhere else, before it commits one.
+        """
+        if self._failure is not None:
+            return self._failure
+        if self._quorum is None:
+            return None
+        self._quorum.drain()
+        if self._calls:
+            self._turn, self._calls = self._turn + 1, 0
+        return self._quorum.error
+
+    def allreduce(self, tensors: list[Any], opts: Any) -> Any:
+        """Reduce a tensor in place and return a Work; see torchft. Lists of several tensors go over Gloo."""
+        operation = getattr(opts, "reduceOp", opts)
+        reason = self._reason(tensors, operation)
+        if reason is not None:
+            return self._uncoded(tensors, opts, reason)
+        if self._quorum is None:
+            raise OscarError("this process group has no quorum: configure it first (torchft's Manager does)")
+        before, after = 1.0, float(self._quorum.nodes)
+        if kind_of(operation) == "AVG":
+            after = 1.0
+        elif kind_of(operation) == "PREMUL_SUM":
+            before = factor_of(operation)
+        (tensor,) = tensors
+        key = f"{self._turn % self.fragments}.{self._calls}"
+        self._calls += 1
+        self.coded_values += tensor.numel()
+        return self._quorum.reduce(tensor.detach(), key, before, after)
+
+    def allreduce_coalesced(self, tensors: list[Any], opts: Any) -> Any:
+        """Reduce tensors uncompressed, over Gloo."""
+        self._count(tensors, "allreduce_coalesced")
+        return super().allreduce_coalesced(tensors, opts)
+
+    def _reason(self, tensors: list[Any], operation: Any) -> str | None:
+        """Return why tensors go uncompressed, or None."""
+        first, kind = tensors[0], kind_of(operation)
+        if self._pg is not None and self.size() == 1:
+            return ALONE
+        if len(tensors) != 1:
+            return f"{len(tensors)} tensors at once"
+        if kind not in CODED_OPS:
+            return f"the op {kind}"
+        if first.layout != torch.strided:
+            return f"the layout {first.layout}"
+        if first.device.type not in Staging.DEVICES:
+            return f"the device {first.device.type}"
+        if first.dtype not in CODED_DTYPES:
+            return f"the dtype {first.dtype}"
+        return SMALL if first.numel() < self.least else None
+
+    def _uncoded(self, tensors: list[Any], opts: Any, reason: str) -> Any:
+        self._count(tensors, reason)
+        operation = getattr(opts, "reduceOp", opts)
+        if kind_of(operation) == "PREMUL_SUM":  # Gloo has none
+            for tensor in tensors:
+                tensor.mul_(factor_of(operation))
+            opts = torch.distributed.AllreduceOptions()
+            opts.reduceOp = ReduceOp.SUM
+        return super().allreduce(tensors, opts)
+
+    def _count(self, tensors: list[Any], reason: str) -> None:
+        """Count what goes uncompressed, and say once why."""
+        values = sum(tensor.numel() for tensor in tensors)
+        self.uncoded_values[reason] += values
+        nodes = self.size() if self._pg is not None else 1
+        self.plain_bytes += ring_bytes(sum(tensor.nbytes for tensor in tensors), nodes)
+        if reason not in (SMALL, ALONE) and reason not in self._told:
+            self._told.add(reason)
+            LOG.warning(
+                "%s values go uncompressed, as all later ones will: %s is not coded", f"{values:,}", reason
+            )
+
+
+def kind_of(operation: Any) -> str:
+    """Return the name of a ReduceOp; `ReduceOp.SUM == ReduceOp(ReduceOp.SUM)` is False, names are equal."""
+    return str(getattr(operation, "op", operation).name)
+
+
+def factor_of(operation: Any) -> float:
+    """Return the factor of a PREMUL_SUM."""
+    return float(operation.__getstate__()[1])

@@ -1,0 +1,8 @@
+"""A process group for torchft's Manager: `Manager(pg=ProcessGroupOscar(), ...)`.
+
+docs/torchft.md. The extra `torchft` is needed. The names live in oscar.adapters.torchft.
+"""
+
+from oscar.adapters.torchft import ProcessGroupOscar
+
+__all__ = ["ProcessGroupOscar"]
