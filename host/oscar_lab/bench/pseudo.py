@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"# {changes[0].size} values, {args.rounds} rounds of {args.steps} steps; top {KEPT} of {CHUNK}")
     print(TABLE.heading)
     rows: list[Row] = []
+    messages: list[tuple[Any, dict[str, Any]]]
     for level in ("median", "half maximum"):
         streams = list(_streams(changes, level))
         entropy = sum(_entropy(positions, codes, changes[0].size) for positions, codes in streams)
