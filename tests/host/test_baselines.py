@@ -13,12 +13,14 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from needs import needs
 from oscar.coding.asc import Encoder
 from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.coding.asc.reference import ReferenceCoder
 from oscar.coding.baselines.atalanta import MAX_GROUPS, Atalanta, AtalantaDp
 from oscar.coding.baselines.atalanta_kernels import optimal_search, released_search
 from oscar.coding.baselines.blocks import histogram, quantise
+from oscar.coding.baselines.mx import E4M3
 from oscar.coding.baselines.registry import BASELINES
 from oscar.coding.baselines.zstd import Zstd
 from oscar.coding.codec import FramedEncoder
@@ -27,6 +29,7 @@ from oscar.coding.registry import CODECS, make_codec
 from oscar.errors import FrameError, MissingExtraError
 
 LOSSLESS = ["int32", "atalanta", "atalanta-dp", "rans0", "zstd", "constriction"]
+CLIPPING, FEW_BITS = ["bf16", "fp16", "int8"], ["mxfp8", "mxfp6", "mxfp4", "fp8-rows"]
 QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -111,14 +114,14 @@ def test_constant_and_extreme_frames(name: str) -> None:
 def test_registry_names_codes_and_counters() -> None:
     entries = {name: make() for name, make in BASELINES.items()}
     assert [entry.name for entry in entries.values()] == list(entries)
-    assert [codec(name).code for name in entries] == list(range(1, 12))
-    assert [name for name, entry in entries.items() if not entry.lossless] == ["bf16", "fp16", "int8"]
-    assert [name for name, entry in entries.items() if entry.saturated] == ["bf16", "fp16", "int8"]
+    assert [codec(name).code for name in entries] == [*range(1, 12), *range(17, 21)]
+    assert [name for name, entry in entries.items() if not entry.lossless] == [*CLIPPING, *FEW_BITS]
+    assert [name for name, entry in entries.items() if entry.saturated] == CLIPPING
 
 
 def test_what_is_coded_and_what_goes_out_at_a_fixed_width() -> None:
     raw = [name for name, make in CODECS.items() if not make().coded]
-    assert raw == ["fp32", "bf16", "fp16", "int16", "int32", "int8"]
+    assert raw == ["fp32", "bf16", "fp16", "int16", "int32", "int8", *FEW_BITS]
 
 
 @pytest.mark.parametrize("name", ["asc", "asc-paper"])
@@ -166,6 +169,47 @@ def test_float_codecs_round_as_they_say() -> None:
     ties = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0xBF808000], np.uint32).view(np.float32)
     halves = np.frombuffer(codec("bf16").pack(ties, 32), "<u2")
     assert [hex(half) for half in halves] == ["0x3f80", "0x3f82", "0x3f81", "0xbf80"]  # ties go to even
+
+
+@pytest.mark.parametrize("name", FEW_BITS)
+def test_small_floats_are_the_nearest_with_their_block_s_scale(name: str, seed: int) -> None:
+    """The oracle tries all codes. Ties go to the even one, what is beyond the largest becomes it."""
+    random, small = np.random.default_rng(seed), codec(name)
+    size, table = small.block, np.nan_to_num(small.element.magnitudes, nan=np.inf).astype(np.float64)
+    values = random.normal(0, 1e-3, 3 * size + 5).astype(np.float32)
+    values[size : 2 * size] *= np.float32(1e-30)
+    values[-5:] = 0
+    payload = small.pack(values, 32)
+    assert len(payload) == small.max_payload(values.size, 32)
+    again = small.unpack(memoryview(payload), values.size, 32)
+    for at in range(0, 3 * size, size):
+        block = values[at : at + size].astype(np.float64)
+        largest, top = np.abs(block).max(), table[small.element.largest]
+        scale = float(np.float32(largest / top))
+        if name != "fp8-rows":
+            scale = 2.0 ** (np.floor(np.log2(largest)) - np.floor(np.log2(top)))
+        far = np.abs(np.abs(block)[:, None] / scale - table)
+        far[:, ::2] -= 1e-9
+        expected = np.copysign(table[far.argmin(1)] * scale, block)
+        np.testing.assert_allclose(again[at : at + size], expected, rtol=1e-6)
+    np.testing.assert_array_equal(again[-5:], 0)
+    for bad in (np.nan, np.inf):
+        values[2] = bad
+        again = small.unpack(memoryview(small.pack(values, 32)), values.size, 32)
+        np.testing.assert_array_equal(np.isnan(again), np.arange(values.size) < size)
+
+
+def test_small_floats_are_those_of_torch() -> None:
+    needs("torch")
+    import torch
+
+    codes = torch.arange(256, dtype=torch.uint8)
+    theirs = codes.view(torch.float8_e4m3fn).float().numpy()
+    np.testing.assert_array_equal(E4M3.decode(codes.numpy()), theirs)
+    values = np.concatenate((theirs[:127], (theirs[:126] + theirs[1:127]) / 2))
+    np.testing.assert_array_equal(
+        E4M3.encode(values), torch.from_numpy(values).to(torch.float8_e4m3fn).view(torch.uint8).numpy()
+    )
 
 
 @pytest.mark.parametrize("sigma", [1, 8, 60])

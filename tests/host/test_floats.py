@@ -15,6 +15,7 @@ from oscar.coding.floats.codec import FloatCoder
 from oscar.coding.floats.layout import HEAD, RAW, max_bytes, packed_bytes
 from oscar.coding.registry import make_codec
 from oscar.errors import FrameError
+from oscar_lab.bench.floats import measure
 
 COMPILED, REFERENCE = FloatCoder(), FloatCoder("reference")
 SPECIAL = [0, 1 << 31, 1, 0x807FFFFF, 0x7F800000, 0xFF800000, 0x7FC00001, 0x7F800001, 0x7F7FFFFF, 0x3F800000]
@@ -199,3 +200,11 @@ def test_what_bf16_clips_is_counted() -> None:
     assert np.isfinite(again).all()
     assert entry.saturated is not None
     assert entry.saturated(encoder)[0] == 1
+
+
+def test_the_benchmark_measures_what_it_codes(seed: int) -> None:
+    bits = halves(drawn(np.random.default_rng(seed), "normal", 5000))
+    row = measure(bits, turns=1)
+    assert row["bits"] == 8 * len(COMPILED.encode(bits)) / 5000
+    assert row["ratio"] == pytest.approx(16 / row["bits"])
+    assert min(row[name] for name in ("encode", "decode", "zstd_encode", "zstd_decode")) > 0

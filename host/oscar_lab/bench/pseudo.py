@@ -28,7 +28,7 @@ from oscar_lab.sources import add_source, default_model, open_source
 CHUNK, KEPT, DECAY = 4096, 64, 0.95
 BAR, SPEED = 1.03, 4.0  # times the entropy; GB/s
 TABLE = Table(
-    "message <26", "rounds >7", "bits >8.4f", "entropy >8.4f", "over >7.3f", "encode:encode GB/s >12.2f",
+    "message <30", "rounds >7", "bits >8.4f", "entropy >8.4f", "over >7.3f", "encode:encode GB/s >12.2f",
     "decode:decode GB/s >12.2f",
 )  # fmt: skip
 
@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"# {changes[0].size} values, {args.rounds} rounds of {args.steps} steps; top {KEPT} of {CHUNK}")
     print(TABLE.heading)
     rows: list[Row] = []
+    messages: list[tuple[Any, dict[str, Any]]]
     for level in ("median", "half maximum"):
         streams = list(_streams(changes, level))
         entropy = sum(_entropy(positions, codes, changes[0].size) for positions, codes in streams)

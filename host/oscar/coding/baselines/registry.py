@@ -11,6 +11,7 @@ from functools import partial
 from typing import cast
 
 from oscar.coding.baselines.atalanta import Atalanta, AtalantaDp
+from oscar.coding.baselines.mx import E2M1, E2M3, E4M3, Fp8Rows, Mx
 from oscar.coding.baselines.oracle import Oracle
 from oscar.coding.baselines.order0 import Rans0
 from oscar.coding.baselines.raw import Bf16, Fp16, Fp32, Int8, Int16, Int32
@@ -42,4 +43,8 @@ BASELINES: dict[str, Callable[[], Codec]] = {
     "rans0": partial(framed, "rans0", Rans0(), lossless=True),
     "zstd": partial(framed, "zstd", Zstd(), lossless=True),
     "constriction": partial(framed, "constriction", Oracle(), lossless=True),
+    "mxfp8": partial(framed, "mxfp8", Mx(E4M3, 17), lossless=False, coded=False),
+    "mxfp6": partial(framed, "mxfp6", Mx(E2M3, 18), lossless=False, coded=False),
+    "mxfp4": partial(framed, "mxfp4", Mx(E2M1, 19), lossless=False, coded=False),
+    "fp8-rows": partial(framed, "fp8-rows", Fp8Rows(E4M3, 20), lossless=False, coded=False),
 }
