@@ -60,9 +60,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     for level in ("median", "half maximum"):
         streams = list(_streams(changes, level))
         entropy = sum(_entropy(positions, codes, changes[0].size) for positions, codes in streams)
-        messages: list[tuple[Any, dict[str, Any]]] = [
-            (stream, {"shape": changes[0].size}) for stream in streams
-        ]
+        messages = [(stream, {"shape": changes[0].size}) for stream in streams]
         rows.append(_row(f"sparse, split at {level}", messages, changes[0].size, entropy, args.turns))
         print(TABLE.line(rows[-1]), flush=True)
     for coarseness in args.coarseness:

@@ -162,10 +162,7 @@ def join(
     count: int,
     scratch: Any,
 ) -> int:
-    """Undo `split`, whose arguments these are; `kept` floats are not zero. Return 0 or what is wrong.
-
-    packed and low are not read beyond their ends.
-    """
+    """Undo `split` of `kept` floats, not read past the ends of packed and low. Return 0 or what is wrong."""
     at = end = scratch
     wrong, left, ready = u64(0), i64(kept), False  # left: mantissas that are not unpacked yet
     lows = low + u64(2 * kept)
