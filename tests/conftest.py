@@ -13,6 +13,7 @@ import pytest
 
 from needs import NO_GPU, needs
 from oscar.errors import OscarError
+from oscar_hdl.flow.elaboration import shallow_stacks
 from oscar_lab.lab.hold import PREFIX
 from oscar_lab.lab.network import Network
 from oscar_sim.seeds import VARIABLE, dice, told
@@ -29,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "seeded: takes the run's seed (set where the fixture `seed` is used)")
     told()  # one seed for all processes of a run
+    shallow_stacks()
     # Triton asks when it is imported, which torch does in any test: kernels of this process are interpreted.
     os.environ["TRITON_INTERPRET"] = "1"
 

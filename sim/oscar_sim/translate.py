@@ -186,7 +186,7 @@ class _Writer:
             owner = self.resolve(node.value)
             if isinstance(owner, (list, tuple)) and self.static(node.slice):
                 return owner[self.value(node.slice)]
-        raise LookupError(ast.dump(node))
+        raise LookupError(node)
 
     def named(self, node: ast.expr) -> Any:
         """Return the object that an expression names, None if it names none."""

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from oscar.version import __version__
+from oscar_hdl.flow.elaboration import shallow_stacks
 from oscar_hdl.flow.tools import write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, Value, check_parameters, find, parameter, shape
 
@@ -329,6 +330,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     args = parser().parse_args(argv)
+    shallow_stacks()
     names, parameters = args.top or list(TOPS), dict(args.parameters)
     try:
         if args.here:

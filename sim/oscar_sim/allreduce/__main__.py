@@ -14,6 +14,7 @@ from typing import Any
 from oscar.cli.progress import Show
 from oscar.errors import OscarError
 from oscar.results import write_results
+from oscar_hdl.flow.elaboration import shallow_stacks
 from oscar_sim.allreduce.run import Options, tables
 from oscar_sim.results_file import prepared
 
@@ -68,6 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run what is asked for, print tables; return 1 when anything differs from the host."""
     p = parser()
     args = p.parse_args(argv)
+    shallow_stacks()
     if not 2 <= args.nodes <= 8 or args.values < 32 * args.nodes or not 0 < args.rate <= 1:
         p.error("expected 2 to 8 nodes, at least 32 values a node, and a rate above 0 and up to 1")
     if args.iterations < 1 or args.latency < 0 or not 2 <= args.bits <= 12:
