@@ -249,7 +249,7 @@ def test_only_the_rows_that_are_asked_for_are_cleared(banks: int):
 def test_rows_take_the_clocks_of_the_time_model():
     """Of what a frame takes more than one of half its rows, each row has a part: nics/nic.json names it.
 
-    Meanwhile every unit has rows of the same banks.
+    Meanwhile every engine has rows of the same banks.
     """
     rng, took = dice("memory clocks"), []
     bench = Bench(rng, 2, 1.0)
@@ -261,15 +261,15 @@ def test_rows_take_the_clocks_of_the_time_model():
         clocks = []
         rows = frame_rows(np.ones(count, np.int64))
         for move in (partial(bench.load, rows, 0), partial(bench.start, "unload", 0, count)):
-            for i, unit in enumerate(bench.units):
-                Work(unit, BLOCK_ROWS * (4 + i), random_rows(rng, 1024), rng, adopt=False)
+            for i, unit in enumerate(bench.units[:-1]):
+                Work(unit, BLOCK_ROWS * (4 + i), random_rows(rng, 512), rng, adopt=False)
             bench.simulator.run(-bench.simulator.clocks % 32)
             began = bench.simulator.clocks
             move()
             while not all(command.idle for command in bench.commands.values()):
                 bench.simulator.run(1)
             clocks.append(bench.simulator.clocks - began)
-            assert not any(unit.idle for unit in bench.units)
+            assert not any(unit.idle for unit in bench.units[:-1])
             bench.wait()
         took.append(clocks)
     driver = load_nic().driver
