@@ -93,6 +93,17 @@ def _unpack_rest(source: Any, count: int, buffer: Any) -> int:
     return 0
 
 
+@njit(**INLINE)
+def _refill(buffer: Any, packed: Any, left: int) -> int:
+    """Unpack the next of `left` mantissas to `buffer`; return how many, or BAD_FILL."""
+    if left >= PACKED:
+        _unpack_run(packed, buffer)
+        return i64(PACKED)
+    if _unpack_rest(packed, left, buffer):
+        return i64(BAD_FILL)
+    return i64(left)
+
+
 @njit(**PART)
 def _copy(source: Any, target: Any, used: int, room: int) -> None:
     """Copy `used` bytes to `target` and fill up to `room` bytes with zeros."""
@@ -170,17 +181,12 @@ def join(
         if left and end - at < u64(LANES):
             held = i64(end - at)
             store8(scratch, load8(at))
-            at, end = scratch, scratch + u64(held)
-            if left >= PACKED:
-                _unpack_run(packed, end)
-                packed += u64(7 * RUN)
-                end += u64(PACKED)
-                left -= PACKED
-            else:
-                if _unpack_rest(packed, left, end):
-                    return BAD_FILL
-                end += u64(left)
-                left = i64(0)
+            more = _refill(scratch + u64(held), packed, left)
+            if more < 0:
+                return BAD_FILL
+            at, end = scratch, scratch + u64(held + more)
+            packed += u64(7 * RUN)
+            left -= more
         depth = load16(exponents + u64(2 * LANES * t))
         there = reaches(depth, 1)
         live, reference = bits_of(there), get16(references + u64(2 * t))
