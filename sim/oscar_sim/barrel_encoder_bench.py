@@ -26,6 +26,8 @@ from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
 from oscar_sim.encoder_bench import SentBlock, Table
 
+DATA_AT = 2  # clocks from an answer to its first lanes
+
 
 @dataclass
 class Coded:
@@ -86,9 +88,8 @@ class BarrelEncoderBench:
         self.undrained: list[Coded] = []
         self.draining: Coded | None = None
         self.requests: list[tuple[int, int, bool, bool, int]] = []  # clock, thread, header, read, row
-        self.answer: tuple[int, SentBlock, bool, int] | None = None
+        self.answers: list[tuple[int, SentBlock, bool, int]] = []  # clock 0, block, header, row
         self.bytes = bytearray()
-        self.forgets = False
         self.watch: Callable[[BarrelEncoderBench], None] | None = None  # called in each clock
 
     def each(self) -> None:
@@ -127,13 +128,14 @@ class BarrelEncoderBench:
             _, thread, header, read, row = self.requests.pop(at)
             block = self.running[thread].block
             source.given.next, source.given_thread.next = True, thread
-            self.answer = (now + 1, block, header, row) if read else None
+            if read:
+                self.answers.append((now + 1, block, header, row))
             if read and not header:
                 source.row_class.next = block.rows[row].row_class
                 source.mean.next = block.rows[row].mean
-        if self.answer is not None:
-            begin, block, header, row = self.answer
-            beat = now + 1 - begin - 2
+        self.answers = [a for a in self.answers if now + 1 - a[0] - DATA_AT < BEATS]
+        for begin, block, header, row in self.answers:
+            beat = now + 1 - begin - DATA_AT
             if 0 <= beat < BEATS:
                 lanes = [block.data(header, row, WIDTH * beat + lane) for lane in range(WIDTH)]
                 source.data.next = sum(value << (19 * lane) for lane, value in enumerate(lanes))
@@ -216,7 +218,8 @@ class BarrelEncoderBench:
             left.clear()
         self.running.clear()
         self.bytes.clear()
-        self.draining, self.answer = None, None
+        self.answers.clear()
+        self.draining = None
         self.sim.run(CLOCKS - 1)
         self.rst.next = False
         self.sim.run(1)

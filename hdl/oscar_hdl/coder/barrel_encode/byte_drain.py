@@ -58,7 +58,7 @@ def byte_drain(
         meets.next = next_taken == before[BYTES_BITS:4]
         address.next = concat(thread, taken[WORD_BITS:])
         mark.next = concat(final, before[4:])
-        ask.idle.next = not busy
+        ask.idle.next = not busy and used == 0 and not valid
         level.thread.next = thread
         level.busy.next = busy
         level.taken.next = taken
