@@ -33,6 +33,16 @@ def _encoder() -> Any:
     )  # fmt: skip
 
 
+def _barrel_encoder() -> Any:
+    from oscar_hdl.coder.barrel_encode import ports as barrel
+    from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
+
+    return barrel_encoder(
+        bit(), bit(), word(4), barrel.BarrelEncoderJob(), ports.EncoderTables(), barrel.BarrelSource(),
+        barrel.BarrelCounts(), barrel.BarrelDrain(), Stream(128, keep=barrel.WORD_BYTES),
+    )  # fmt: skip
+
+
 def _splitter(granule_log2: int = 8) -> Any:
     from oscar_hdl.nic.memory.splitter import splitter
 
@@ -63,6 +73,7 @@ def _oscar_nic(
 TOPS: dict[str, Top] = {
     "decoder": _decoder,
     "encoder": _encoder,
+    "barrel_encoder": _barrel_encoder,
     "splitter": _splitter,
     "oscar_nic": _oscar_nic,
 }

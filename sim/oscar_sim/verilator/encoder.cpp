@@ -1,27 +1,5 @@
 // Runs blocks through an encoder whose ports are source_*, counts_*, job_*, tables_*, m_axis_bytes_* and phase.
-// Called through ctypes: units.py mirrors the structs.
-#include "memory.h"
-
-extern "C" {
-
-struct EncoderBlock {
-  Rows rows;
-  uint8_t* bytes;
-  uint32_t* counts;
-  uint32_t room, frame, bank, thinning;
-  int32_t reset_at;  // clocks behind its start, or -1
-  Stress stress;
-  uint32_t bad, constant, value, seeds, first, last, size, bits, given;
-  uint32_t faults, taken, headers, resets;
-  uint32_t clocks;  // from start to done
-};
-
-struct Frame {
-  const uint64_t* writes;  // data, address << 40
-  uint32_t count, bank;
-};
-
-}  // extern "C"
+#include "encoder_block.h"
 
 namespace {
 

@@ -1,0 +1,118 @@
+"""Eight lanes and their states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder.barrel_encode.lane_core import lane_core
+from oscar_hdl.coder.barrel_encode.lane_front import lane_front
+from oscar_hdl.coder.barrel_encode.ports import (
+    CLASSES,
+    COUNT,
+    LOW,
+    RAW,
+    ROW,
+    SEED,
+    STATE_BITS,
+    THREAD_BITS,
+    WIDTH,
+    Step,
+)  # fmt: skip
+from oscar_hdl.streams.block_ram import block_ram
+from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.joined import joined
+
+
+@block
+def state_memory(
+    clk: Any, phase: Any, plan: Any, plan17: Any, x7: Any, x22: Any, begins21: Any, begin21: Any
+) -> Any:
+    """Give states at clocks 7 to 10 of a turn, and take them from 22 on: turns of a thread are 20 apart.
+
+    plan, plan17: Plan of clock 1, and again of 17. x7, x22: eight states. begins21: they begin with begin21
+    u17 instead, a power of 2. A turn that codes nothing changes none.
+    """
+    thread4, thread21, read_at, write_at, writes21, write = (
+        word(THREAD_BITS), word(THREAD_BITS), word(THREAD_BITS + 2), word(THREAD_BITS + 2), bit(), bit()
+    )  # fmt: skip
+    beat = word(2)
+    states = block_ram(clk, write, write_at, x22, read_at, x7)
+
+    @always(clk.posedge)
+    def place() -> None:
+        beat.next = phase[2:]
+        if phase[2:] == 3:
+            thread4.next = plan.thread
+        read_at.next = concat(thread4, phase[2:])
+        if phase[2:] == 0:
+            thread21.next = plan17.thread
+            begins21.next = plan17.opening and plan17.op == COUNT
+            for i in range(17):
+                begin21.next[i] = plan17.begin == i
+            writes21.next = (
+                plan17.op == ROW
+                or plan17.op == SEED
+                or plan17.op == RAW
+                or plan17.op == CLASSES
+                or plan17.op == LOW
+                or (plan17.opening and plan17.op == COUNT)
+            )
+        write_at.next = concat(thread21, beat)
+        write.next = writes21
+
+    return states, place
+
+
+@block
+def lanes(
+    clk: Any, phase: Any, plan: Any, plan17: Any, data3: Any, reading: Any, present6: Any, tables: Any,
+    leaving: Any, addresses7: Any, wrong10: Any,
+) -> Any:  # fmt: skip
+    """Code the steps of eight lanes a clock.
+
+    plan, plan17: Plan of clock 1, and again of 17. data3: the lanes' values. reading: Reading. present6 u8:
+    lanes that take part. tables: EncoderTables. leaving: Leaving of each lane. addresses7: nine bits of each,
+    context and symbol. wrong10 u8: a value without a symbol, or a symbol that is not possible.
+    """
+    steps = [Step() for _ in range(WIDTH)]
+    new = [word(STATE_BITS) for _ in range(WIDTH)]
+    x7, x22, begins21, begin21 = word(STATE_BITS * WIDTH), word(STATE_BITS * WIDTH), bit(), word(17)
+    wrong7 = [bit() for _ in range(WIDTH)]
+    symbols7 = [word(9) for _ in range(WIDTH)]
+    wrong = [bit() for _ in range(WIDTH)]
+    fronts = [lane_front(clk, n, data3, reading, present6, steps[n], wrong7[n]) for n in range(WIDTH)]
+    cores = [
+        lane_core(clk, phase, tables, steps[n], reading, begins21, begin21, leaving[n], new[n])
+        for n in range(WIDTH)
+    ]
+    states = state_memory(clk, phase, plan, plan17, x7, x22, begins21, begin21)
+    ends = [
+        lane_ends(clk, n, x7, steps[n], wrong7[n], leaving[n], symbols7[n], wrong[n]) for n in range(WIDTH)
+    ]
+    new_states, symbols, wrongs = joined(new, x22), joined(symbols7, addresses7), joined(wrong, wrong10)
+    return fronts, cores, states, ends, new_states, symbols, wrongs
+
+
+@block
+def lane_ends(
+    clk: Any, LANE: int, x7: Any, step: Any, wrong7: Any, leaving: Any, symbol7: Any, wrong10: Any
+) -> Any:
+    """Give a lane its state out of x7; take its symbol u9, and three clocks later whether it is wrong."""
+    AT = STATE_BITS * LANE
+    wrong8, wrong9, late10 = bit(), bit(), bit()
+
+    @always_comb
+    def cut() -> None:
+        step.x7.next = x7[AT + STATE_BITS : AT]
+        symbol7.next = step.address7[9:]
+        wrong10.next = late10 or leaving.impossible10
+
+    @always(clk.posedge)
+    def delay() -> None:
+        wrong8.next = wrong7
+        wrong9.next = wrong8
+        late10.next = wrong9
+
+    return cut, delay

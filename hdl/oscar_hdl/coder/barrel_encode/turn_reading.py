@@ -1,0 +1,223 @@
+"""How a turn's lanes read their values: which bits, as what, in which contexts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder.barrel_encode.ports import (
+    CLASSES,
+    COUNT,
+    END,
+    HEADER,
+    HIGH,
+    LOW,
+    RAW,
+    REST,
+    ROW,
+    SEED,
+    WIDTH,
+)  # fmt: skip
+from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.joined import joined
+
+NEAREST = 12  # class that stands for a wide row of unknown position
+
+
+@block
+def distance_context(clk: Any, load: Any, classes: Any, row_class: Any, DISTANCE: int, context: Any) -> Any:
+    """Give the table row of values at a distance d = DISTANCE - 3, or with `classes` of means P of DISTANCE.
+
+    row_class u4: e of asc.md, "Contexts". context u5 changes behind `load`.
+    """
+    LEAST, MOST, ADD, MEAN = (8 - DISTANCE) // 2, (27 - DISTANCE) // 2, (DISTANCE - 7) % 32, 24 + DISTANCE
+
+    if DISTANCE == 0:
+
+        @always(clk.posedge)
+        def look_up() -> None:
+            if load:
+                context.next = 21
+                if row_class[4:2] == 2 or row_class == 5 or row_class == 6 or row_class == 7:
+                    context.next = 22
+                if row_class[3] and (row_class[2] or row_class[2:] != 0):
+                    context.next = 23
+                if classes:
+                    context.next = MEAN
+
+    else:
+
+        @always(clk.posedge)
+        def look_up() -> None:
+            if load:
+                context.next = concat(row_class, False) + ADD
+                if row_class < LEAST:
+                    context.next = 0
+                elif row_class > MOST:
+                    context.next = 20
+                if classes:
+                    context.next = MEAN
+
+    return look_up
+
+
+@block
+def row_contexts(clk: Any, phase: Any, classes: Any, row_class: Any, mean: Any, contexts: Any) -> Any:
+    """Give the contexts of all distances, u40, from clock 6 on, of a row whose class and mean are there at 1.
+
+    classes, from 2 on: those of means instead.
+    """
+    wide2, unknown2, up2, same2, e3 = bit(), bit(), word(6), word(4), word(4)
+    load5 = bit()
+    each = [word(5) for _ in range(WIDTH)]
+    maps = [distance_context(clk, load5, classes, e3, n, each[n]) for n in range(WIDTH)]
+    join = joined(each, contexts)
+
+    # A wide row has clamp(P + 2 - K, 8, 12) instead of its class.
+    @always(clk.posedge)
+    def scale() -> None:
+        load5.next = phase[2:] == 0
+        if phase[2:] == 1:
+            same2.next = row_class
+            wide2.next = row_class[4:2] == 3 and row_class[2:] != 0
+            unknown2.next = mean == 0
+            up2.next = mean + 1
+            if row_class[2:] == 2:
+                up2.next = mean - 1
+            elif row_class[2:] == 3:
+                up2.next = mean - 6
+        if phase[2:] == 2:
+            e3.next = same2
+            if wide2:
+                e3.next = up2[4:]
+                if unknown2 or (not up2[5] and (up2[4] or up2[4:2] == 3)):
+                    e3.next = NEAREST
+                elif up2[5] or not up2[3]:
+                    e3.next = 8
+
+    return maps, join, scale
+
+
+@block
+def turn_reading(
+    clk: Any, phase: Any, plan: Any, row_class: Any, mean: Any, plan5: Any, plan9: Any, reading: Any,
+    wide: Any, write_wide: Any,
+) -> Any:  # fmt: skip
+    """Say how a turn reads, from its plan.
+
+    plan, row_class u4, mean u4: from clock 1 of the turn on; plan5, plan9: the plan again at 5, 9. reading:
+    Reading. wide u2, write_wide: strobe at 1 of a row, which is told for the thread's next turn: how many low
+    bits go round the tables, 0, 1, 2, 3 for 0, 1, 3, 8.
+    """
+    wide2, pair2, top2, signed2, classes2, idle2 = word(2), bit(), bit(), bit(), bit(), word(3)
+    contexts = row_contexts(clk, phase, classes2, row_class, mean, reading.contexts6)
+
+    @always_comb
+    def tell() -> None:
+        wide.next = 0
+        if row_class[4:2] == 3:
+            wide.next = row_class[2:]
+        write_wide.next = phase[2:] == 1 and plan.op == ROW
+
+    # idle: 6 less the number of raw bits. A pair of bits is read where what is left does not make six.
+    @always(clk.posedge)
+    def choose() -> None:
+        if phase[2:] == 1:
+            signed2.next = plan.op == ROW or plan.op == COUNT
+            classes2.next = plan.op == CLASSES
+            wide2.next = 0
+            pair2.next = False
+            top2.next = False
+            idle2.next = 0
+            if plan.op == ROW or plan.op == COUNT:
+                wide2.next = wide
+            elif plan.op == RAW:
+                if plan.part[0]:
+                    pair2.next = True
+                    idle2.next = 4
+                elif wide == 1:
+                    idle2.next = 5
+                elif wide == 2:
+                    idle2.next = 3
+            elif plan.op == SEED and plan.seeds[3:1] == 0:
+                pair2.next = not plan.part[0]
+                top2.next = plan.part == 0
+                if plan.part == 1:
+                    wide2.next = 3
+                if not plan.part[0]:
+                    idle2.next = 4
+            elif plan.op == SEED and plan.seeds == 2:
+                pair2.next = not plan.part[0]
+                if not plan.part[0]:
+                    idle2.next = 4
+            elif plan.op == SEED:
+                idle2.next = plan.seeds - 2
+
+    @always(clk.posedge)
+    def load() -> None:
+        if phase[2:] == 2:
+            reading.wide3.next = wide2
+            reading.pair3.next = pair2
+            reading.top3.next = top2
+            reading.signed3.next = signed2
+            reading.classes3.next = classes2
+        if phase[2:] == 0:
+            reading.raw5.next = not reading.signed3
+            reading.idle5.next = idle2
+        if phase[2:] == 1:
+            reading.signed6.next = plan5.op == ROW or plan5.op == COUNT
+            reading.classes6.next = plan5.op == CLASSES
+            reading.coded6.next = plan5.op == ROW or plan5.op == COUNT or plan5.op == CLASSES
+            reading.must6.next = plan5.op == ROW or plan5.op == CLASSES
+            reading.bank6.next = plan5.bank
+            reading.low10.next = plan9.op == LOW
+            reading.high10.next = plan9.op == HIGH
+            reading.quiet10.next = (
+                plan9.op == REST or plan9.op == HEADER or plan9.op == COUNT or plan9.op == END
+            )
+
+    return contexts, tell, choose, load
+
+
+@block
+def lane_presence(clk: Any, phase: Any, plan: Any, present3: Any, present6: Any) -> Any:
+    """Give the lanes up to the plan's limit.
+
+    plan: Plan, from clock 1 of a turn on. present3, u8 from clock 3 on, eight lanes a clock: those that are
+    there; present6: of them those that take a step, three clocks later.
+    """
+    limit2, steps2, steps3, beat2 = word(5), bit(), bit(), word(2)
+    below3, at3, up_to3, present4, present5 = bit(), bit(), word(WIDTH), word(WIDTH), word(WIDTH)
+
+    @always_comb
+    def count() -> None:
+        beat2.next = phase[2:] + 2
+
+    @always(clk.posedge)
+    def compare() -> None:
+        if phase[2:] == 1:
+            limit2.next = plan.limit
+            steps2.next = (
+                plan.op == ROW or plan.op == COUNT or plan.op == SEED or plan.op == RAW or plan.op == CLASSES
+            )
+        steps3.next = steps2
+        below3.next = beat2 < limit2[5:3]
+        at3.next = beat2 == limit2[5:3]
+        for i in range(WIDTH):
+            up_to3.next[i] = i <= limit2[3:]
+
+    @always_comb
+    def join() -> None:
+        for i in range(WIDTH):
+            present3.next[i] = below3 or (at3 and up_to3[i])
+
+    @always(clk.posedge)
+    def delay() -> None:
+        present4.next = 0
+        if steps3:
+            present4.next = present3
+        present5.next = present4
+        present6.next = present5
+
+    return count, compare, join, delay
