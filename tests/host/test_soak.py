@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from needs import needs
+from oscar.collective.frames import Frames
 from oscar.reducers.cluster import LocalCluster
 from oscar_lab.lab.launch import Ended
 from oscar_lab.trials import soak
@@ -45,7 +46,7 @@ def test_a_verdict_holds_values_frames_and_inputs() -> None:
     shapes = [(40, 9), (), (3,)]
     gradients = [draw_gradient(0, 0, rank, shapes) for rank in range(3)]
     expected = LocalCluster(draw_config(0, 0)).allreduce(gradients)
-    frames = expected.stats.frames.of_sender(1).tree()
+    frames = Frames.of(expected.stats.frames.of_sender(1).rows).tree()
     other = frames | {"bytes": [size + 1 for size in frames["bytes"]]}
 
     def said(means: list[np.ndarray], sizes: dict[str, list[int]], flags: int = 0, rank: int = 1) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from oscar.checkpoint import digest
 from oscar.coding.registry import make_codec
+from oscar.collective.frames import Frames
 from oscar.collective.schedules import SCHEDULES
 from oscar.collective.stats import AllReduceResult
 from oscar.config import Config
@@ -283,7 +284,7 @@ def differs(verdict: bytes, expected: AllReduceResult, rank: int, *, lossless: b
     stats, why = expected.stats, []
     if verdict[:DIGEST].decode() != digest([*expected.mean, expected.sums]):
         why.append("mean or sums")
-    frames = stats.frames.of_sender(rank).tree()
+    frames = Frames.of(stats.frames.of_sender(rank).rows).tree()  # a rank counts no NIC's work
     if verdict[DIGEST : 2 * DIGEST].decode() != digest(frames):
         why.append("sizes of frames")
     if verdict[-1] & TOUCHED:
