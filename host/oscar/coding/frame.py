@@ -78,7 +78,7 @@ def peek(frame: bytes) -> Header:
 def unpack_frame(frame: bytes | bytearray | memoryview) -> tuple[Header, memoryview]:
     """Check a frame (length, magic, version, CRC) and return its header and payload.
 
-    Raises FrameError for anything that `pack_frame` did not write.
+    Raises FrameError for damaged or foreign bytes. Codec, step and sequence are for the caller to check.
     """
     try:
         view = memoryview(frame).cast("B")

@@ -80,7 +80,8 @@ class WidthPlan:
     """The plan of one stage.
 
     levels: of each class, the level of its dense fields. grains: of each class, the grain of its index; 0: no
-    index is needed. spare: the level whose field holds the remainder of every exception.
+    index is needed. spare: the level of the fields in which exceptions are sent: wide
+    enough for what an exception has beyond the limit of its class.
     """
 
     levels: tuple[int, ...]

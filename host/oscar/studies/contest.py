@@ -264,7 +264,8 @@ def fewest_bits(rows: Sequence[dict[str, Any]], target: float, better: int) -> d
 def metric_at(rows: Sequence[dict[str, Any]], contender: str, bits: float, better: int) -> float | None:
     """Return the contender's metric with at most `bits` per value, or None beyond its points.
 
-    Between points as in `fewest_bits`, and never worse than a coarser point, which sends less.
+    Between two points the metric is interpolated, linear in log2(bits), as in `fewest_bits`. Where a coarser
+    point, which sends less, is better, its metric is returned.
     """
     own = sorted((row for row in rows if row["contender"] == contender), key=lambda row: row["bits"])
     if not own or not own[0]["bits"] <= bits <= own[-1]["bits"]:

@@ -60,9 +60,9 @@ class NicFile(BaseModel):
     """A NIC with its engines, or a core of a host: its clock rate, and what a frame costs.
 
     clocks: of a NIC `encode` and `decode`, each as `link.Stage` has them: for a value of work, of all its
-    engines together; front, between, least and latency of a frame. driver: of a board with this NIC; None: it
-    takes no time. Of a core `encode`, `hop` (decode, add,
-    encode again) and `decode`, each (for a value, once). block: values that an engine codes at a time.
+    engines together (another number of `engines` takes other clocks); front, between, least and latency of
+    a frame. driver: of a board with this NIC; None: it takes no time. Of a core `encode`, `hop` (decode,
+    add, encode again) and `decode`, each (for a value, once). block: values that an engine codes at a time.
     revision, measured_by, mhz_from: where the figures come from. `derived`: figures for readers, computed
     from the others and not read back.
     """

@@ -72,8 +72,8 @@ WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
 
 HEAD = """# Ports and registers of oscar_nic
 
-Made by `python -m oscar_hdl.nic.control.register_page > docs/registers.md` from the tables that the
-hardware is built from; do not edit.
+Made by `python -m oscar_hdl.nic.control.register_page > docs/registers.md` from registers.py
+beside it, which the hardware reads; do not edit. What a register does is in nic_core.py.
 """
 STREAM_TEXT = """
 `tkeep` is all ones but in the word with `tlast`, where it is one or more ones from bit 0 on; a frame with

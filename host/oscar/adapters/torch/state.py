@@ -45,8 +45,9 @@ class OscarState:
     bypass: "auto" measures the first iterations against the plain AllReduce and sends buckets uncompressed
     where compression does not pay; "never" and "always" mean what they say and measure nothing.
 
-    policy: of `oscar tune`, for the parameters of `model`: its groups are reduced instead of DDP's buckets,
-    each by its own method, and nothing is measured (docs/tuning.md). retune: after each so many backwards
+    policy: a policy file of `oscar tune`, for the parameters of `model`, which is needed with it. The
+    policy's groups are reduced instead of DDP's buckets, each by its own method; the bypass measures nothing
+    (docs/tuning.md). retune: after each so many backwards
     rank 0 looks at what groups took, and all ranks go on with another policy where one is 5 % faster.
 
     The first backward of a process goes uncompressed, because DDP makes its buckets anew after it. All state
