@@ -34,6 +34,7 @@ def main() -> None:
     direct = [{"name": "direct", "method": "asc", "plans": ["splitter"]}]
     schemes = [{"name": name, "method": name} for name in SCHEMES]
     coded = [{"name": "coded", "method": "oscar-sw", "scheme": {"coded": True}}]
+    _compare({"nodes": 2}, direct)  # sums of 2, 4, 8 nodes become means by a kernel of their own
     _compare({"quantiser": {"error_feedback": True}}, codecs + direct)  # feedback has kernels of its own
     _compare({}, [*schemes, *coded])
     _tune()

@@ -116,7 +116,7 @@ def test_a_transport_that_nobody_holds_is_closed() -> None:
 
 DROPPED = """
 import queue, threading, time
-from oscar.adapters.torch.jobs import start
+from oscar.adapters.torch.jobs import start_thread
 
 class State:
     def perform(self, job):
@@ -128,7 +128,7 @@ class State:
         print("ended", flush=True)
 
 began, jobs, state = threading.Event(), queue.Queue(), State()
-start(state, jobs)
+start_thread(state, jobs)
 jobs.put(began)
 began.wait()
 del state

@@ -39,7 +39,7 @@ def test_where_no_network_can_be_made_a_cut_is_left_out_and_says_why(
     result = transport_faults.run(arguments("--transport", "tcp", "--kinds", "cut"))
     assert (result["ok"], result["rows"]) == (True, [])
     assert "takes root" in result["left_out"][0]["why"]
-    assert "# gloo, cut: not run: oscar lab makes network namespaces" in capsys.readouterr().out
+    assert "# tcp, cut: not run: oscar lab makes network namespaces" in capsys.readouterr().out
 
 
 def test_each_side_must_blame_the_other() -> None:

@@ -7,13 +7,16 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oscar.cli.common import add_config, declare, read_config
 from oscar.files import check_outputs
 from oscar.results import write_results
-from oscar.transports.base import PEER_FAILED, Notice, Transport, TransportError
+from oscar.transports.notices import Notice, TransportError
 from oscar.transports.registry import TRANSPORTS
+
+if TYPE_CHECKING:
+    from oscar.transports.base import Transport
 
 EXAMPLE = """\
   oscar worker --set iterations=5                                        alone
@@ -62,6 +65,7 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
     from oscar.errors import ConfigError, MissingExtraError, PeerError
     from oscar.studies.ranks import RankRun
     from oscar.studies.recording import open_workload
+    from oscar.transports.base import PEER_FAILED
     from oscar.transports.keyed import KeyedTransport, read_key
 
     rank, wire, running, comparing = transport.rank, config.transport, None, False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from oscar.transports.base import Transport
+if TYPE_CHECKING:  # its packages are looked for once the command line is read
+    from oscar.transports.base import Transport
 
 
 def _mpi() -> Transport:
