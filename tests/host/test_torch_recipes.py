@@ -18,7 +18,11 @@ needs("torch")
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 240
-TOLD = 'print("\\nhook", {state}.backwards, {state}.sent_bytes, {state}.nodes, {state}.error, flush=True)\n'
+TOLD = """
+import os
+said = "hook", {state}.backwards, {state}.sent_bytes, {state}.nodes, {state}.error
+os.write(1, "\\n{{}}\\n".format(" ".join(map(str, said))).encode())  # at once: ranks share the pipe
+"""
 
 
 def recipe(framework: str) -> str:
