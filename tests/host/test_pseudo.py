@@ -77,6 +77,8 @@ def test_sparse_tensors_come_back_in_ascending_order(seed: int) -> None:
     assert pseudo.encode(sparse) == straight
     assert sparse.dense().shape == (6, 4096)
     np.testing.assert_array_equal(sparse.dense().ravel()[positions], codes)
+    whole = np.int64(6 * 4096)
+    assert pseudo.decode(pseudo.encode((positions, codes), shape=whole)).shape == (6 * 4096,)
     empty = pseudo.decode(pseudo.encode((np.empty(0, np.int64), np.empty(0, np.float32)), shape=12))
     assert empty.positions.size == empty.values.size == 0
     assert empty.dense().tolist() == [0.0] * 12
@@ -124,6 +126,11 @@ def test_bad_arguments_say_what_was_expected() -> None:
         (((one, one), None), ValueError, "shape="),
         (((one, one), (1 << 40,)), ConfigError, "split the tensor"),
         ((one, 9), ValueError, "a tensor has its own"),
+        (((one, one), 4.5), TypeError, "a sequence of them, got 4.5"),
+        (([1.0, 2.0], None), TypeError, "expected an array of NumPy or a tensor of PyTorch, got list"),
+        ((1.0, None), TypeError, "got float"),
+        ((([1], [2]), 9), TypeError, "got list"),
+        (((one, [2]), 9), TypeError, "got list"),
         ((np.array(["a"]), None), TypeError, "expected a tensor of one of"),
         ((np.array([1 << 40]), None), ValueError, "signed bits"),
         ((np.array([1.0, np.nan]), None), GradientError, "got nan at flat index 1"),
@@ -191,6 +198,10 @@ def test_tensors_of_torch_come_back_as_such(seed: int) -> None:
         np.testing.assert_array_equal(
             plain, again.float().numpy() if dtype == torch.bfloat16 else again.numpy()
         )
+        with pytest.raises(GradientError, match="got inf at flat index 1"):
+            pseudo.encode(torch.tensor([1, torch.inf], dtype=dtype))
+    with pytest.raises(TypeError, match="positions are integers, got bfloat16"):
+        pseudo.encode((torch.ones(1, dtype=torch.bfloat16), torch.ones(1)), shape=9)
     codes = torch.tensor([3, 0, 2], dtype=torch.uint8)
     sparse = pseudo.decode(pseudo.encode((torch.tensor([5, 1, 2]), codes), shape=(2, 4)), as_torch=True)
     assert isinstance(sparse, SparseTensor)

@@ -6,6 +6,7 @@ A message is a head with a CRC-32, for a sparse tensor an index stream, then fra
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,8 +71,8 @@ def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
     their root mean square, or more where the largest would need more than 16 bits.
     shape: of the whole tensor, needed with a plain pair. positions: integers, distinct, in the flat tensor;
     in any order, but ascending ones take less time, and they come back ascending.
-    Raises TypeError for a dtype that is not carried, ValueError for other bad arguments, GradientError for
-    floats that are NaN, Inf or beyond float32.
+    Raises TypeError for what is no tensor, or of a dtype that is not carried, ValueError for other bad
+    arguments, GradientError for floats that are NaN, Inf or beyond float32.
 
     >>> data = encode((np.array([3, 9]), np.array([1, -2], np.int8)), shape=(4, 4))
     >>> decode(data).positions.tolist(), decode(data).values.tolist()
@@ -79,8 +80,7 @@ def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
     """
     index = b""
     if isinstance(tensor, tuple):
-        positions, values, whole = _sparse(tensor, shape)
-        flat, dtype, _ = flat_bits(values)
+        positions, flat, dtype, whole = _sparse(tensor, shape)
         kind = SPARSE
         positions, flat = _ascending(positions, flat, math.prod(whole))
         index = Gaps().encode(positions, math.prod(whole)).tobytes()
@@ -124,24 +124,33 @@ def decode(data: bytes, *, as_torch: bool = False) -> Any:
     return SparseTensor(where, from_bits(flat, head.dtype, (count,), as_torch=as_torch), head.shape)
 
 
-def _sparse(pair: tuple[Any, ...], shape: Any) -> tuple[Any, Any, tuple[int, ...]]:
-    """Return positions, values and the whole shape of a sparse tensor, checked against each other."""
+def _sparse(pair: tuple[Any, ...], shape: Any) -> tuple[Array, Array, str, tuple[int, ...]]:
+    """Return positions, values, their dtype and the whole shape of a sparse tensor, held to each other."""
     if isinstance(pair, SparseTensor) and shape is None:
         shape = pair.shape
     if len(pair) not in (2, 3) or shape is None:
         raise ValueError("a sparse tensor is (positions, values) and the shape of the whole: shape=...")
-    positions, _, lengths = flat_bits(pair[0])
-    if positions.dtype.kind not in "iu":
-        raise TypeError(f"positions are integers, got {positions.dtype}")
-    if lengths != tuple(pair[1].shape) or len(lengths) != 1:
+    positions, kind, lengths = flat_bits(pair[0])
+    if kind in FLOATS:
+        raise TypeError(f"positions are integers, got {kind}")
+    values, dtype, found = flat_bits(pair[1])
+    if lengths != found or len(lengths) != 1:
         raise ValueError(
-            f"positions and values are 1-D and of one length, got shapes {lengths} and "
-            f"{tuple(pair[1].shape)}; add each chunk's first position, then flatten both"
+            f"positions and values are 1-D and of one length, got shapes {lengths} and {found}; "
+            "add each chunk's first position, then flatten both"
         )
-    whole = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    return positions.astype(np.int64, copy=False), values, dtype, _whole(shape)
+
+
+def _whole(shape: Any) -> tuple[int, ...]:
+    """Return a shape that is given as a number or as several; raises TypeError and ValueError for others."""
+    try:
+        whole = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
+    except TypeError:
+        raise TypeError(f"a shape is an integer or a sequence of them, got {shape!r}") from None
     if min(whole, default=0) < 0:
         raise ValueError(f"a shape has no negative numbers, got {whole}")
-    return positions.astype(np.int64, copy=False), pair[1], whole
+    return whole
 
 
 def _ascending(positions: Array, values: Array, size: int) -> tuple[Array, Array]:
@@ -173,8 +182,9 @@ def _quantised(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int]:
         values = from_bits(flat, dtype, flat.shape, as_torch=False).astype(np.float32, copy=False)
     if not all_finite(values):
         bad = int(np.flatnonzero(~np.isfinite(values))[0])
+        came = from_bits(flat[bad : bad + 1], dtype, (), as_torch=False)  # of bfloat16, not its bits
         raise GradientError(
-            f"expected finite values within float32, got {flat[bad]} at flat index {bad}",
+            f"expected finite values within float32, got {came} at flat index {bad}",
             advice="; send it by oscar.floats, which keeps every bit, or skip this step",
         )
     largest = max(-float(values.min(initial=0)), float(values.max(initial=0)))
