@@ -16,7 +16,7 @@ import pytest
 
 from needs import needs
 from oscar import pseudo
-from oscar.coding.pseudo import PIECE, SparseTensor
+from oscar.coding.pseudo import PIECE, SUMS, SparseTensor, _squares
 from oscar.errors import ConfigError, FrameError, GradientError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pseudo.md").read_text(encoding="utf-8")
@@ -61,6 +61,22 @@ def test_floats_come_back_within_half_a_step(seed: int) -> None:
     half = np.array([65504, 1, -65504], np.float16)
     assert np.isfinite(pseudo.decode(pseudo.encode(half, coarseness=8))).all()
     assert not pseudo.decode(pseudo.encode(np.zeros(9, np.float64))).any()
+
+
+def test_the_step_of_floats_is_summed_in_one_order_everywhere(seed: int) -> None:
+    """No BLAS, whose order differs, decides a step: not even where the last bit of one value does."""
+    random = np.random.default_rng(seed)
+    for size in (1, 15, 16, 33, 5000):
+        values = (random.normal(size=size) * 2.0 ** random.integers(-60, 60, size)).astype(np.float32)
+        sums = [0.0] * SUMS
+        for at, value in enumerate(values.tolist()):
+            sums[at % SUMS] += value * value
+        assert _squares(values).tolist() == sums
+    values = np.tile(np.array([0, 2], np.float32), 1 << 16)  # of mean square 2, from which a step is 2
+    for last, exponent in ((2.0, 1), (np.nextafter(np.float32(2), np.float32(0)), 0)):
+        values[-1] = last
+        data = pseudo.encode(values, coarseness=1)
+        assert struct.unpack_from("<h", data, 4) == (exponent,)
 
 
 def test_sparse_tensors_come_back_in_ascending_order(seed: int) -> None:

@@ -10,6 +10,7 @@ import operator
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 
 from oscar.array import Array
 from oscar.coding.asc import Decoder, Encoder
@@ -35,7 +36,7 @@ from oscar.numerics.steps import MIN_EXPONENT
 PIECE = 1 << 26  # values of a frame; larger tensors take several
 BITS = 16  # of the integers that floats become
 MOST_IN_BYTE = (1 << MAX_BLOCK_LOG2) // DIRECTORY_BYTES + 1  # values: those of a constant block
-BLOCK = 1 << 16  # values whose squares are summed in float32 at once
+SUMS = 16  # of squares, side by side: their order is part of what `encode` does, and a vector's width
 # What rounds to these, and keeps finite values finite
 NARROW: dict[str, Bf16 | Fp16] = {"bfloat16": Bf16(), "float16": Fp16()}
 
@@ -190,22 +191,30 @@ def _quantised(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int]:
     largest = max(-float(values.min(initial=0)), float(values.max(initial=0)))
     if not largest:
         return np.zeros(values.size, np.int16), 0
-    scaled = math.frexp(largest)[1]  # squares of float32 may be beyond it
-    energy = _energy(values, -scaled) / values.size
-    finest = scaled - (BITS - 2)  # the largest is below 2^scaled: it takes up to 2^14 steps
-    wanted = math.frexp(energy * params.coarseness**2)[1] // 2 + scaled
+    finest = math.frexp(largest)[1] - (BITS - 2)  # the largest takes up to 2^14 steps
+    energy = math.fsum(_squares(values)) / values.size
+    wanted = math.frexp(energy * (params.coarseness * params.coarseness))[1] // 2
     exponent = min(max(wanted, finest, MIN_EXPONENT), MAX_EXPONENT)
     worker = WorkerQuantiser(params, 0)
     return worker.quantise([values], [exponent], np.int16), exponent
 
 
-def _energy(values: Array, shift: int) -> float:
-    """Return the sum of squares of values times 2^shift."""
-    total = 0.0
-    for at in range(0, values.size, BLOCK):
-        block = np.ldexp(values[at : at + BLOCK], shift)
-        total += float(np.vdot(block, block))
-    return total
+@njit(cache=True, nogil=True)
+def _squares(values: Any) -> Any:
+    """Return the sum of squares of every SUMS-th float32 from the first on, from the second on, and so on.
+
+    A square is exact in float64, and each sum is made in order: one tensor has one step on every machine.
+    """
+    sums = np.zeros(SUMS, np.float64)
+    whole = values.size - values.size % SUMS
+    for low in range(0, whole, SUMS):
+        for i in range(SUMS):
+            value = np.float64(values[low + i])
+            sums[i] += value * value
+    for i in range(values.size - whole):
+        value = np.float64(values[whole + i])
+        sums[i] += value * value
+    return sums
 
 
 def _values(integers: Array, head: MessageHead) -> Array:
