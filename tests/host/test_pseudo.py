@@ -16,6 +16,7 @@ import pytest
 
 from needs import needs
 from oscar import pseudo
+from oscar.coding.asc import Encoder
 from oscar.coding.pseudo import PIECE, SUMS, SparseTensor, _squares
 from oscar.errors import ConfigError, FrameError, GradientError
 
@@ -185,6 +186,35 @@ def test_damage_is_an_error(seed: int) -> None:
         pseudo.decode("text")  # type: ignore[arg-type]
 
 
+def sealed(head: bytes | bytearray, rest: bytes) -> bytes:
+    """Return a message with this head, whose CRC is made anew."""
+    return bytes(head) + struct.pack("<I", zlib.crc32(head)) + rest
+
+
+@pytest.mark.parametrize("at", [7, 4], ids=["the byte that is 0", "a step, of integers"])
+def test_a_head_has_one_form(at: int) -> None:
+    codes = np.array([0, 1, 2, 3], np.uint8)
+    data = pseudo.encode(codes)
+    head = bytearray(data[:24])
+    np.testing.assert_array_equal(pseudo.decode(sealed(head, data[28:])), codes)
+    head[at] = 1
+    with pytest.raises(FrameError, match="a head that a sender writes"):
+        pseudo.decode(sealed(head, data[28:]))
+
+
+def test_an_unsigned_code_has_one_form() -> None:
+    head = pseudo.encode(np.array([7, 3, 0], np.uint8))[:24]  # of 3 bits: 0 to 7 are sent as -4 to -1, 1 to 4
+    for sent, said in (
+        ([1, 2, 0], "without a 0, got 0 at index 2"),
+        ([-4, -1, -1], "codes of 3 bits, got 2"),
+        ([5, 1, 1], "codes of 3 bits, got 4"),
+        ([-5, 1, 1], "values of uint8, got -1"),
+    ):
+        frame = Encoder().encode(np.array(sent, np.int16), step=0)
+        with pytest.raises(FrameError, match=said):
+            pseudo.decode(sealed(head, frame))
+
+
 def test_a_forged_head_neither_hangs_nor_allocates(seed: int) -> None:
     """Heads of random fields with a right CRC, before the rest of real messages: decoded or refused."""
     random = np.random.default_rng(seed)
@@ -195,7 +225,7 @@ def test_a_forged_head_neither_hangs_nor_allocates(seed: int) -> None:
             for at in random.integers(1, size, random.integers(1, 4)):
                 head[at] = random.choice([0, 1, 4, 64, 128, 255])
             try:
-                pseudo.decode(bytes(head) + struct.pack("<I", zlib.crc32(head)) + data[size + 4 :])
+                pseudo.decode(sealed(head, data[size + 4 :]))
             except FrameError:
                 continue
 

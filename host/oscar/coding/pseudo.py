@@ -103,7 +103,7 @@ def decode(data: bytes, *, as_torch: bool = False) -> Any:
 
     as_torch: tensors of PyTorch, on the CPU; else arrays of NumPy, where bfloat16 becomes float32. The dtype
     is the one that was encoded.
-    Raises FrameError for any bytes that `encode` did not return.
+    Raises FrameError for damaged bytes, and for a head or codes that no `encode` writes.
 
     >>> decode(encode(np.arange(-2, 3, dtype=np.int16)))
     array([-2, -1,  0,  1,  2], dtype=int16)
@@ -229,7 +229,11 @@ def _values(integers: Array, head: MessageHead) -> Array:
         return out.astype(head.dtype, copy=False)
     codes = integers
     if head.bits:
+        if not codes.all():
+            raise damaged("unsigned codes, sent without a 0", f"0 at index {int(np.argmin(codes != 0))}")
         codes = codes.astype(np.int32) - (codes > 0) + (1 << (head.bits - 1))
+        if (needed := max(1, int(codes.max(initial=1)).bit_length())) != head.bits:
+            raise damaged(f"codes of {head.bits} bits", f"{needed}")
     kind = bits_dtype(head.dtype)
     limits = np.iinfo(kind)
     low, high = int(codes.min(initial=0)), int(codes.max(initial=0))
