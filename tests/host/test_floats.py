@@ -148,6 +148,8 @@ def test_messages_return_tensors_and_refuse_damage(seed: int) -> None:
         pseudo.decode(data)
     with pytest.raises(TypeError, match="float32 or bfloat16, got float64"):
         floats.encode(np.ones(3))
+    with pytest.raises(TypeError, match="expected an array of NumPy or a tensor of PyTorch, got list"):
+        floats.encode([1.0])
 
 
 def test_a_large_tensor_takes_several_frames(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:

@@ -189,6 +189,14 @@ def test_a_policy_for_something_else_is_refused(tmp_path: Path) -> None:
         Trainer(config.variant(policy=str(path), train={"ring_every": 4}))
 
 
+def test_a_number_of_a_policy_is_held_to_the_bound_that_is_asked_for() -> None:
+    file = PolicyFile((("w", 9),), ((1, "fp32"),), {"turns": 5, "gbps": True})
+    assert file.number("turns", 5) == 5.0
+    for key, most, said in (("turns", 4, "turns up to 4, got 5"), ("gbps", 9, "says its gbps, got True")):
+        with pytest.raises(ConfigError, match=said):
+            file.number(key, most)
+
+
 def test_a_policy_is_predicted_on_another_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, tensors = tmp_path / "p.yaml", (("output", 200_000), ("embedding", 300_000))
     made = {"nodes": 4, "gbps": 0.1, "latency_us": 10.0, "compute_ms": 5.0}

@@ -16,7 +16,8 @@ import pytest
 
 from needs import needs
 from oscar import pseudo
-from oscar.coding.pseudo import PIECE, SparseTensor
+from oscar.coding.asc import Encoder
+from oscar.coding.pseudo import PIECE, SUMS, SparseTensor, _squares
 from oscar.errors import ConfigError, FrameError, GradientError
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pseudo.md").read_text(encoding="utf-8")
@@ -63,6 +64,22 @@ def test_floats_come_back_within_half_a_step(seed: int) -> None:
     assert not pseudo.decode(pseudo.encode(np.zeros(9, np.float64))).any()
 
 
+def test_the_step_of_floats_is_summed_in_one_order_everywhere(seed: int) -> None:
+    """No BLAS, whose order differs, decides a step: not even where the last bit of one value does."""
+    random = np.random.default_rng(seed)
+    for size in (1, 15, 16, 33, 5000):
+        values = (random.normal(size=size) * 2.0 ** random.integers(-60, 60, size)).astype(np.float32)
+        sums = [0.0] * SUMS
+        for at, value in enumerate(values.tolist()):
+            sums[at % SUMS] += value * value
+        assert _squares(values).tolist() == sums
+    values = np.tile(np.array([0, 2], np.float32), 1 << 16)  # of mean square 2, from which a step is 2
+    for last, exponent in ((2.0, 1), (np.nextafter(np.float32(2), np.float32(0)), 0)):
+        values[-1] = last
+        data = pseudo.encode(values, coarseness=1)
+        assert struct.unpack_from("<h", data, 4) == (exponent,)
+
+
 def test_sparse_tensors_come_back_in_ascending_order(seed: int) -> None:
     random = np.random.default_rng(seed)
     positions = of_chunks(random, 6)
@@ -77,6 +94,8 @@ def test_sparse_tensors_come_back_in_ascending_order(seed: int) -> None:
     assert pseudo.encode(sparse) == straight
     assert sparse.dense().shape == (6, 4096)
     np.testing.assert_array_equal(sparse.dense().ravel()[positions], codes)
+    whole = np.int64(6 * 4096)
+    assert pseudo.decode(pseudo.encode((positions, codes), shape=whole)).shape == (6 * 4096,)
     empty = pseudo.decode(pseudo.encode((np.empty(0, np.int64), np.empty(0, np.float32)), shape=12))
     assert empty.positions.size == empty.values.size == 0
     assert empty.dense().tolist() == [0.0] * 12
@@ -124,6 +143,11 @@ def test_bad_arguments_say_what_was_expected() -> None:
         (((one, one), None), ValueError, "shape="),
         (((one, one), (1 << 40,)), ConfigError, "split the tensor"),
         ((one, 9), ValueError, "a tensor has its own"),
+        (((one, one), 4.5), TypeError, "a sequence of them, got 4.5"),
+        (([1.0, 2.0], None), TypeError, "expected an array of NumPy or a tensor of PyTorch, got list"),
+        ((1.0, None), TypeError, "got float"),
+        ((([1], [2]), 9), TypeError, "got list"),
+        (((one, [2]), 9), TypeError, "got list"),
         ((np.array(["a"]), None), TypeError, "expected a tensor of one of"),
         ((np.array([1 << 40]), None), ValueError, "signed bits"),
         ((np.array([1.0, np.nan]), None), GradientError, "got nan at flat index 1"),
@@ -162,6 +186,35 @@ def test_damage_is_an_error(seed: int) -> None:
         pseudo.decode("text")  # type: ignore[arg-type]
 
 
+def sealed(head: bytes | bytearray, rest: bytes) -> bytes:
+    """Return a message with this head, whose CRC is made anew."""
+    return bytes(head) + struct.pack("<I", zlib.crc32(head)) + rest
+
+
+@pytest.mark.parametrize("at", [7, 4], ids=["the byte that is 0", "a step, of integers"])
+def test_a_head_has_one_form(at: int) -> None:
+    codes = np.array([0, 1, 2, 3], np.uint8)
+    data = pseudo.encode(codes)
+    head = bytearray(data[:24])
+    np.testing.assert_array_equal(pseudo.decode(sealed(head, data[28:])), codes)
+    head[at] = 1
+    with pytest.raises(FrameError, match="a head that a sender writes"):
+        pseudo.decode(sealed(head, data[28:]))
+
+
+def test_an_unsigned_code_has_one_form() -> None:
+    head = pseudo.encode(np.array([7, 3, 0], np.uint8))[:24]  # of 3 bits: 0 to 7 are sent as -4 to -1, 1 to 4
+    for sent, said in (
+        ([1, 2, 0], "without a 0, got 0 at index 2"),
+        ([-4, -1, -1], "codes of 3 bits, got 2"),
+        ([5, 1, 1], "codes of 3 bits, got 4"),
+        ([-5, 1, 1], "values of uint8, got -1"),
+    ):
+        frame = Encoder().encode(np.array(sent, np.int16), step=0)
+        with pytest.raises(FrameError, match=said):
+            pseudo.decode(sealed(head, frame))
+
+
 def test_a_forged_head_neither_hangs_nor_allocates(seed: int) -> None:
     """Heads of random fields with a right CRC, before the rest of real messages: decoded or refused."""
     random = np.random.default_rng(seed)
@@ -172,7 +225,7 @@ def test_a_forged_head_neither_hangs_nor_allocates(seed: int) -> None:
             for at in random.integers(1, size, random.integers(1, 4)):
                 head[at] = random.choice([0, 1, 4, 64, 128, 255])
             try:
-                pseudo.decode(bytes(head) + struct.pack("<I", zlib.crc32(head)) + data[size + 4 :])
+                pseudo.decode(sealed(head, data[size + 4 :]))
             except FrameError:
                 continue
 
@@ -191,6 +244,10 @@ def test_tensors_of_torch_come_back_as_such(seed: int) -> None:
         np.testing.assert_array_equal(
             plain, again.float().numpy() if dtype == torch.bfloat16 else again.numpy()
         )
+        with pytest.raises(GradientError, match="got inf at flat index 1"):
+            pseudo.encode(torch.tensor([1, torch.inf], dtype=dtype))
+    with pytest.raises(TypeError, match="positions are integers, got bfloat16"):
+        pseudo.encode((torch.ones(1, dtype=torch.bfloat16), torch.ones(1)), shape=9)
     codes = torch.tensor([3, 0, 2], dtype=torch.uint8)
     sparse = pseudo.decode(pseudo.encode((torch.tensor([5, 1, 2]), codes), shape=(2, 4)), as_torch=True)
     assert isinstance(sparse, SparseTensor)

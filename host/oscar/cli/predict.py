@@ -174,7 +174,7 @@ def _policy_times(args: argparse.Namespace) -> int:
             option = key.replace("_", "-")
             raise ValueError(f"--{option}: expected {least:g} to {MOST[key]:g}, got {value:g}")
     nodes, gbps, latency_us, compute_ms = (
-        file.number(key) if value is None else float(value) for key, value in given.items()
+        file.number(key, MOST[key]) if value is None else float(value) for key, value in given.items()
     )
     problem = problem_of(file, int(nodes), LinkModel.of(gbps=gbps, latency_us=latency_us), compute_ms * 1e-3)
     policy = file.policy(problem)

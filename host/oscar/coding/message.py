@@ -11,7 +11,7 @@ from isal.isal_zlib import crc32
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.index.base import MOST
-from oscar.coding.tensors import DTYPES, bits_dtype
+from oscar.coding.tensors import DTYPES, FLOATS, bits_dtype
 from oscar.errors import FrameError
 from oscar.numerics.steps import MIN_EXPONENT
 
@@ -22,8 +22,8 @@ KINDS = {DENSE: "oscar.pseudo", SPARSE: "oscar.pseudo", LOSSLESS: "oscar.floats"
 MAX_DIMS = 16
 MAX_EXPONENT = 126  # of a step: the largest whose inverse is a normal float32
 
-# Magic, kind, dtype, dimensions, log2 of the step, bits of unsigned codes, bytes of the index stream
-_HEAD = struct.Struct("<BBBBhBxQ")
+# Magic, kind, dtype, dimensions, log2 of the step, bits of unsigned codes, 0, bytes of the index stream
+_HEAD = struct.Struct("<BBBBhBBQ")
 _CRC = struct.Struct("<I")
 
 
@@ -50,7 +50,14 @@ class MessageHead:
                 f"a message carries tensors of up to {MAX_DIMS} dimensions and 2^48 values, got {self.shape}"
             )
         fixed = _HEAD.pack(
-            MAGIC, self.kind, DTYPES.index(self.dtype), len(self.shape), self.exponent, self.bits, self.index
+            MAGIC,
+            self.kind,
+            DTYPES.index(self.dtype),
+            len(self.shape),
+            self.exponent,
+            self.bits,
+            0,
+            self.index,
         )
         head = fixed + struct.pack(f"<{len(self.shape)}Q", *self.shape)
         return head + _CRC.pack(crc32(head))
@@ -69,7 +76,7 @@ def read_head(data: bytes, *kinds: int) -> tuple[MessageHead, memoryview]:
         raise FrameError(f"a message is contiguous bytes, got {type(data).__name__}") from None
     if len(view) < _HEAD.size + _CRC.size:
         raise damaged(f"at least {_HEAD.size + _CRC.size} bytes", f"{len(view)}")
-    magic, kind, dtype, dims, exponent, bits, index = _HEAD.unpack_from(view)
+    magic, kind, dtype, dims, exponent, bits, pad, index = _HEAD.unpack_from(view)
     if magic & 0xF0 != MAGIC & 0xF0:
         raise FrameError(f"expected a message that starts with 0x{MAGIC:02x}, got 0x{magic:02x}: not ours")
     if magic != MAGIC:
@@ -87,6 +94,8 @@ def read_head(data: bytes, *kinds: int) -> tuple[MessageHead, memoryview]:
     if (
         kind not in KINDS
         or dtype >= len(DTYPES)
+        or pad
+        or (exponent and DTYPES[dtype] not in FLOATS)
         or bits > (8 * bits_dtype(DTYPES[dtype]).itemsize if unsigned else 0)
         or (unsigned and not bits)
         or not MIN_EXPONENT <= exponent <= MAX_EXPONENT

@@ -6,9 +6,11 @@ A message is a head with a CRC-32, for a sparse tensor an index stream, then fra
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 
 from oscar.array import Array
 from oscar.coding.asc import Decoder, Encoder
@@ -34,7 +36,7 @@ from oscar.numerics.steps import MIN_EXPONENT
 PIECE = 1 << 26  # values of a frame; larger tensors take several
 BITS = 16  # of the integers that floats become
 MOST_IN_BYTE = (1 << MAX_BLOCK_LOG2) // DIRECTORY_BYTES + 1  # values: those of a constant block
-BLOCK = 1 << 16  # values whose squares are summed in float32 at once
+SUMS = 16  # of squares, side by side: their order is part of what `encode` does, and a vector's width
 # What rounds to these, and keeps finite values finite
 NARROW: dict[str, Bf16 | Fp16] = {"bfloat16": Bf16(), "float16": Fp16()}
 
@@ -70,8 +72,8 @@ def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
     their root mean square, or more where the largest would need more than 16 bits.
     shape: of the whole tensor, needed with a plain pair. positions: integers, distinct, in the flat tensor;
     in any order, but ascending ones take less time, and they come back ascending.
-    Raises TypeError for a dtype that is not carried, ValueError for other bad arguments, GradientError for
-    floats that are NaN, Inf or beyond float32.
+    Raises TypeError for what is no tensor, or of a dtype that is not carried, ValueError for other bad
+    arguments, GradientError for floats that are NaN, Inf or beyond float32.
 
     >>> data = encode((np.array([3, 9]), np.array([1, -2], np.int8)), shape=(4, 4))
     >>> decode(data).positions.tolist(), decode(data).values.tolist()
@@ -79,8 +81,7 @@ def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
     """
     index = b""
     if isinstance(tensor, tuple):
-        positions, values, whole = _sparse(tensor, shape)
-        flat, dtype, _ = flat_bits(values)
+        positions, flat, dtype, whole = _sparse(tensor, shape)
         kind = SPARSE
         positions, flat = _ascending(positions, flat, math.prod(whole))
         index = Gaps().encode(positions, math.prod(whole)).tobytes()
@@ -102,7 +103,7 @@ def decode(data: bytes, *, as_torch: bool = False) -> Any:
 
     as_torch: tensors of PyTorch, on the CPU; else arrays of NumPy, where bfloat16 becomes float32. The dtype
     is the one that was encoded.
-    Raises FrameError for any bytes that `encode` did not return.
+    Raises FrameError for damaged bytes, and for a head or codes that no `encode` writes.
 
     >>> decode(encode(np.arange(-2, 3, dtype=np.int16)))
     array([-2, -1,  0,  1,  2], dtype=int16)
@@ -124,24 +125,33 @@ def decode(data: bytes, *, as_torch: bool = False) -> Any:
     return SparseTensor(where, from_bits(flat, head.dtype, (count,), as_torch=as_torch), head.shape)
 
 
-def _sparse(pair: tuple[Any, ...], shape: Any) -> tuple[Any, Any, tuple[int, ...]]:
-    """Return positions, values and the whole shape of a sparse tensor, checked against each other."""
+def _sparse(pair: tuple[Any, ...], shape: Any) -> tuple[Array, Array, str, tuple[int, ...]]:
+    """Return positions, values, their dtype and the whole shape of a sparse tensor, held to each other."""
     if isinstance(pair, SparseTensor) and shape is None:
         shape = pair.shape
     if len(pair) not in (2, 3) or shape is None:
         raise ValueError("a sparse tensor is (positions, values) and the shape of the whole: shape=...")
-    positions, _, lengths = flat_bits(pair[0])
-    if positions.dtype.kind not in "iu":
-        raise TypeError(f"positions are integers, got {positions.dtype}")
-    if lengths != tuple(pair[1].shape) or len(lengths) != 1:
+    positions, kind, lengths = flat_bits(pair[0])
+    if kind in FLOATS:
+        raise TypeError(f"positions are integers, got {kind}")
+    values, dtype, found = flat_bits(pair[1])
+    if lengths != found or len(lengths) != 1:
         raise ValueError(
-            f"positions and values are 1-D and of one length, got shapes {lengths} and "
-            f"{tuple(pair[1].shape)}; add each chunk's first position, then flatten both"
+            f"positions and values are 1-D and of one length, got shapes {lengths} and {found}; "
+            "add each chunk's first position, then flatten both"
         )
-    whole = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+    return positions.astype(np.int64, copy=False), values, dtype, _whole(shape)
+
+
+def _whole(shape: Any) -> tuple[int, ...]:
+    """Return a shape that is given as a number or as several; raises TypeError and ValueError for others."""
+    try:
+        whole = tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
+    except TypeError:
+        raise TypeError(f"a shape is an integer or a sequence of them, got {shape!r}") from None
     if min(whole, default=0) < 0:
         raise ValueError(f"a shape has no negative numbers, got {whole}")
-    return positions.astype(np.int64, copy=False), pair[1], whole
+    return whole
 
 
 def _ascending(positions: Array, values: Array, size: int) -> tuple[Array, Array]:
@@ -173,29 +183,38 @@ def _quantised(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int]:
         values = from_bits(flat, dtype, flat.shape, as_torch=False).astype(np.float32, copy=False)
     if not all_finite(values):
         bad = int(np.flatnonzero(~np.isfinite(values))[0])
+        came = from_bits(flat[bad : bad + 1], dtype, (), as_torch=False)  # of bfloat16, not its bits
         raise GradientError(
-            f"expected finite values within float32, got {flat[bad]} at flat index {bad}",
+            f"expected finite values within float32, got {came} at flat index {bad}",
             advice="; send it by oscar.floats, which keeps every bit, or skip this step",
         )
     largest = max(-float(values.min(initial=0)), float(values.max(initial=0)))
     if not largest:
         return np.zeros(values.size, np.int16), 0
-    scaled = math.frexp(largest)[1]  # squares of float32 may be beyond it
-    energy = _energy(values, -scaled) / values.size
-    finest = scaled - (BITS - 2)  # the largest is below 2^scaled: it takes up to 2^14 steps
-    wanted = math.frexp(energy * params.coarseness**2)[1] // 2 + scaled
+    finest = math.frexp(largest)[1] - (BITS - 2)  # the largest takes up to 2^14 steps
+    energy = math.fsum(_squares(values)) / values.size
+    wanted = math.frexp(energy * (params.coarseness * params.coarseness))[1] // 2
     exponent = min(max(wanted, finest, MIN_EXPONENT), MAX_EXPONENT)
     worker = WorkerQuantiser(params, 0)
     return worker.quantise([values], [exponent], np.int16), exponent
 
 
-def _energy(values: Array, shift: int) -> float:
-    """Return the sum of squares of values times 2^shift."""
-    total = 0.0
-    for at in range(0, values.size, BLOCK):
-        block = np.ldexp(values[at : at + BLOCK], shift)
-        total += float(np.vdot(block, block))
-    return total
+@njit(cache=True, nogil=True)
+def _squares(values: Any) -> Any:
+    """Return the sum of squares of every SUMS-th float32 from the first on, from the second on, and so on.
+
+    A square is exact in float64, and each sum is made in order: one tensor has one step on every machine.
+    """
+    sums = np.zeros(SUMS, np.float64)
+    whole = values.size - values.size % SUMS
+    for low in range(0, whole, SUMS):
+        for i in range(SUMS):
+            value = np.float64(values[low + i])
+            sums[i] += value * value
+    for i in range(values.size - whole):
+        value = np.float64(values[whole + i])
+        sums[i] += value * value
+    return sums
 
 
 def _values(integers: Array, head: MessageHead) -> Array:
@@ -210,7 +229,11 @@ def _values(integers: Array, head: MessageHead) -> Array:
         return out.astype(head.dtype, copy=False)
     codes = integers
     if head.bits:
+        if not codes.all():
+            raise damaged("unsigned codes, sent without a 0", f"0 at index {int(np.argmin(codes != 0))}")
         codes = codes.astype(np.int32) - (codes > 0) + (1 << (head.bits - 1))
+        if (needed := max(1, int(codes.max(initial=1)).bit_length())) != head.bits:
+            raise damaged(f"codes of {head.bits} bits", f"{needed}")
     kind = bits_dtype(head.dtype)
     limits = np.iinfo(kind)
     low, high = int(codes.min(initial=0)), int(codes.max(initial=0))

@@ -23,18 +23,18 @@ def bits_dtype(name: str) -> np.dtype[Any]:
     return np.dtype("uint16" if name == "bfloat16" else name)
 
 
-def dtype_name(tensor: Any) -> str:
-    """Return the name of a tensor's dtype, without its library's."""
-    return str(getattr(tensor, "dtype", type(tensor).__name__)).removeprefix("torch.")
-
-
 def flat_bits(tensor: Any) -> tuple[Array, str, tuple[int, ...]]:
     """Return a tensor's values, flat and contiguous in native byte order, the name of its dtype, its shape.
 
     tensor: array of NumPy (ml_dtypes' bfloat16 too) or tensor of PyTorch, on any device. Copied only where it
-    has to be. Raises TypeError for a dtype that is not in DTYPES.
+    has to be. Raises TypeError for what is neither, and for a dtype that is not in DTYPES.
     """
-    name = dtype_name(tensor)
+    if not (hasattr(tensor, "shape") and hasattr(tensor, "dtype")):
+        raise TypeError(
+            f"expected an array of NumPy or a tensor of PyTorch, got {type(tensor).__name__}; "
+            "make one first, as numpy.asarray(..., dtype=...) does"
+        )
+    name = str(tensor.dtype).removeprefix("torch.")
     if hasattr(tensor, "detach"):
         held = tensor.detach().cpu().contiguous()
         held = held.view(sys.modules["torch"].int16) if name == "bfloat16" else held

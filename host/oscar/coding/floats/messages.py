@@ -60,7 +60,8 @@ def decode(data: bytes, *, as_torch: bool = False) -> Any:
     """Return the tensor that `encode` was given.
 
     as_torch: as a tensor of PyTorch, on the CPU; else an array of NumPy, where bfloat16 becomes float32,
-    which holds every one of its values. Raises FrameError for any bytes that `encode` did not return.
+    which holds every one of its values. Raises FrameError for damaged bytes, and for those that a
+    receiver refuses (docs/floats.md).
 
     >>> decode(encode(np.array([[1.5, -0.0]], np.float32)))
     array([[ 1.5, -0. ]], dtype=float32)

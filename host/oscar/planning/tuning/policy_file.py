@@ -41,13 +41,13 @@ class PolicyFile:
         tensors = tuple(zip(names, problem.sizes, strict=True))
         return cls(tensors, tuple(zip(policy.stops, options, strict=True)), dict(made))
 
-    def number(self, key: str) -> float:
-        """Return a number of how the policy was found; raises ConfigError without it, and beyond MOST."""
+    def number(self, key: str, most: float) -> float:
+        """Return a number of how the policy was found; raises ConfigError without it, and above `most`."""
         value = self.made.get(key)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
             raise ConfigError(f"expected a policy that says its {key}, got {value!r}; run oscar tune again")
-        if value > MOST[key]:
-            raise ConfigError(f"expected {key} up to {MOST[key]:g}, got {value:g}; run oscar tune again")
+        if value > most:
+            raise ConfigError(f"expected {key} up to {most:g}, got {value:g}; run oscar tune again")
         return float(value)
 
     @property

@@ -25,7 +25,7 @@ from oscar.planning.tuning.options import (
     options,
 )
 from oscar.planning.tuning.policy import OTHER, SAME, Option, PolicyProblem
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.policy_file import MOST, PolicyFile
 from oscar.planning.tuning.select import Selection, select
 from oscar.state import Saved
 from oscar.timeline.engine import Floats
@@ -104,13 +104,14 @@ class Retuner:
         self._processors = list(check_processors(policy.made.get("processors") or (SAME, OTHER)))
         self.check(policy)
         self.know(policy)
-        self._ready = ready_of(policy, policy.number("compute_ms") * 1e-3)
+        self._ready = ready_of(policy, policy.number("compute_ms", MOST["compute_ms"]) * 1e-3)
         self._priced: dict[str, MethodPrice] = {}
         self._names = policy.tensors
         self._tried: dict[Any, tuple[PolicyFile, float]] = {}  # what iterations took, on a link such as this
         self._tried_bps = 0.0
         self.expected_s: float | None = None  # of an iteration, on the link as it was seen last
-        self.fit = Fit(LinkModel.of(gbps=policy.number("gbps"), latency_us=policy.number("latency_us")))
+        gbps, latency_us = (policy.number(key, MOST[key]) for key in ("gbps", "latency_us"))
+        self.fit = Fit(LinkModel.of(gbps=gbps, latency_us=latency_us))
 
     def check(self, policy: PolicyFile) -> None:
         """Raise ConfigError for a policy that cannot be retuned."""
