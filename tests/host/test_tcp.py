@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from oscar.transports.lines import DIRECT_BYTES, HELPED_BYTES, STAGE_BYTES, Lines, head_of
-from oscar.transports.tcp import connect
+from oscar.transports.tcp import _end, connect
 from support.ranks import on_ranks
 
 SIZES = [0, 1, 15, 16, DIRECT_BYTES - 1, DIRECT_BYTES, STAGE_BYTES - 16, STAGE_BYTES, HELPED_BYTES, 5_000_000]
@@ -106,6 +107,48 @@ def test_a_damaged_head_ends_the_connection(ends: list[Lines], place: int) -> No
     one.pause()
     assert "CRC-32 does not fit" in str(one.by_peer[1].lost)
     assert one.take(1, 9) is None
+
+
+def test_a_collection_in_the_helper_may_close_its_lines(
+    ends: list[Lines], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = ends
+    closed = threading.Event()
+
+    def pull() -> None:  # the collector runs at an allocation in here
+        two.close()
+        closed.set()
+
+    monkeypatch.setattr(two.by_peer[0], "pull", pull)
+    two.expect(0, 7, HELPED_BYTES)
+    post(one, 1, 7, b"any")
+    assert closed.wait(20)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12
+def test_a_child_that_ends_while_the_helper_held_the_lock_is_no_hang(ends: list[Lines]) -> None:
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ends[0]._lock:
+            held.set()
+            go_on.wait(20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(20)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # ends a child that hangs
+        try:
+            _end(ends[0], object())  # as weakref.finalize does
+            ends[0].close()
+            os._exit(0)
+        finally:
+            os._exit(2)
+    go_on.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 class Store:

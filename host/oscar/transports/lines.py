@@ -193,7 +193,8 @@ class Lines:
         stage = memoryview(bytearray(STAGE_BYTES))
         self.by_peer = {peer: Line(connection, stage) for peer, connection in connections.items()}
         self.closed = False
-        self._lock = threading.Lock()
+        self.dropped = False  # whether this is a child's copy, whose end is no matter of the child
+        self._lock = threading.RLock()  # the collector may close these lines in a thread that holds it
         self._waiting = False  # whether the rank's thread moves bytes itself
         self._moved = self._seen = 0  # times that the helper moved some, in all and when the rank last looked
         self._lines = {line.file: line for line in self.by_peer.values()}
@@ -253,7 +254,9 @@ class Lines:
             self._help()
 
     def _move(self, ready: Sequence[tuple[int, int]]) -> None:
-        for file, event in ready if not self.closed else ():
+        for file, event in ready:
+            if self.closed:
+                return
             line = self._lines.get(file)
             if line is None:
                 continue
@@ -300,8 +303,12 @@ class Lines:
             self._helper.join(JOIN_S)
 
     def drop(self) -> None:
-        """Close this process's copies of the connections after a fork; those of the parent stay open."""
-        self.closed = True
+        """Close this process's copies of the connections after a fork; those of the parent stay open.
+
+        The parent's helper may have held the locks, and there is no helper here that would let go of them.
+        """
+        self.closed = self.dropped = True
+        self._lock, self._work, self._helper = threading.RLock(), threading.Event(), None
         for line in self.by_peer.values():
             line.socket.close()
 

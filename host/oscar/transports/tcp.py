@@ -111,7 +111,9 @@ class StoreTransport(TcpTransport):
 
 
 def _end(lines: Lines, default: Any) -> None:
-    """Close all connections, and end torch.distributed where we began it."""
+    """Close all connections, and end torch.distributed where we began it; nothing in a forked child."""
+    if lines.dropped:
+        return
     lines.close()
     if default is not None:
         _, dist = load_torch()
