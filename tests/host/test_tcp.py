@@ -109,6 +109,43 @@ def test_a_damaged_head_ends_the_connection(ends: list[Lines], place: int) -> No
     assert one.take(1, 9) is None
 
 
+def lose(lines: Lines, peer: int) -> str:
+    stop = time.monotonic() + 20
+    while (why := lines.by_peer[peer].lost) is None:
+        assert time.monotonic() < stop
+        lines.pause()
+    return why
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_after_damage_a_last_notice_leaves_but_never_within_a_message(ends: list[Lines], half: bool) -> None:
+    one, two = ends
+    if half:
+        post(one, 1, 7, bytes(20_000_000))
+        assert one.unsent()
+    two.send(0, 9, (bytes(15) + b"!",))
+    assert "CRC-32" in lose(one, 1)
+    post(one, 1, 5, b"notice")
+    if not half:
+        assert await_one(two, 0, 5) == b"notice"
+        return
+    assert "closed" in lose(two, 0)
+    assert two.take(0, 5) is None
+    assert two.take(0, 7) is None
+
+
+def test_a_message_above_its_cap_gets_no_room(ends: list[Lines]) -> None:
+    one, two = ends
+    two.expect(0, 5, 10)
+    post(one, 1, 5, bytes(10))
+    assert await_one(two, 0, 5) == bytes(10)
+    post(one, 1, 5, bytes(11))  # for a receive that may have a larger cap
+    assert await_one(two, 0, 5) == bytes(11)
+    two.expect(0, 5, 10)
+    one.send(1, 5, (head_of(1 << 62, 5),))
+    assert lose(two, 0) == f"it sent {1 << 62} bytes (tag 5), at most 10 fit"
+
+
 def test_a_collection_in_the_helper_may_close_its_lines(
     ends: list[Lines], monkeypatch: pytest.MonkeyPatch
 ) -> None:
