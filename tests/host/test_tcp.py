@@ -10,13 +10,15 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from oscar.errors import OscarError
 from oscar.transports.lines import DIRECT_BYTES, HELPED_BYTES, STAGE_BYTES, Lines, head_of
-from oscar.transports.tcp import _end, connect
+from oscar.transports.tcp import _end, _introduce, _who, connect
 from support.ranks import on_ranks
 
 SIZES = [0, 1, 15, 16, DIRECT_BYTES - 1, DIRECT_BYTES, STAGE_BYTES - 16, STAGE_BYTES, HELPED_BYTES, 5_000_000]
@@ -234,6 +236,67 @@ def test_strangers_are_sent_away_and_all_ranks_meet(monkeypatch: pytest.MonkeyPa
         for peer, call in mine.items():
             assert call.recv(2) == bytes([peer, rank])
             call.close()
+
+
+def test_a_place_taken_by_a_stranger_learns_no_secret_and_the_error_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    store, heard = Store(), bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as thief:
+
+        def listen() -> None:
+            with suppress(OSError):
+                while True:
+                    call, _ = thief.accept()
+                    with call:
+                        call.sendall(bytes(48))
+                        while came := call.recv(100):
+                            heard.extend(came)
+
+        threading.Thread(target=listen, daemon=True).start()
+        card = {"addresses": ["127.0.0.1"], "port": thief.getsockname()[1], "secret": "5a" * 16}
+        store.set("at 0", json.dumps(card))
+        with pytest.raises(
+            OscarError, match=r"rank 1 of 2 .* rank 0 .*127.0.0.1 port .*GLOO_SOCKET_IFNAME"
+        ) as error:
+            connect(store, 1, 2, time.monotonic() + 0.5)
+    assert "another process answers" in str(error.value)
+    secret = json.loads(store.get("at 1"))["secret"]
+    assert heard
+    assert bytes.fromhex("5a" * 16) not in heard
+    assert bytes.fromhex(secret) not in heard
+
+
+def test_a_rank_that_nobody_calls_says_who_is_missing() -> None:
+    store = Store()
+    store.set("at 1", json.dumps({"addresses": ["127.0.0.1"], "port": 9, "secret": "5a" * 16}))
+    with pytest.raises(OscarError, match=r"rank 1 did not reach rank 0 of 2 .*GLOO_SOCKET_IFNAME"):
+        connect(store, 0, 2, time.monotonic() + 0.2)
+
+
+def test_a_handshake_may_come_in_pieces_and_ends_with_both_sides_knowing() -> None:
+    cards = [{"secret": secret * 16} for secret in ("5a", "a5")]
+    one, two = socket.socketpair()
+
+    class Split:
+        """A connection that sends every byte by itself."""
+
+        recv, settimeout = one.recv, one.settimeout
+
+        @staticmethod
+        def sendall(said: bytes) -> None:
+            for each in said:
+                one.sendall(bytes([each]))
+                time.sleep(0.001)
+
+    with one, two:
+        who = threading.Thread(target=lambda: came.append(_who(two, 0, cards)))
+        came: list[int] = []
+        who.start()
+        _introduce(Split(), cards, 0, 1, 20)  # type: ignore[arg-type]
+        who.join(20)
+        assert came == [1]
 
 
 def test_a_rank_that_does_not_come_is_no_hang() -> None:
