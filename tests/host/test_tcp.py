@@ -299,6 +299,25 @@ def test_a_handshake_may_come_in_pieces_and_ends_with_both_sides_knowing() -> No
         assert came == [1]
 
 
+def test_silent_strangers_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    store, silent = Store(), list[socket.socket]()
+
+    def work(rank: int) -> Any:
+        if rank == 1:
+            store.wait(["at 0"], timedelta(seconds=20))
+            port = json.loads(store.get("at 0"))["port"]
+            silent.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(10))
+        return connect(store, rank, 2, time.monotonic() + 20)  # ten times five seconds would be too late
+
+    for found in on_ranks([0, 1], work):
+        for call in found.values():
+            call.close()
+    for call in silent:
+        assert call.recv(1) == b""
+        call.close()
+
+
 def test_a_rank_that_does_not_come_is_no_hang() -> None:
     with pytest.raises(RuntimeError, match="wait timeout"):
         connect(Store(), 0, 2, time.monotonic() + 0.2)

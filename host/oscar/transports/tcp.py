@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from multiprocessing.connection import wait
 from typing import Any
 
 from oscar.errors import OscarError
@@ -132,7 +133,7 @@ def connect(store: Any, rank: int, nodes: int, deadline: float) -> dict[int, soc
     """
     if nodes == 1:
         return {}
-    with _listener() as listener:
+    with _listener() as listener, _Callers(listener) as callers:
         mine = {
             "addresses": _addresses(),
             "port": listener.getsockname()[1],
@@ -146,15 +147,11 @@ def connect(store: Any, rank: int, nodes: int, deadline: float) -> dict[int, soc
         try:
             for peer in range(rank):
                 found[peer] = _call(cards, peer, rank, deadline)
-            while missing := {*range(nodes)} - {rank} - found.keys():
+            while missing := [peer for peer in range(rank + 1, nodes) if peer not in found]:
                 if time.monotonic() >= deadline:
-                    names = [f"rank {peer}" for peer in sorted(missing)]
-                    raise _unreached(
-                        f"{', '.join(names)} did not reach rank {rank} of {nodes}", _places(mine)
-                    )
-                listener.settimeout(_left(deadline))
-                with suppress(TimeoutError):
-                    caller, _ = listener.accept()
+                    absent = ", ".join(f"rank {peer}" for peer in missing)
+                    raise _unreached(f"{absent} did not reach rank {rank} of {nodes}", _places(mine))
+                for caller in callers.speaking(_left(deadline)):
                     peer = _who(caller, rank, cards)
                     if peer in found:  # it gave the first call up
                         found[peer].close()
@@ -169,6 +166,36 @@ def connect(store: Any, rank: int, nodes: int, deadline: float) -> dict[int, soc
     for each in found.values():
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return found
+
+
+class _Callers:
+    """Those who call a listener, until they speak: who is silent holds up nobody."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        self._listener, self._silent = listener, dict[socket.socket, float]()  # and until when each may be
+
+    def __enter__(self) -> _Callers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for caller in self._silent:
+            caller.close()
+
+    def speaking(self, wait_s: float) -> list[socket.socket]:
+        """Return who has something to say, for the caller to close; waits for `wait_s` or TRY_S at most."""
+        ready = wait([self._listener, *self._silent], min(wait_s, TRY_S))
+        speaking = [each for each in self._silent if each in ready]
+        for each in speaking:
+            del self._silent[each]
+        for each, end in [*self._silent.items()]:
+            if time.monotonic() > end:
+                del self._silent[each]
+                each.close()
+        if self._listener in ready:
+            with suppress(BlockingIOError):  # it has gone again
+                self._silent[self._listener.accept()[0]] = time.monotonic() + TRY_S
+        return speaking
 
 
 def _left(deadline: float) -> float:
