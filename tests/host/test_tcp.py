@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from oscar.errors import OscarError
 from oscar.transports.lines import DIRECT_BYTES, HELPED_BYTES, STAGE_BYTES, Lines, head_of
-from oscar.transports.tcp import connect
+from oscar.transports.tcp import _end, _introduce, _who, connect
 from support.ranks import on_ranks
 
 SIZES = [0, 1, 15, 16, DIRECT_BYTES - 1, DIRECT_BYTES, STAGE_BYTES - 16, STAGE_BYTES, HELPED_BYTES, 5_000_000]
@@ -108,6 +111,85 @@ def test_a_damaged_head_ends_the_connection(ends: list[Lines], place: int) -> No
     assert one.take(1, 9) is None
 
 
+def lose(lines: Lines, peer: int) -> str:
+    stop = time.monotonic() + 20
+    while (why := lines.by_peer[peer].lost) is None:
+        assert time.monotonic() < stop
+        lines.pause()
+    return why
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_after_damage_a_last_notice_leaves_but_never_within_a_message(ends: list[Lines], half: bool) -> None:
+    one, two = ends
+    if half:
+        post(one, 1, 7, bytes(20_000_000))
+        assert one.unsent()
+    two.send(0, 9, (bytes(15) + b"!",))
+    assert "CRC-32" in lose(one, 1)
+    post(one, 1, 5, b"notice")
+    if not half:
+        assert await_one(two, 0, 5) == b"notice"
+        return
+    assert "closed" in lose(two, 0)
+    assert two.take(0, 5) is None
+    assert two.take(0, 7) is None
+
+
+def test_a_message_above_its_cap_gets_no_room(ends: list[Lines]) -> None:
+    one, two = ends
+    two.expect(0, 5, 10)
+    post(one, 1, 5, bytes(10))
+    assert await_one(two, 0, 5) == bytes(10)
+    post(one, 1, 5, bytes(11))  # for a receive that may have a larger cap
+    assert await_one(two, 0, 5) == bytes(11)
+    two.expect(0, 5, 10)
+    one.send(1, 5, (head_of(1 << 62, 5),))
+    assert lose(two, 0) == f"it sent {1 << 62} bytes (tag 5), at most 10 fit"
+
+
+def test_a_collection_in_the_helper_may_close_its_lines(
+    ends: list[Lines], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = ends
+    closed = threading.Event()
+
+    def pull() -> None:  # the collector runs at an allocation in here
+        two.close()
+        closed.set()
+
+    monkeypatch.setattr(two.by_peer[0], "pull", pull)
+    two.expect(0, 7, HELPED_BYTES)
+    post(one, 1, 7, b"any")
+    assert closed.wait(20)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12
+def test_a_child_that_ends_while_the_helper_held_the_lock_is_no_hang(ends: list[Lines]) -> None:
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ends[0]._lock:
+            held.set()
+            go_on.wait(20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(20)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)  # ends a child that hangs
+        try:
+            _end(ends[0], object())  # as weakref.finalize does
+            ends[0].close()
+            os._exit(0)
+        finally:
+            os._exit(2)
+    go_on.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
 class Store:
     """The part of torch's store that ranks meet over."""
 
@@ -154,6 +236,86 @@ def test_strangers_are_sent_away_and_all_ranks_meet(monkeypatch: pytest.MonkeyPa
         for peer, call in mine.items():
             assert call.recv(2) == bytes([peer, rank])
             call.close()
+
+
+def test_a_place_taken_by_a_stranger_learns_no_secret_and_the_error_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    store, heard = Store(), bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as thief:
+
+        def listen() -> None:
+            with suppress(OSError):
+                while True:
+                    call, _ = thief.accept()
+                    with call:
+                        call.sendall(bytes(48))
+                        while came := call.recv(100):
+                            heard.extend(came)
+
+        threading.Thread(target=listen, daemon=True).start()
+        card = {"addresses": ["127.0.0.1"], "port": thief.getsockname()[1], "secret": "5a" * 16}
+        store.set("at 0", json.dumps(card))
+        with pytest.raises(
+            OscarError, match=r"rank 1 of 2 .* rank 0 .*127.0.0.1 port .*GLOO_SOCKET_IFNAME"
+        ) as error:
+            connect(store, 1, 2, time.monotonic() + 0.5)
+    assert "another process answers" in str(error.value)
+    secret = json.loads(store.get("at 1"))["secret"]
+    assert heard
+    assert bytes.fromhex("5a" * 16) not in heard
+    assert bytes.fromhex(secret) not in heard
+
+
+def test_a_rank_that_nobody_calls_says_who_is_missing() -> None:
+    store = Store()
+    store.set("at 1", json.dumps({"addresses": ["127.0.0.1"], "port": 9, "secret": "5a" * 16}))
+    with pytest.raises(OscarError, match=r"rank 1 did not reach rank 0 of 2 .*GLOO_SOCKET_IFNAME"):
+        connect(store, 0, 2, time.monotonic() + 0.2)
+
+
+def test_a_handshake_may_come_in_pieces_and_ends_with_both_sides_knowing() -> None:
+    cards = [{"secret": secret * 16} for secret in ("5a", "a5")]
+    one, two = socket.socketpair()
+
+    class Split:
+        """A connection that sends every byte by itself."""
+
+        recv, settimeout = one.recv, one.settimeout
+
+        @staticmethod
+        def sendall(said: bytes) -> None:
+            for each in said:
+                one.sendall(bytes([each]))
+                time.sleep(0.001)
+
+    with one, two:
+        who = threading.Thread(target=lambda: came.append(_who(two, 0, cards)))
+        came: list[int] = []
+        who.start()
+        _introduce(Split(), cards, 0, 1, 20)  # type: ignore[arg-type]
+        who.join(20)
+        assert came == [1]
+
+
+def test_silent_strangers_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    store, silent = Store(), list[socket.socket]()
+
+    def work(rank: int) -> Any:
+        if rank == 1:
+            store.wait(["at 0"], timedelta(seconds=20))
+            port = json.loads(store.get("at 0"))["port"]
+            silent.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(10))
+        return connect(store, rank, 2, time.monotonic() + 20)  # ten times five seconds would be too late
+
+    for found in on_ranks([0, 1], work):
+        for call in found.values():
+            call.close()
+    for call in silent:
+        assert call.recv(1) == b""
+        call.close()
 
 
 def test_a_rank_that_does_not_come_is_no_hang() -> None:

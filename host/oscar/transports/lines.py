@@ -16,6 +16,7 @@ import weakref
 import zlib
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 Bytes = bytes | bytearray | memoryview
 NAP_S = 0.01  # seconds; longest sleep before a thread looks at the clock
@@ -41,15 +42,18 @@ class Line:
     """The connection to one peer; whoever calls a method holds the lock of `Lines`.
 
     arrived: messages by tag. out: pieces that the kernel has not taken yet, of the messages in `unsent`, each
-    [tag, bytes left]. awaited: tags of large messages that are due. lost: why the connection ended; what
-    came before is kept.
+    [tag, bytes left, bytes in all]. due: by tag, most bytes of the message that has room. awaited: tags of
+    large messages that are due. lost: why nothing more is read; what came before is kept, and a last notice
+    may still be sent. torn: whether what was sent ends within a message, so that nothing may follow.
     """
 
     def __init__(self, connection: socket.socket, stage: memoryview) -> None:
         connection.setblocking(False)
         self.socket, self.file, self._stage = connection, connection.fileno(), stage
         self.lost: str | None = None
+        self.torn = False
         self.arrived: dict[int, deque[memoryview]] = defaultdict(deque)
+        self.due: dict[int, int] = {}
         self.awaited: set[int] = set()
         self.out: deque[memoryview] = deque()
         self.unsent: deque[list[int]] = deque()
@@ -63,6 +67,7 @@ class Line:
         """Take back the room of the last message of `tag`; a message of up to `cap` bytes is due."""
         if (room := self._held.pop(tag, None)) is not None:
             self._free[tag] = room
+        self.due[tag] = cap
         if cap >= HELPED_BYTES and not self.arrived[tag]:
             self.awaited.add(tag)
 
@@ -72,17 +77,24 @@ class Line:
         if not waiting:
             return None
         message = waiting.popleft()
+        self.due.pop(tag, None)
         if len(message) >= STAGE_BYTES:
             self._held[tag] = memoryview(message.obj)
         return message
 
     def send(self, tag: int, pieces: Sequence[Bytes]) -> None:
         """Send a message, its head first; what the kernel does not take waits in `out`."""
+        if self.torn:
+            return
         size = sum(map(len, pieces))
         sent = 0 if self.out else self._push(pieces)
-        if self.lost is not None or sent == size:
+        if sent == size:
             return
-        self.unsent.append([tag, size - sent])
+        if self.lost is not None:
+            if sent:
+                self._tear()
+            return
+        self.unsent.append([tag, size - sent, size])
         for each in pieces:
             piece = memoryview(each)
             here = min(sent, len(piece))
@@ -120,9 +132,17 @@ class Line:
 
     def _lose(self, why: str) -> None:
         self.lost = self.lost or why
+        if self.unsent and self.unsent[0][1] < self.unsent[0][2]:
+            self._tear()
         self.out.clear()
         self.unsent.clear()
         self.awaited.clear()
+
+    def _tear(self) -> None:
+        """End what is sent within a message: the peer finds the end, not another message in the middle."""
+        self.torn = True
+        with suppress(OSError):  # it is closed already
+            self.socket.shutdown(socket.SHUT_WR)
 
     def pull(self) -> None:
         """Read what has arrived."""
@@ -166,6 +186,9 @@ class Line:
         if _CHECK.unpack_from(head, _WORDS.size) != (zlib.crc32(head[: _WORDS.size]),):
             self._lose("the head of a message was damaged on the way: its CRC-32 does not fit")
             return
+        if not self.arrived[self._tag] and size > (cap := self.due.get(self._tag, size)):
+            self._lose(f"it sent {size} bytes (tag {self._tag}), at most {cap} fit")
+            return
         free = self._free.get(self._tag)
         try:
             if size < STAGE_BYTES or free is None or len(free) < size:
@@ -193,7 +216,8 @@ class Lines:
         stage = memoryview(bytearray(STAGE_BYTES))
         self.by_peer = {peer: Line(connection, stage) for peer, connection in connections.items()}
         self.closed = False
-        self._lock = threading.Lock()
+        self.dropped = False  # whether this is a child's copy, whose end is no matter of the child
+        self._lock = threading.RLock()  # the collector may close these lines in a thread that holds it
         self._waiting = False  # whether the rank's thread moves bytes itself
         self._moved = self._seen = 0  # times that the helper moved some, in all and when the rank last looked
         self._lines = {line.file: line for line in self.by_peer.values()}
@@ -228,7 +252,7 @@ class Lines:
     def unsent(self) -> list[tuple[int, int]]:
         """Return (peer, tag) of the messages that the kernel has not taken yet."""
         with self._lock:
-            return [(peer, tag) for peer, line in self.by_peer.items() for tag, _ in line.unsent]
+            return [(peer, tag) for peer, line in self.by_peer.items() for tag, *_ in line.unsent]
 
     def pause(self) -> None:
         """Sleep until bytes have moved, or for NAP_S."""
@@ -253,7 +277,9 @@ class Lines:
             self._help()
 
     def _move(self, ready: Sequence[tuple[int, int]]) -> None:
-        for file, event in ready if not self.closed else ():
+        for file, event in ready:
+            if self.closed:
+                return
             line = self._lines.get(file)
             if line is None:
                 continue
@@ -300,8 +326,12 @@ class Lines:
             self._helper.join(JOIN_S)
 
     def drop(self) -> None:
-        """Close this process's copies of the connections after a fork; those of the parent stay open."""
-        self.closed = True
+        """Close this process's copies of the connections after a fork; those of the parent stay open.
+
+        The parent's helper may have held the locks, and there is no helper here that would let go of them.
+        """
+        self.closed = self.dropped = True
+        self._lock, self._work, self._helper = threading.RLock(), threading.Event(), None
         for line in self.by_peer.values():
             line.socket.close()
 

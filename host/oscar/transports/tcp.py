@@ -1,7 +1,8 @@
 """Frames over plain TCP connections between the ranks of a torch.distributed group (extra torch).
 
 torch.distributed only introduces the ranks to each other: addresses, and a secret of each rank, go through
-the job's store. Who does not know the secrets is sent away, so a port may be found by strangers.
+the job's store. Both ends of a connection prove that they know both secrets (HMAC-SHA256 over a nonce of each
+end), which never cross it. Strangers are sent away, at either end. Later bytes are in clear (keyed.py seals).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from multiprocessing.connection import wait
 from typing import Any
 
 from oscar.errors import OscarError
@@ -29,11 +31,13 @@ TRY_S = 5.0  # seconds for one address, and for a caller to say who it is
 ANSWER_S = 30.0  # for an answer: those below answer once they have called those below them
 LAST_TRY_S = 0.05  # pause before all addresses are tried again
 SECRET_BYTES = 16
+PROOF_BYTES = 32
 DEVICES = "GLOO_SOCKET_IFNAME"  # the variable that names the network device, as for Gloo
 MASTER = "MASTER_ADDR"  # torchrun's variable
 SIOCGIFADDR = 0x8915
-_HELLO = struct.Struct(f"<{SECRET_BYTES}sI")  # secret of the rank that is called, and who calls
-_DONE = b"!"
+_HELLO = struct.Struct(f"<{SECRET_BYTES}sI")  # nonce and rank of who calls
+_PAIR = struct.Struct("<II")
+_DONE = b"!"  # who was called takes the connection
 
 
 class TcpTransport(Transport):
@@ -54,7 +58,7 @@ class TcpTransport(Transport):
         rank = ranks.index(dist.get_rank())
         try:
             self._lines = Lines(connect(store, rank, len(ranks), time.monotonic() + MAKING.total_seconds()))
-        except (RuntimeError, TimeoutError) as error:
+        except (RuntimeError, TimeoutError) as error:  # of the store
             raise refuse(error, MAKING) from None
         self._begin(rank, ranks, dist.group.WORLD if owns_default else None)
 
@@ -102,7 +106,7 @@ class StoreTransport(TcpTransport):
         load_torch()
         try:
             self._lines = Lines(connect(store, rank, nodes, time.monotonic() + timeout_s))
-        except (RuntimeError, TimeoutError) as error:
+        except (RuntimeError, TimeoutError) as error:  # of the store
             raise OscarError(
                 f"rank {rank} of {nodes} could not meet the others at the store within {timeout_s:g} s "
                 f"({first_line(error)}); start all ranks, and keep the store alive"
@@ -111,7 +115,9 @@ class StoreTransport(TcpTransport):
 
 
 def _end(lines: Lines, default: Any) -> None:
-    """Close all connections, and end torch.distributed where we began it."""
+    """Close all connections, and end torch.distributed where we began it; nothing in a forked child."""
+    if lines.dropped:
+        return
     lines.close()
     if default is not None:
         _, dist = load_torch()
@@ -122,30 +128,37 @@ def _end(lines: Lines, default: Any) -> None:
 def connect(store: Any, rank: int, nodes: int, deadline: float) -> dict[int, socket.socket]:
     """Return a connection to each other rank, by rank; collective. store: of torch, for these ranks alone.
 
-    A rank calls those below it and is called by those above. Raises RuntimeError (of the store) or
-    TimeoutError where one has not come by `deadline`, of time.monotonic.
+    A rank calls those below it and is called by those above. Raises RuntimeError (of the store) where one has
+    not come by `deadline`, of time.monotonic, and OscarError where it came and was not reached.
     """
     if nodes == 1:
         return {}
-    with _listener() as listener:
-        secret = secrets.token_bytes(SECRET_BYTES)
-        mine = {"addresses": _addresses(), "port": listener.getsockname()[1], "secret": secret.hex()}
+    with _listener() as listener, _Callers(listener) as callers:
+        mine = {
+            "addresses": _addresses(),
+            "port": listener.getsockname()[1],
+            "secret": secrets.token_hex(SECRET_BYTES),
+        }
         store.set(f"at {rank}", json.dumps(mine))
         names = [f"at {each}" for each in range(nodes)]
-        store.wait(names, timedelta(seconds=max(0.001, deadline - time.monotonic())))
+        store.wait(names, timedelta(seconds=_left(deadline)))
         cards = [json.loads(store.get(name)) for name in names]
         found: dict[int, socket.socket] = {}
         try:
             for peer in range(rank):
-                found[peer] = _call(cards[peer], rank, secret, deadline)
-            while len(found) < nodes - 1:
-                listener.settimeout(_left(deadline))
-                caller, _ = listener.accept()
-                peer = _who(caller, secret, cards)
-                if rank < peer < nodes and peer not in found:
-                    found[peer] = caller
-                else:
-                    caller.close()
+                found[peer] = _call(cards, peer, rank, deadline)
+            while missing := [peer for peer in range(rank + 1, nodes) if peer not in found]:
+                if time.monotonic() >= deadline:
+                    absent = ", ".join(f"rank {peer}" for peer in missing)
+                    raise _unreached(f"{absent} did not reach rank {rank} of {nodes}", _places(mine))
+                for caller in callers.speaking(_left(deadline)):
+                    peer = _who(caller, rank, cards)
+                    if peer in found:  # it gave the first call up
+                        found[peer].close()
+                    if peer >= 0:
+                        found[peer] = caller
+                    else:
+                        caller.close()
         except BaseException:
             for each in found.values():
                 each.close()
@@ -155,11 +168,49 @@ def connect(store: Any, rank: int, nodes: int, deadline: float) -> dict[int, soc
     return found
 
 
+class _Callers:
+    """Those who call a listener, until they speak: who is silent holds up nobody."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        self._listener, self._silent = listener, dict[socket.socket, float]()  # and until when each may be
+
+    def __enter__(self) -> _Callers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for caller in self._silent:
+            caller.close()
+
+    def speaking(self, wait_s: float) -> list[socket.socket]:
+        """Return who has something to say, for the caller to close; waits for `wait_s` or TRY_S at most."""
+        ready = wait([self._listener, *self._silent], min(wait_s, TRY_S))
+        speaking = [each for each in self._silent if each in ready]
+        for each in speaking:
+            del self._silent[each]
+        for each, end in [*self._silent.items()]:
+            if time.monotonic() > end:
+                del self._silent[each]
+                each.close()
+        if self._listener in ready:
+            with suppress(BlockingIOError):  # it has gone again
+                self._silent[self._listener.accept()[0]] = time.monotonic() + TRY_S
+        return speaking
+
+
 def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("timed out")
-    return left
+    return max(0.001, deadline - time.monotonic())
+
+
+def _places(card: Mapping[str, Any]) -> list[str]:
+    return [f"{address} port {card['port']}" for address in card["addresses"]]
+
+
+def _unreached(what: str, tried: Sequence[str]) -> OscarError:
+    return OscarError(
+        f"{what} in time, at {', '.join(tried)}; set {DEVICES} on every rank to the network device that "
+        f"all ranks share, and let TCP pass between them"
+    )
 
 
 def _listener() -> socket.socket:
@@ -192,37 +243,77 @@ def _of_device(name: str) -> str | None:
     return None
 
 
-def _call(card: Mapping[str, Any], rank: int, secret: bytes, deadline: float) -> socket.socket:
-    """Return a connection to the rank of this card, once both have shown the secret of the other."""
-    met = os.environ.get(MASTER)  # reaches its host, whatever that takes for its own address
-    while True:
+def _call(cards: Sequence[Mapping[str, Any]], peer: int, rank: int, deadline: float) -> socket.socket:
+    """Return a connection to `peer`, once both ends have proved who they are.
+
+    Raises OscarError with what went wrong at each address where that takes until `deadline`.
+    """
+    card, met = cards[peer], os.environ.get(MASTER)  # reaches its host, whatever that takes for its address
+    wrong: dict[str, OSError] = {}  # by address
+    while not wrong or time.monotonic() < deadline:
         for address in (*card["addresses"], *([] if met is None else [met])):
-            with suppress(OSError):
+            try:
                 called = socket.create_connection((address, card["port"]), min(TRY_S, _left(deadline)))
-                if _answers(called, card["secret"], rank, secret, min(ANSWER_S, _left(deadline))):
-                    return called
+            except OSError as error:
+                wrong[address] = error
+                continue
+            try:
+                _introduce(called, cards, peer, rank, min(ANSWER_S, _left(deadline)))
+            except OSError as error:
                 called.close()
+                wrong[address] = error
+            else:
+                return called
         time.sleep(min(LAST_TRY_S, _left(deadline)))
+    tried = [f"{address} port {card['port']} ({error})" for address, error in wrong.items()]
+    raise _unreached(f"rank {rank} of {len(cards)} did not reach rank {peer}", tried)
 
 
-def _answers(called: socket.socket, theirs: str, rank: int, secret: bytes, wait_s: float) -> bool:
-    """Return whether who was called is the rank with the secret `theirs`, and knows ours."""
+def _introduce(
+    called: socket.socket, cards: Sequence[Mapping[str, Any]], peer: int, rank: int, wait_s: float
+) -> None:
+    """Prove that this is `rank`. Raises OSError unless who was called is `peer` and takes the connection."""
+    nonce = secrets.token_bytes(SECRET_BYTES)
+    called.sendall(_HELLO.pack(nonce, rank))
+    answer = _exactly(called, SECRET_BYTES + PROOF_BYTES, wait_s)
+    nonces = nonce + answer[:SECRET_BYTES]
+    if not hmac.compare_digest(answer[SECRET_BYTES:], _proof(b"called", nonces, cards, peer, rank)):
+        raise ConnectionError("another process answers")
+    called.sendall(_proof(b"caller", nonces, cards, peer, rank))
+    if _exactly(called, len(_DONE), wait_s) != _DONE:
+        raise ConnectionError("it sent no acknowledgement")
+
+
+def _who(caller: socket.socket, rank: int, cards: Sequence[Mapping[str, Any]]) -> int:
+    """Return the rank above this `rank` that calls and was told so, or -1 for a stranger or one that left."""
     with suppress(OSError):
-        called.sendall(_HELLO.pack(bytes.fromhex(theirs), rank))
-        called.settimeout(wait_s)
-        if hmac.compare_digest(called.recv(SECRET_BYTES, socket.MSG_WAITALL), secret):
-            called.sendall(_DONE)
-            return True
-    return False
-
-
-def _who(caller: socket.socket, secret: bytes, cards: Sequence[Mapping[str, Any]]) -> int:
-    """Return the rank that calls, or -1 where it does not know our secret, or has gone again."""
-    with suppress(OSError):
-        caller.settimeout(TRY_S)
-        hello = caller.recv(_HELLO.size, socket.MSG_WAITALL)
-        told, rank = _HELLO.unpack(hello.ljust(_HELLO.size))
-        if hmac.compare_digest(told, secret) and rank < len(cards):
-            caller.sendall(bytes.fromhex(cards[rank]["secret"]))
-            return rank if caller.recv(len(_DONE)) == _DONE else -1
+        theirs, peer = _HELLO.unpack(_exactly(caller, _HELLO.size, TRY_S))
+        if rank < peer < len(cards):
+            nonce = secrets.token_bytes(SECRET_BYTES)
+            nonces = theirs + nonce
+            caller.sendall(nonce + _proof(b"called", nonces, cards, rank, peer))
+            told = _exactly(caller, PROOF_BYTES, TRY_S)
+            if hmac.compare_digest(told, _proof(b"caller", nonces, cards, rank, peer)):
+                caller.sendall(_DONE)
+                return int(peer)
     return -1
+
+
+def _proof(role: bytes, nonces: bytes, cards: Sequence[Mapping[str, Any]], called: int, caller: int) -> bytes:
+    """Return what only who knows both ranks' secrets can say, in this role and to these nonces."""
+    key = bytes.fromhex(cards[called]["secret"] + cards[caller]["secret"])
+    return hmac.digest(key, role + nonces + _PAIR.pack(called, caller), "sha256")
+
+
+def _exactly(connection: socket.socket, size: int, wait_s: float) -> bytes:
+    """Return the next `size` bytes. Raises OSError where they have not come after `wait_s`."""
+    came, deadline = b"", time.monotonic() + wait_s
+    while len(came) < size:
+        if time.monotonic() >= deadline:
+            raise TimeoutError("timed out")
+        connection.settimeout(_left(deadline))
+        part = connection.recv(size - len(came))
+        if not part:
+            raise ConnectionError("it hung up")
+        came += part
+    return came
