@@ -150,6 +150,18 @@ def test_equal_layers_and_equal_fragments_do_not_share_a_residual(meet: Any) -> 
     assert sorted(quorum._coded.states) == ["0.0", "0.1", "1.0"]
 
 
+@pytest.mark.parametrize("middle", [torch.ones(10), torch.ones(SIZE, dtype=torch.float64)])
+def test_a_fragment_of_which_nothing_is_coded_has_its_turn(meet: Any, middle: Any) -> None:
+    """Or the ones before and after it, of equal sizes, would take turns with one residual."""
+    groups = pair(meet, config=COARSE, fragments=3)
+    for turn in range(9):
+        parts = gradient(0, turn), middle.clone(), torch.full((SIZE,), 0.5)
+        mine = [parts[turn % 3].clone() for _ in groups]
+        assert step(groups, *([one] for one in mine)) == [None, None]
+        assert turn % 3 == 0 or mine[0].std() == 0, turn
+    assert sorted(groups[0]._quorum._coded.states) == ["0.0", "2.0"]
+
+
 def test_parameters_are_sent_as_changes(meet: Any) -> None:
     """LocalSGD's parameters: two steps whole, then changes, which are far smaller than parameters are."""
     groups = pair(meet, config=COARSE, parameters=True)

@@ -69,7 +69,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
         self._quorum: Quorum | None = None
         self._failure: Exception | None = None  # why there is no quorum, after there was one
         self._finaliser: weakref.finalize[Any, Any] | None = None
-        self._turn = self._calls = 0  # steps of this quorum, and tensors of this step
+        self._begin()
 
     def getBackendName(self) -> str:
         """Return the name by which torch knows this group."""
@@ -90,7 +90,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
         one does not come, or the store goes, within `timeout`.
         """
         self._leave(OscarError(f"rank {rank}: the process group was configured for another quorum"))
-        self._turn = self._calls = 0
+        self._begin()
         try:
             super().configure(store_addr, replica_id, rank, world_size, *args, **kwargs)
             if world_size > 1:
@@ -100,6 +100,10 @@ class ProcessGroupOscar(ProcessGroupGloo):
             self._failure = error
             LOG.error("rank %d of %d: no quorum: %s: %s", rank, world_size, type(error).__name__, error)
             raise
+
+    def _begin(self) -> None:
+        self._turn = self._calls = 0  # steps of this quorum, and coded tensors of this step
+        self._stepped = False  # whether this step has reduced anything, coded or not
 
     def _enter(self, store_addr: str, rank: int, world_size: int) -> None:
         timeout_s = self._timeout.total_seconds()
@@ -140,12 +144,13 @@ class ProcessGroupOscar(ProcessGroupGloo):
         if self._quorum is None:
             return None
         self._quorum.drain()
-        if self._calls:
-            self._turn, self._calls = self._turn + 1, 0
+        if self._stepped:  # a fragment of which nothing is coded has its turn, too
+            self._turn, self._calls, self._stepped = self._turn + 1, 0, False
         return self._quorum.error
 
     def allreduce(self, tensors: list[Any], opts: Any) -> Any:
         """Reduce a tensor in place and return a Work; see torchft. Lists of several tensors go over Gloo."""
+        self._stepped = True
         operation = getattr(opts, "reduceOp", opts)
         reason = self._reason(tensors, operation)
         if reason is not None:
@@ -165,6 +170,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any) -> Any:
         """Reduce tensors uncompressed, over Gloo."""
+        self._stepped = True
         self._count(tensors, "allreduce_coalesced")
         return super().allreduce_coalesced(tensors, opts)
 
