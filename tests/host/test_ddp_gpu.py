@@ -48,7 +48,7 @@ def refused(device: str, mode: str) -> str:
     state: Any = SimpleNamespace(
         bypass=SimpleNamespace(mode=mode),
         _check_whole=lambda: None,
-        _finaliser=SimpleNamespace(alive=True),
+        _closed=False,
         _torch=torch,
     )
     bucket = SimpleNamespace(buffer=lambda: buffer, index=lambda: 0)

@@ -24,7 +24,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import asc_codec
 from oscar.collective.trees import Direct
 from oscar.config import Config
-from oscar.errors import CautionWarning, ConfigError, PeerError
+from oscar.errors import CautionWarning, ConfigError, OscarError, PeerError
 from oscar.numerics.quantiser import sum_width
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
@@ -250,6 +250,18 @@ def differing(config: Config, bypass: str = "never") -> str:
     return str(caught.value)
 
 
+def unfit(state: Any, rank: int) -> dict[str, Any]:
+    """Rank 1 starts with a state that does not fit, which it learns at its first bucket."""
+    begin, raised = time.monotonic(), []
+    for iteration in range(2):
+        try:
+            reduce(state, iteration, [torch.empty(0) for _ in SHAPES], rank)
+        except OscarError as error:
+            raised.append(f"{type(error).__name__}: {error}")
+    state.close()
+    return {"raised": raised, "seconds": time.monotonic() - begin}
+
+
 def lost(rank: int) -> tuple[int, int, str]:
     """The last of three ranks dies; return whom another one names, and why."""
     parameters = [torch.empty(0) for _ in SHAPES]
@@ -266,9 +278,14 @@ def lost(rank: int) -> tuple[int, int, str]:
 
 def main(what: str, folder: Path) -> None:
     torch.set_num_threads(1)
+    early = make_state(Config(), timeout_s=60.0)
     torch.distributed.init_process_group("gloo")
     rank = torch.distributed.get_rank()
     results = everything(rank, folder) if what == "everything" else lost(rank)
+    if what == "everything":
+        if rank == 1:
+            early.load_state_dict({"format": 7})
+        results["unfit"] = unfit(early, rank)
     torch.save(results, folder / f"rank-{rank}.pt")
     if what == "everything":
         left_open = make_state(TRAINED["asc"])  # users of two lines close nothing
@@ -443,6 +460,17 @@ def test_ranks_that_differ_are_found_when_states_are_made(ranks: list[dict[str, 
         assert "rank 1 has scheme.share = 0.2, rank 0 has 0.1" in scheme
         assert "rank 1 has seed = 1, rank 0 has 0" in seed
         assert 'rank 1 has bypass = "never", rank 0 has "auto"' in bypass
+
+
+def test_a_state_that_does_not_fit_at_the_start_ends_the_run_on_all_ranks(
+    ranks: list[dict[str, Any]],
+) -> None:
+    first, second = (rank["unfit"] for rank in ranks)
+    assert all(len(each["raised"]) == 2 for each in (first, second))
+    assert "state.codec: expected a value, got none" in second["raised"][0]
+    assert "the hook failed before" in second["raised"][1]
+    assert "rank 1 gave up: ConfigError" in first["raised"][0]
+    assert first["seconds"] < 30  # rank 1 said so: nobody waits for it
 
 
 def test_no_thread_is_left_of_states_that_are_closed_or_refused(ranks: list[dict[str, Any]]) -> None:

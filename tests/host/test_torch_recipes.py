@@ -71,13 +71,18 @@ def test_a_state_of_before_the_process_group_starts_with_it() -> None:
         state.state_dict()
     assert state.policy is None
     state.load_state_dict({"format": 7})
+    closed = OscarState()
+    closed.close()
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
         with pytest.raises(OscarError, match=r"state.codec: expected a value, got none"):
             state.start()
-        state.start()  # what was refused is gone
         assert (state.rank, state.nodes) == (0, 1)
+        with pytest.raises(OscarError, match=r"the hook failed before .*state.codec"):
+            state.state_dict()  # a run without what it was to resume from
         state.close()
         OscarState().close()
+        with pytest.raises(OscarError, match="this state is closed"):
+            closed.start()
     finally:
         torch.distributed.destroy_process_group()

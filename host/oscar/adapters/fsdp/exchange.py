@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from oscar.adapters.fsdp.shards import Shape, shapes_of, sharded_modules
+from oscar.adapters.torch.ends import default_config
 from oscar.adapters.torch.saving import packed, read_tree
 from oscar.adapters.torch.staging import Staging
-from oscar.adapters.torch.state import ADVICE, default_config
+from oscar.adapters.torch.state import ADVICE
 from oscar.array import Array, split
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError

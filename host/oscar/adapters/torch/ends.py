@@ -66,3 +66,8 @@ class Ends:
             transport.close()
             raise
         return cls(config, transport, communicator, Bypass(mode, plain, communicator), policies)
+
+
+def default_config() -> Config:
+    """Return what a state without a configuration takes: ASC, the quantiser `auto`, error feedback."""
+    return Config.model_validate({"quantiser": {"error_feedback": True}})

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from oscar.adapters.torch.bypass import Key, Mode, check_mode, ring_bytes
-from oscar.adapters.torch.ends import Asked, Ends
+from oscar.adapters.torch.ends import Asked, Ends, default_config
 from oscar.adapters.torch.jobs import Job, end, start_thread
 from oscar.adapters.torch.layout import BucketLayout, noted
 from oscar.adapters.torch.model import ModelGradients
@@ -29,6 +29,7 @@ from oscar.reducers.communicator import PeerStats
 from oscar.state import Saved
 from oscar.transports.gloo import load_torch
 
+CLOSED = "this state is closed; make a new OscarState, and register the hook with it"
 ADVICE = "end the process and start again from a checkpoint"
 LOG = logging.getLogger("oscar.ddp")
 
@@ -83,7 +84,7 @@ class OscarState:
         self._asked = Asked(bypass, policy, model, retune)
         self._loaded: Any = None  # what is to be taken over at the start
         self.error: Exception | None = None
-        self._told_dense = False
+        self._told_dense = self._closed = False
         self.backwards = 0  # of this process
         self.values = 0  # that were reduced
         self._sent_bytes = 0
@@ -91,7 +92,7 @@ class OscarState:
         self.clipped_energy = 0.0  # the largest share of a bucket's energy that this took so far, 0 .. 1
         self._layouts: dict[int, BucketLayout] = {}
         self._open: list[Job] = []  # whose Futures wait; of the state's own thread
-        self._thread: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []  # one, from the first job on
         self._finaliser: weakref.finalize[Any, Any] | None = None
         if dist.is_initialized():
             self.start()
@@ -100,10 +101,22 @@ class OscarState:
         """Make the groups and compare configurations, where that was not done yet; collective.
 
         Until then the state has no `rank`, `nodes` and `bypass`, and can be pickled. Raises as the class
-        does, and OscarError where torch.distributed is not initialised.
+        does, and OscarError where torch.distributed is not initialised or the state is closed. Where a state
+        that was loaded before is refused, no rank can go on.
         """
-        if self._finaliser is not None:
-            return
+        if self._finaliser is None:
+            if self._closed:
+                raise OscarError(CLOSED)
+            self._open_ends()
+        if self._loaded is not None and self.error is None:
+            try:
+                self.load_state_dict(self._loaded)
+            except Exception as error:
+                self._fail(error)
+                raise
+            self._loaded = None
+
+    def _open_ends(self) -> None:
         ends = Ends.make(self.config, self.process_group, self._asked)
         self.config, self._transport, self._communicator = ends.config, ends.transport, ends.communicator
         self._policies, self.bypass = ends.policies, ends.bypass
@@ -111,10 +124,7 @@ class OscarState:
         self._model, self._staging = ModelGradients(), Staging()
         self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
         self._jobs: queue.Queue[Job | None] = queue.Queue()
-        self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, [])
-        loaded, self._loaded = self._loaded, None
-        if loaded is not None:
-            self.load_state_dict(loaded)
+        self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._threads)
 
     @property
     def sent_bytes(self) -> int:
@@ -193,8 +203,8 @@ class OscarState:
 
     def _check(self, bucket: Any) -> tuple[Any, Key]:
         self._check_whole()
-        if self._finaliser is None or not self._finaliser.alive:
-            raise OscarError("this state is closed; make a new OscarState, and register the hook with it")
+        if self._closed:
+            raise OscarError(CLOSED)
         buffer = bucket.buffer()
         check_buffer(buffer, timed=self.bypass.mode == "auto")
         return buffer, (bucket.index(), buffer.numel())
@@ -220,12 +230,8 @@ class OscarState:
         return work.get_future().then(lambda future: future.value()[0])
 
     def _start(self) -> None:
-        if self._thread is None:
-            self._thread = start_thread(self, self._jobs)
-            if self._finaliser is not None:
-                self._finaliser.detach()
-            threads = [self._thread]
-            self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, threads)
+        if not self._threads:
+            self._threads.append(start_thread(self, self._jobs))
 
     def perform(self, job: Job) -> None:
         """Reduce one bucket and set its Future; for the state's own thread."""
@@ -247,9 +253,7 @@ class OscarState:
         except Exception as error:
             if isinstance(error, OscarError):
                 error.advice = ""  # backward() can neither skip nor go on
-            if self._communicator.failed is None and not (self._policies and self._policies.failed):
-                self._communicator.give_up(error)  # or else the others wait for this rank
-            self.error = error
+            self._fail(error)
             LOG.error(
                 "rank %d: bucket %d could not be reduced: %s: %s. What backward() raises now is torch's way "
                 "of saying so; weights are as they were: %s.",
@@ -265,6 +269,11 @@ class OscarState:
             for each, result in done:
                 self._open.remove(each)
                 each.future.set_result(result)
+
+    def _fail(self, error: Exception) -> None:
+        if self._communicator.failed is None and not (self._policies and self._policies.failed):
+            self._communicator.give_up(error)  # or else the others wait for this rank
+        self.error = error
 
     def _reduced(self, job: Job, gradient: Any, counts: list[int]) -> list[tuple[Job, Any]]:
         """Return the buckets that have their means now; gradient: of one sparse tensor, or None."""
@@ -346,7 +355,7 @@ class OscarState:
         before or after this call: DDP then has the buckets of the run that was saved. Raises ConfigError
         where the state is of another configuration, rank or number of ranks, or is none; nothing has changed
         then. With `retune` it is collective, and all ranks raise where one does. A state that has not started
-        takes it over when it does, and raises then.
+        takes it over when it does, and raises then: all ranks end with that.
         """
         if self._finaliser is None:
             self._loaded = state
@@ -378,7 +387,8 @@ class OscarState:
             raise
 
     def close(self) -> None:
-        """End the thread and the private groups; may be repeated."""
+        """End the thread and the private groups; may be repeated. A state that has not started never does."""
+        self._closed = True
         if self._finaliser is not None:
             self._finaliser()
 
@@ -387,8 +397,3 @@ class OscarState:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def default_config() -> Config:
-    """Return what a state without a configuration takes: ASC, the quantiser `auto`, error feedback."""
-    return Config.model_validate({"quantiser": {"error_feedback": True}})

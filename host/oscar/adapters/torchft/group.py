@@ -13,8 +13,8 @@ from torch.distributed import ReduceOp
 from torchft.process_group import ProcessGroupGloo, create_store_client
 
 from oscar.adapters.torch.bypass import ring_bytes
+from oscar.adapters.torch.ends import default_config
 from oscar.adapters.torch.staging import Staging
-from oscar.adapters.torch.state import default_config
 from oscar.adapters.torchft.quorum import Quorum
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
