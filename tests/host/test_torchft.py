@@ -221,6 +221,8 @@ def test_other_configurations_are_refused_on_all_with_what_differs(meet: Any) ->
         assert isinstance(found, ConfigError)
         assert "rank 1 has quantiser.coarseness = 1.0, rank 0 has 0.125" in str(found)
     assert all(isinstance(group.errored(), ConfigError) for group in groups)
+    with pytest.raises(OscarError, match=r"no quorum: .*quantiser.coarseness"):
+        groups[0].allreduce([gradient(0, 0)], options(ReduceOp.SUM))
     groups = [ProcessGroupOscar(timeout=seconds), ProcessGroupOscar(timeout=seconds, least=1)]
     assert all("torchft.least = 1" in str(found) for found in meet(*groups))
 

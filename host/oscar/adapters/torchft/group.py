@@ -155,6 +155,8 @@ class ProcessGroupOscar(ProcessGroupGloo):
         reason = self._reason(tensors, operation)
         if reason is not None:
             return self._uncoded(tensors, opts, reason)
+        if self._quorum is None and self._failure is not None:
+            raise OscarError(f"this process group has no quorum: {self._failure}") from self._failure
         if self._quorum is None:
             raise OscarError("this process group has no quorum: configure it first (torchft's Manager does)")
         before, after = 1.0, float(self._quorum.nodes)
