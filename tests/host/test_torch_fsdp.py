@@ -159,6 +159,40 @@ def spoilt(mesh: Any) -> list[str]:
     return found
 
 
+def unhooked(mesh: Any) -> dict[str, Any]:
+    """A module that takes no hook, and a backward after the end."""
+    from oscar.adapters.fsdp import exchange
+    from oscar.torch_fsdp import between_hosts
+
+    made: list[Any] = []
+
+    class Noted(exchange.TcpTransport):
+        def __init__(self, group: Any) -> None:
+            super().__init__(group)
+            made.append(self)
+
+    def refuse(_: Any) -> None:
+        raise RuntimeError("no hooks here")
+
+    found: dict[str, Any] = {}
+    before, exchange.TcpTransport = exchange.TcpTransport, Noted
+    model = make(mesh["inside"])
+    model.set_all_reduce_hook = refuse
+    try:
+        between_hosts(model, mesh["hosts"], FINE)
+    except RuntimeError as error:
+        found["refused"] = str(error)
+    exchange.TcpTransport = before
+    found["closed"] = [transport.closed for transport in made]
+    model = make(mesh["inside"])
+    between_hosts(model, mesh["hosts"], FINE).close()
+    try:
+        train(model, adam(model), range(1))
+    except Exception as error:
+        found["late"] = f"{type(error).__name__}: {error}"
+    return found
+
+
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo")
@@ -168,6 +202,7 @@ def main(folder: Path) -> None:
         "resumed": resumed(mesh, folder),
         "refused": refused(mesh),
         "spoilt": spoilt(mesh),
+        "unhooked": unhooked(mesh),
     }
     (folder / f"{torch.distributed.get_rank()}.pickle").write_bytes(pickle.dumps(found))
     torch.distributed.barrier()
@@ -231,3 +266,9 @@ def test_what_cannot_be_reduced_is_refused_on_all_ranks(seen: list[dict[str, Any
     assert GradientError.__name__ in seen[3]["spoilt"][0]
     assert "PeerError" in seen[1]["spoilt"][0]
     assert all("failed before" in seen[rank]["spoilt"][1] for rank in (1, 3))
+
+
+def test_connections_end_with_a_refused_hook_and_hooks_outlive_them(seen: list[dict[str, Any]]) -> None:
+    for one in (each["unhooked"] for each in seen):
+        assert (one["refused"], one["closed"]) == ("no hooks here", [True])
+        assert "OscarError: this communicator is closed" in one["late"]

@@ -60,6 +60,9 @@ class HostExchange:
         self._dist = load_torch()[1]
         self._group, self._staging = group, Staging()
         self.config = chosen.variant(nodes=len(ranks_of(group)))
+        self.error: Exception | None = None
+        self.coded_values = self.sent_bytes = 0
+        self.uncoded_values: Counter[str] = Counter()  # by reason
         self.shapes: dict[str, list[Shape]] = {name: shapes_of(module) for name, module in modules.items()}
         self._transport = TcpTransport(group)
         try:
@@ -68,15 +71,12 @@ class HostExchange:
             self._coded = Communicator(self.config, self._transport, timeout_s=timeout_s, extra=extra)
             plain = Config(method=PLAIN, nodes=self.config.nodes)
             self._plain = Communicator(plain, self._transport, timeout_s=timeout_s)
+            self.rank, self.nodes = self._coded.rank, self._coded.nodes
+            for name, module in modules.items():
+                module.set_all_reduce_hook(partial(self.reduce, name))
         except BaseException:
             self._transport.close()
             raise
-        self.rank, self.nodes = self._coded.rank, self._coded.nodes
-        self.error: Exception | None = None
-        self.coded_values = self.sent_bytes = 0
-        self.uncoded_values: Counter[str] = Counter()  # by reason
-        for name, module in modules.items():
-            module.set_all_reduce_hook(partial(self.reduce, name))
 
     def reduce(self, name: str, gradient: Any) -> None:
         """Make `gradient`, a module's flat shard, its mean over all hosts, in place; FSDP's hook."""
@@ -158,7 +158,10 @@ class HostExchange:
         return f"rank {self._dist.get_rank()} of {self._dist.get_world_size()}"
 
     def close(self) -> None:
-        """End the private group; may be repeated. The end of the process does it, too."""
+        """End the private group; may be repeated. The end of the process does it, too.
+
+        FSDP has no way to take its hooks off: they stay, and a later backward raises OscarError.
+        """
         self._transport.close()
 
     def __enter__(self) -> HostExchange:
