@@ -15,6 +15,7 @@ from oscar.coding.asc.model import frequencies, from_octaves, learn
 from oscar.coding.asc.state import TableState
 from oscar_hdl.coder.ports import COUNT_BITS, CountChain, CountPort, TablesPort, TableWrites
 from oscar_hdl.coder.tables.link_tables import link_tables
+from oscar_hdl.coder.tables.row_ratio import PLACES, RECIPROCALS
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.streams.bundles import Stream, bit
 from oscar_sim.cycles import CycleSimulator
@@ -193,6 +194,14 @@ def histogram(rng: random.Random) -> Hist:
 
 def checksum(hist: Hist) -> int:
     return TableState(np.array(hist, np.int64)).checksum(PARAMS)
+
+
+def test_reciprocals_give_every_ratio_of_a_small_row():
+    """All sums below 2^10 with all numbers of impossible symbols; a larger sum leaves 16 bits to divide."""
+    for divisor, factor in list(enumerate(RECIPROCALS))[2:]:
+        assert factor < 1 << PLACES
+        for numerator in range(1024 - 16, 1024):
+            assert numerator * factor >> PLACES - 16 == (numerator << 16) // divisor
 
 
 @pytest.mark.parametrize("encoding", [False, True])

@@ -11,8 +11,9 @@ from oscar_hdl.streams.bundles import bit, word
 
 SMALL_BITS = 10  # of divisors that have a reciprocal in a table
 PLACES = 36
-# Numerators are below 2^10 as well, so the product is too large by less than 1 / divisor. 1 comes of a row of
-# zeros, whose R is multiplied by nothing but 0.
+# Rounded up, by less than 1; a numerator below 2^10 makes that less than 2^10 / 2^20 of the quotient. This is
+# at least 1 / divisor below the next whole number, which is more: rounding down gives the quotient. A divisor
+# of 1 is a row of zeros, whose R is multiplied by nothing but 0.
 RECIPROCALS = tuple(-(-(1 << PLACES) // d) if d > 1 else 0 for d in range(1 << SMALL_BITS))
 LOWER, UPPER = tuple(r & (1 << 18) - 1 for r in RECIPROCALS), tuple(r >> 18 for r in RECIPROCALS)
 RATIO_BITS = 26
