@@ -23,7 +23,7 @@ ENDS = ("idle", "done", "bad")
 CHAIN = ("valid", "address", "bank", "totals")
 SUMS = ("take", "row", "valid", "total", "described", "described_row", "row_class", "row_size")
 DRIVEN: dict[str, tuple[str, ...]] = {
-    "decoder_tables": (), "decoder_passed": ("level1", "level2", "address", "data"),
+    "decoder_tables": (), "decoder_passed": ("enable", "address", "data"),
     "encoder_tables": (), "encoder_passed": ("enable", "address", "data"),
     "decoder_job": ENDS, "decoder_bytes": ("tready",), "position": ("take", "header", "row"), "sums": SUMS,
     "decoder_before": (), "decoder_after": CHAIN,
