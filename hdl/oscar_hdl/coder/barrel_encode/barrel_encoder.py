@@ -27,6 +27,9 @@ from oscar_hdl.coder.barrel_encode.turns import plan_stage, turns
 from oscar_hdl.coder.ports import EncoderTables
 from oscar_hdl.streams.bundles import bit, word
 
+# A name, because VHDL has no shift of a literal.
+ALL_THREADS = (1 << THREADS) - 1
+
 
 @block
 def results(
@@ -37,7 +40,7 @@ def results(
     job: BarrelEncoderJob. wrong10 u8: of lanes. entry: Entry and facts: Facts, of the thread whose turn is in
     its clocks 12 to 15, where `entry.turn` says which. ended: Ended.
     """
-    wrong11, wrong12, bad, idle = bit(), bit(), word(THREADS), word(THREADS, (1 << THREADS) - 1)
+    wrong11, wrong12, bad, idle = bit(), bit(), word(THREADS), word(THREADS, ALL_THREADS)
 
     @always(clk.posedge)
     def judge() -> None:
@@ -52,7 +55,7 @@ def results(
             if ended.strobe16 and ended.thread16 == i:
                 idle.next[i] = True
         if rst:
-            idle.next = (1 << THREADS) - 1
+            idle.next = ALL_THREADS
 
     @always(clk.posedge)
     def tell() -> None:
