@@ -9,18 +9,21 @@ import sys
 import sysconfig
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from oscar.errors import OscarError
 from oscar_hdl.flow.convert import LANGUAGES, PACKAGE, ConvertError, block_name, convert_all
+from oscar_sim.cosim.nic_driver import SIZES
 from oscar_sim.cosim.scenarios import LIGHT, SCENARIOS, Recording
-from oscar_sim.seeds import VARIABLE, told
+from oscar_sim.seeds import VARIABLE, numbers, told
 
 SIMULATORS = {"vhdl": ("ghdl", "ghdl-mcode"), "verilog": ("icarus", "iverilog")}  # cocotb's name, apt's
 PROGRAM = {"vhdl": "ghdl", "verilog": "iverilog"}
-PACKAGES = {"cocotb_tools": "cocotb"}
+PACKAGES = {"cocotb_tools": "cocotb", "cocotbext.axi": "cocotbext-axi"}
+BUSES = "nic_buses"  # the NIC by somebody else's bus models: right by itself, not compared clock by clock
 
 
 def missing(languages: Sequence[str]) -> list[str]:
@@ -55,12 +58,38 @@ def note(recording: Recording, file: Path) -> None:
     np.savez(file, **arrays)
 
 
-def simulate(recording: Recording, language: str, hdl: Path, out: Path) -> bool:
-    """Replay a recording on one language; return whether all outputs were the same. The logs are in `out`."""
+@dataclass(frozen=True)
+class Bench:
+    """What runs in the simulator: a module of this package with cocotb tests, and the block that it drives.
+
+    environment: what the module reads there. passed, failed: what to print.
+    """
+
+    module: str
+    top: str
+    parameters: dict[str, int | str | bool]
+    environment: dict[str, str]
+    passed: str
+    failed: str
+
+
+def bench(name: str, light: bool, out: Path) -> Bench:
+    """Return a block's bench; a block that is replayed is first driven under Verilator."""
+    if name == BUSES:
+        told_it = {"LIGHT": str(int(light)), "SEED": str(int(numbers(34).integers(1 << 32)))}
+        return Bench("nic_buses", "oscar_nic", dict(SIZES), told_it, "bus models and host agree", "FAILED")
+    recording = SCENARIOS[name](light)
+    file = (out / "recordings" / f"{name}.npz").resolve()
+    note(recording, file)
+    passed = f"{recording.clocks:>7} clocks, the same in every clock"
+    return Bench("replay", recording.top, recording.parameters, {"RECORDING": str(file)}, passed, "DIFFERENT")
+
+
+def simulate(bench: Bench, language: str, hdl: Path, build: Path) -> bool:
+    """Run a bench on one language; return whether it passed. The logs are in `build`."""
     from cocotb_tools.runner import VHDL, Verilog, get_results, get_runner
 
-    block = block_name(recording.top)
-    build = (out / language / block).resolve()
+    block = block_name(bench.top)
     shutil.rmtree(build, ignore_errors=True)
     build.mkdir(parents=True)
     source = hdl.resolve() / language / f"{block}{LANGUAGES[language]}"
@@ -75,16 +104,15 @@ def simulate(recording: Recording, language: str, hdl: Path, out: Path) -> bool:
         timescale=None if language == "vhdl" else ("1ns", "1ps"),
         log_file=build / "build.log",
     )
-    note(recording, build / "recording.npz")
     results = runner.test(
-        test_module="oscar_sim.cosim.replay",
+        test_module=f"oscar_sim.cosim.{bench.module}",
         hdl_toplevel=block,
         hdl_toplevel_lang=language,
         build_dir=build,
         test_dir=build,
         test_args=arguments,
         results_xml=str(build / "results.xml"),
-        extra_env={"RECORDING": str(build / "recording.npz")},
+        extra_env=bench.environment,
         log_file=build / "test.log",
     )
     ran, failed = get_results(Path(results))
@@ -95,7 +123,9 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     p = argparse.ArgumentParser(prog="python -m oscar_sim.cosim", description=__doc__)
     p.add_argument("--out", type=Path, default=Path("build/cosim"), help="folder for results (%(default)s)")
-    p.add_argument("--block", nargs="+", choices=tuple(SCENARIOS), help="(all; with --light units of a NIC)")
+    p.add_argument(
+        "--block", nargs="+", choices=(*SCENARIOS, BUSES), help="(all; with --light units of a NIC)"
+    )
     p.add_argument("--language", nargs="+", choices=tuple(LANGUAGES), default=tuple(LANGUAGES), help="(both)")
     p.add_argument("--light", action="store_true", help="fewer clocks, for each change")
     return p
@@ -110,19 +140,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     failed = 0
     try:
         print(f"# {VARIABLE}={told()}", flush=True)
-        for name in args.block or (LIGHT if args.light else SCENARIOS):
-            recording = SCENARIOS[name](args.light)
-            convert_all([recording.top], args.out / "hdl", recording.parameters, languages=args.language)
+        for name in args.block or (LIGHT if args.light else (*SCENARIOS, BUSES)):
+            what = bench(name, args.light, args.out)
+            convert_all([what.top], args.out / "hdl", what.parameters, languages=args.language)
             for language in args.language:
                 began = time.monotonic()
-                same = simulate(recording, language, args.out / "hdl", args.out)
-                failed += not same
-                verdict = "the same in every clock" if same else "DIFFERENT"
+                build = (args.out / language / name).resolve()
+                passed = simulate(what, language, args.out / "hdl", build)
+                failed += not passed
                 seconds = time.monotonic() - began
-                shown = f"{name:<16} {SIMULATORS[language][0]:<7} {recording.clocks:>7} clocks"
-                print(f"{shown}, {verdict} ({seconds:.0f} s)", flush=True)
-                if not same:
-                    print(f"  see {args.out / language / block_name(recording.top) / 'test.log'}", flush=True)
+                verdict = what.passed if passed else what.failed
+                print(f"{name:<16} {SIMULATORS[language][0]:<7} {verdict} ({seconds:.0f} s)", flush=True)
+                if not passed:
+                    print(f"  see {args.out / language / name / 'test.log'}", flush=True)
     except (ConvertError, OscarError, RuntimeError, SystemExit, ValueError) as error:
         print(f"error: {error}; logs are in {args.out}", file=sys.stderr)
         return 1

@@ -1,41 +1,26 @@
-"""A whole NIC under Verilator, driven through its ports, with frames both ways that are the host's."""
+"""A whole NIC under Verilator, driven through its ports in every clock, with streams that pause at random."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 import numpy as np
 
-from oscar.coding.asc import AscParams, Encoder
-from oscar.coding.frame import peek
-from oscar.numerics.plans import block_costs, make_plan
-from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
 from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
+from oscar_sim.cosim.nic_driver import BUS_BYTES, CLEARING, INTO, OUT, SIZES, NicDriver
 from oscar_sim.errors import RtlError
 from oscar_sim.verilator import Model
 
-BLOCK_LOG2, ENGINES, BUS_BYTES = 10, 2, 8
-SIZES = {"engines": ENGINES, "sets": 4, "store_log2": 10, "rows_log2": 9, "block_log2": BLOCK_LOG2}
-BLOCK = 1 << (BLOCK_LOG2 - 5)  # rows: frames begin at multiples
-CLEARING = 600  # clocks after a reset in which memories of counts are cleared
-LIMIT = 60_000  # clocks of a step of the run
-INTO = ("s_axis_rx", "s_axis_values", "s_axis_side", "s_axis_read")
-OUT = ("m_axis_tx", "m_axis_values", "m_axis_descriptors")
 Word = tuple[int, int, bool]  # data, keep, last
 
 
-class NicRun:
-    """A NIC of two engines whose streams pause at random; `model` is the converted RTL.
-
-    Every method lets clocks pass. Raises RtlError where the NIC is not what the host is.
-    """
+class NicRun(NicDriver):
+    """A NIC of two engines whose streams pause at random; `model` is the converted RTL."""
 
     def __init__(self, rng: np.random.Generator, clocks: int, *, pause: float = 0.15) -> None:
         self.model, self.rng, self.pause = Model("oscar_nic", **SIZES), rng, pause
         self.model.trace(clocks)
-        self.most, self.clocks = clocks, 0
+        self.clocks = 0
         self.coming: dict[str, deque[Word]] = {name: deque() for name in INTO}
         self.taken: dict[str, list[Word]] = {name: [] for name in OUT}
         self.valid = dict.fromkeys(INTO, False)
@@ -54,12 +39,10 @@ class NicRun:
         self.step(2)
         self.model["rst"] = 0
         self.step(CLEARING)
-        asc = AscParams(sent_rows=False, block_log2=BLOCK_LOG2)
-        self.ours, self.theirs = Encoder(asc), Encoder(asc)
-        self.numbers = {"SEND": 0, "RECEIVE": 0}
+        self.begin()
 
     def step(self, clocks: int = 1) -> None:
-        """Let clocks pass."""
+        """See NicDriver.step."""
         for _ in range(clocks):
             self._clock()
 
@@ -91,16 +74,8 @@ class NicRun:
         """Let clocks pass until an output is 1: it is taken at the next edge."""
         self.wait(lambda: self.model[name], f"{name} stays 0")
 
-    def wait(self, there: Callable[[], object], wrong: str) -> None:
-        """Let clocks pass until something is there; raise RtlError with what is wrong where it never is."""
-        for _ in range(LIMIT):
-            if there():
-                return
-            self.step()
-        raise RtlError(f"{wrong}: looked {LIMIT:,} times")
-
     def write(self, name: str, **fields: int) -> None:
-        """Write a register; raise RtlError where the NIC refuses it."""
+        """See NicDriver.write."""
         register, model = BY_NAME[name], self.model
         model["s_axil_awaddr"], model["s_axil_wdata"] = register.offset, register.pack(**fields)
         model["s_axil_wstrb"] = 15
@@ -117,7 +92,7 @@ class NicRun:
             raise RtlError(f"a write to {name} is answered with {response}, not OKAY: is it locked?")
 
     def read(self, name: str) -> dict[str, int]:
-        """Return a register's fields; raise RtlError where the NIC has none there."""
+        """See NicDriver.read."""
         model = self.model
         model["s_axil_araddr"], model["s_axil_arvalid"] = BY_NAME[name].offset, 1
         self.until("s_axil_arready")
@@ -131,127 +106,35 @@ class NicRun:
             raise RtlError(f"a read of {name} is answered with {response}, not OKAY")
         return fields
 
-    def command(self, name: str, **fields: int) -> None:
-        """Give a command, when none of its direction waits."""
-        pending = f"{name.lower()}_pending"
-        self.wait(lambda: not self.read("STATUS")[pending], f"{pending} stays 1")
-        for part in ("FRAME", "SHAPE", "TABLES", "COMMAND"):
-            known = {field.name for field in BY_NAME[f"{name}_{part}"].fields}
-            self.write(f"{name}_{part}", **{key: value for key, value in fields.items() if key in known})
-        self.numbers[name] += 1
-
-    def ended(self, name: str) -> None:
-        """Wait until all commands of a direction have ended well."""
-        number = self.numbers[name]
-        self.wait(
-            lambda: self.read(f"{name}_RESULT")["ended"] == number & 255, f"{name} {number} does not end"
-        )
-        if (result := self.read(f"{name}_RESULT"))["error"]:
-            raise RtlError(f"{name} {number}: {result}")
-
     def packet(self, name: str, words: list[int]) -> None:
-        """Let a packet of rows come."""
+        """See NicDriver.packet."""
         self.coming[name].extend((word, 0, n == len(words) - 1) for n, word in enumerate(words))
 
-    def load(self, row: int, rows: FrameRows) -> None:
-        """Write rows into memory."""
-        start = packet_start(row, rows.count)
-        self.packet("s_axis_values", [start, *value_words(rows)])
-        self.packet("s_axis_side", [start, *side_words(rows)])
-        self.wait(
-            lambda: not (self.coming["s_axis_values"] or self.coming["s_axis_side"]), "rows are not taken"
-        )
-        self.step(80)  # zeros to the end of the group
+    def arrive(self, frame: bytes) -> None:
+        """See NicDriver.arrive."""
+        parts = [frame[at : at + BUS_BYTES] for at in range(0, len(frame), BUS_BYTES)]
+        for part in parts:
+            word = int.from_bytes(part, "little"), (1 << len(part)) - 1, part is parts[-1]
+            self.coming["s_axis_rx"].append(word)
 
-    def check_rows(self, row: int, values: np.ndarray, positions: np.ndarray) -> None:
-        """Read rows, and compare them with what they should be."""
-        for name in OUT[1:]:
-            self.taken[name].clear()
-        self.packet("s_axis_read", [packet_start(row, values.size)])
-        self.wait(
-            lambda: all(self.taken[name] and self.taken[name][-1][2] for name in OUT[1:]), "no end of rows"
-        )
-        found = values_of([word for word, _, _ in self.taken["m_axis_values"]], values.size)
-        described = [word & 15 for word, _, _ in self.taken["m_axis_descriptors"]]
-        if not np.array_equal(found, values.astype(np.int16)):
-            raise RtlError(f"sums in rows from {row} on differ")
-        if described != frame_rows(values, positions).classes.tolist():
-            raise RtlError(f"classes of rows from {row} on differ")
+    def taken_in(self, name: str) -> bool:
+        """See NicDriver.taken_in."""
+        return not self.coming[name]
 
-    def check_plan(self, values: np.ndarray, nodes: int) -> list[int]:
-        """Cut the plan of a gradient that was just read; return the boundaries, which are the host's."""
-        granule = 1 << self.read("STATUS")["granule_log2"]
-        self.write("PLAN_COMMAND", nodes=nodes, blocks=-(-values.size // granule), cut=1)
-        self.wait(lambda: not self.read("PLAN_RESULT")["running"], "no plan is made")
-        edges = [self.read(f"PLAN_EDGE_{n}")["block"] for n in range(1, nodes)]
-        cut, costs = tuple(min(granule * edge, values.size) for edge in edges), block_costs(values, granule)
-        wanted = make_plan("splitter", values.size, nodes, granule=granule, costs=costs).bounds[1:-1]
-        if equal := self.read("PLAN_RESULT")["equal"]:
-            cut = wanted
-        if equal != (costs.sum() == 0) or cut != wanted:
-            raise RtlError(f"chunks are cut at {cut} (equal: {equal}), not at {wanted}")
-        self.write("PLAN_COMMAND", clear=1)
-        return edges
+    def packet_out(self, name: str) -> list[int] | None:
+        """See NicDriver.packet_out."""
+        return None if (words := self._whole(name)) is None else [word for word, _, _ in words]
 
-    def send(self, values: np.ndarray, positions: np.ndarray, row: int) -> bytes:
-        """Give the command to send what is in memory; return the frame that has to leave."""
-        n = self.numbers["SEND"]
-        self.command(
-            "SEND", count=values.size, row=row, last=last_symbol(values), block_log2=BLOCK_LOG2, step=0,
-            chunk=n, width=16, sequence=n, load=0, save=0, fresh=int(n == 0),
-        )  # fmt: skip
-        return self.ours.encode(values, step=0, context=positions, width=16, chunk=n)
+    def frame_out(self) -> bytes | None:
+        """See NicDriver.frame_out."""
+        if (words := self._whole("m_axis_tx")) is None:
+            return None
+        return b"".join(word.to_bytes(BUS_BYTES, "little")[: keep.bit_length()] for word, keep, _ in words)
 
-    def receive(self, values: np.ndarray, positions: np.ndarray, row: int, *, adopt: bool) -> None:
-        """Let a frame come, behind a damaged copy of it, and give the command to receive it."""
-        n = self.numbers["RECEIVE"]
-        frame = self.theirs.encode(values, step=1, context=positions, width=16, chunk=n)
-        damaged = bytearray(frame)
-        damaged[int(self.rng.integers(len(frame)))] ^= 1 << int(self.rng.integers(8))
-        for data in (bytes(damaged), frame) if n == 0 else (frame,):
-            parts = [data[at : at + BUS_BYTES] for at in range(0, len(data), BUS_BYTES)]
-            for part in parts:
-                word = int.from_bytes(part, "little"), (1 << len(part)) - 1, part is parts[-1]
-                self.coming["s_axis_rx"].append(word)
-        head = peek(frame)
-        fields = {k: getattr(head, k) for k in ("step", "chunk", "sub", "width", "sequence", "count")}
-        self.command(
-            "RECEIVE", **fields, load=1, save=1, fresh=int(n == 0), row=row, add=not adopt, adopt=adopt
-        )
-
-    def frame(self) -> bytes:
-        """Wait for a frame to leave, and return it."""
-        words = self.taken["m_axis_tx"]
-        self.wait(lambda: words and words[-1][2], "no frame leaves")
-        data = b"".join(word.to_bytes(8, "little")[: keep.bit_length()] for word, keep, _ in words)
-        words.clear()
-        return data
-
-
-def exchange(nic: NicRun, count: int, *, adopt: bool) -> None:
-    """A frame each way at once, then the sums sent on: all as the host has them."""
-    rng = nic.rng
-
-    def gradient(scale: float) -> np.ndarray:
-        live = np.repeat(rng.random(-(-count // 32)) < 0.6, 32)[:count]
-        return np.clip(np.rint(rng.laplace(0, scale, count) * live), -32768, 32767).astype(np.int32)
-
-    positions = rng.integers(2, 10, count).astype(np.uint8)
-    sent, local, came = gradient(3.0), gradient(20.0), gradient(3000.0 if adopt else 12.0)
-    rows = -(-count // 32 // BLOCK) * BLOCK + BLOCK
-    nic.load(0, frame_rows(sent, positions))
-    nic.load(rows, frame_rows(local, positions))
-    nic.receive(came, positions, rows, adopt=adopt)
-    expected = nic.send(sent, positions, 0)
-    if nic.frame() != expected:
-        raise RtlError("the frame sent differs from the host's")
-    nic.ended("RECEIVE")
-    nic.ended("SEND")
-    sums = ((came + (0 if adopt else local)) + 32768) % 65536 - 32768
-    nic.write("PLAN_SEGMENT", first=0, count=1)
-    nic.check_rows(rows, sums, positions)
-    nic.check_plan(sums, 3)
-    expected = nic.send(sums, positions, rows)
-    if nic.frame() != expected:
-        raise RtlError("the frame of sums differs from the host's")
-    nic.ended("SEND")
+    def _whole(self, name: str) -> list[Word] | None:
+        words = self.taken[name]
+        ends = [n for n, (_, _, last) in enumerate(words, 1) if last]
+        if not ends:
+            return None
+        first, words[: ends[0]] = words[: ends[0]], []
+        return first
