@@ -113,8 +113,9 @@ def test_what_is_sent_and_what_is_kept_is_all_there_was(
             summed += contributed
         before = [worker.residual for worker in state.workers]
         assert np.allclose(mean, summed / nodes, rtol=1e-5, atol=1e-6 * np.abs(acc).max())
-        assert mean.any()
         chosen = np.concatenate([worker.chosen for worker in state.workers])
+        # A threshold that starts too high chooses nothing, as MiCRO's may. Of what is chosen something is sent.
+        assert not chosen.size or any(sent.any() for _, _, sent in held.values())
         assert np.array_equal(held[0][1], np.unique(chosen))
         assert one.scheme.united == np.unique(chosen).size
         assert one.scheme.counts.tolist() == [worker.chosen.size for worker in state.workers]
