@@ -114,7 +114,7 @@ def test_what_is_sent_and_what_is_kept_is_all_there_was(
         before = [worker.residual for worker in state.workers]
         assert np.allclose(mean, summed / nodes, rtol=1e-5, atol=1e-6 * np.abs(acc).max())
         chosen = np.concatenate([worker.chosen for worker in state.workers])
-        # A threshold that starts too high chooses nothing, as MiCRO's may. Of what is chosen something is sent.
+        # A threshold that starts too high chooses nothing (MiCRO). Of what is chosen something is sent.
         assert not chosen.size or any(sent.any() for _, _, sent in held.values())
         assert np.array_equal(held[0][1], np.unique(chosen))
         assert one.scheme.united == np.unique(chosen).size
