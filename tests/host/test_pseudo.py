@@ -117,7 +117,7 @@ def test_a_large_tensor_takes_several_frames(monkeypatch: pytest.MonkeyPatch, se
     monkeypatch.setattr("oscar.coding.pseudo.PIECE", 1000)
     data = pseudo.encode(values)
     np.testing.assert_array_equal(pseudo.decode(data), values)
-    assert data.count(b"\xa1\x10") >= 3  # a frame begins with these bytes; coded values may hold them by chance
+    assert data.count(b"\xa1\x10") >= 3  # frames begin so; values may hold it by chance
     assert PIECE < 1 << 28
 
 
