@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -22,6 +23,7 @@ from oscar.coding.asc.params import (
     PREFIX_BYTES,
     QUARTER_COUNTED,
     SENT_ROW_BYTES,
+    SYMBOLS,
     TABLE_ROWS,
     VALUE_ROWS,
     WIDE_SHIFT,
@@ -31,10 +33,12 @@ from oscar.coding.asc.params import (
 )  # fmt: skip
 from oscar.coding.asc.state import TableState
 from oscar.errors import FrameError
+from oscar_hdl.coder.encode.reciprocal import reciprocal
 from oscar_hdl.coder.rows import LEAST_DISTANCE, MOST_DISTANCE, FrameRows, frame_rows
-from oscar_hdl.coder.tables.reciprocal import reciprocal
 
 COUNTS = TABLE_ROWS * 16
+TABLE_BITS = 50  # of TableWrites.data
+ENTRY_BITS = 40  # up to the address, in a word of BarrelTables (data are u36)
 ENTRY = np.dtype([
     ("kind", "u4"), ("seeds", "u4"), ("first", "u4"), ("last", "u4"), ("size", "u4"), ("at", "u4"),
     ("bits", "u4"), ("value", "i4"), ("count", "u4"),
@@ -195,22 +199,14 @@ def counted(rows: FrameRows, log2: int) -> np.ndarray:
     return counts + flat.reshape(counts.shape)
 
 
-def decoder_writes(freq: np.ndarray, bank: int) -> np.ndarray:
-    """Return the writes of a decoder's tables: data, address << 32, level1 << 62, level2 << 63."""
-    c = (np.cumsum(freq, axis=1) - freq).astype(np.uint64)
-    q = np.arange(TABLE_ROWS, dtype=np.uint64)
-
-    def packed(*columns: int) -> np.ndarray:
-        return c[:, columns[0]] | c[:, columns[1]] << np.uint64(10) | c[:, columns[2]] << np.uint64(20)
-
-    one = (q | np.uint64(bank << 5)) << np.uint64(32) | packed(4, 8, 12) | np.uint64(1 << 62)
-    two = [
-        (q << np.uint64(2) | np.uint64(n | bank << 7)) << np.uint64(32)
-        | packed(4 * n + 1, 4 * n + 2, 4 * n + 3)
-        | np.uint64(1 << 63)
-        for n in range(4)
-    ]
-    return np.concatenate([one, *two])
+def table_writes(freq: np.ndarray, bank: int) -> np.ndarray:
+    """Return what a frame's tables are written with, in order: data, address << TABLE_BITS."""
+    c = np.zeros((TABLE_ROWS, SYMBOLS + 1), np.uint64)
+    np.cumsum(freq, axis=1, out=c[:, 1:])
+    c &= np.uint64(1023)
+    data = sum(c[:, i : SYMBOLS - 3 + i : 4] << np.uint64(10 * i) for i in range(5))
+    address = np.arange(COUNTS // 4, dtype=np.uint64) | np.uint64(bank << 7)
+    return data.reshape(-1) | address << np.uint64(TABLE_BITS)
 
 
 @cache
@@ -218,10 +214,16 @@ def _reciprocals() -> np.ndarray:
     return np.array([reciprocal(f) for f in range(1024)], np.uint64)
 
 
-def encoder_writes(freq: np.ndarray, bank: int) -> np.ndarray:
-    """Return the writes of an encoder's tables: data, address << 40."""
+def entry_writes(freq: np.ndarray, bank: int) -> np.ndarray:
+    """Return what a frame's tables of a barrel encoder are written with: data, address << ENTRY_BITS."""
     c = (np.cumsum(freq, axis=1) - freq).astype(np.uint64)
-    f = freq.astype(np.uint64)
-    data = f | (c & np.uint64(1023)) << np.uint64(10) | _reciprocals()[freq] << np.uint64(20)
+    data = freq.astype(np.uint64) | (c & np.uint64(1023)) << np.uint64(10)
+    data |= _reciprocals()[freq] << np.uint64(20)
     address = np.arange(COUNTS, dtype=np.uint64) | np.uint64(bank << 9)
-    return data.reshape(-1) | address << np.uint64(40)
+    return data.reshape(-1) | address << np.uint64(ENTRY_BITS)
+
+
+def table_words(freq: Sequence[Sequence[int]], bank: int) -> list[tuple[int, int]]:
+    """Return the same as addresses and data."""
+    writes = table_writes(np.array(freq), bank).tolist()
+    return [(word >> TABLE_BITS, word & (1 << TABLE_BITS) - 1) for word in writes]

@@ -62,7 +62,9 @@ def decode(unit: Unit, generate: Generator, seed: int, tally: Counter[str]) -> l
 def encode(unit: Unit, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:
     """Run a batch of frames through an encoder; return what was wrong."""
     frames = _frames(generate, software=False)
-    return _run(unit, EncoderBatch(frames, generate.rng, resets=RESETS), frames, seed, tally)
+    barrel = unit.kind == "barrel_encoder"
+    batch = EncoderBatch(frames, generate.rng, resets=RESETS, barrel=barrel)
+    return _run(unit, batch, frames, seed, tally)
 
 
 def _run(

@@ -24,9 +24,10 @@ from oscar.coding.asc.reference import (
 )
 from oscar.errors import FrameError
 from oscar_hdl.coder.decode.decoder import decoder
-from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, PositionPort, SumPort
+from oscar_hdl.coder.ports import CountPort, DecoderJob, PositionPort, SumPort, TableWrites
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
+from oscar_sim.blocks import table_words
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 
@@ -93,7 +94,7 @@ class Bench:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.clk, self.rst, self.phase = bit(), bit(), word(5)
-        self.job, self.tables, self.s_axis = DecoderJob(), DecoderTables(), Stream(16)
+        self.job, self.tables, self.s_axis = DecoderJob(), TableWrites(), Stream(16)
         self.position, self.sums, self.counting = PositionPort(), SumPort(), CountPort()
         self.top = decoder(
             self.clk, self.rst, self.phase, self.job, self.tables, self.s_axis, self.position, self.sums,
@@ -101,7 +102,7 @@ class Bench:
         )  # fmt: skip
         self.sim = CycleSimulator(self.top, self.clk, self.each)
         self.chances = Chances()
-        self.writes: list[tuple[int, int, int]] = []
+        self.writes: list[tuple[int, int]] = []
         self.feed: list[tuple[int, bool]] = []
         self.trace: list[tuple[list[int], list[int]]] | None = None
         self.clock = 0
@@ -155,11 +156,9 @@ class Bench:
         self.clock += 1
 
     def _tables(self) -> None:
-        level, address, data = self.writes.pop(0) if self.writes else (0, 0, 0)
-        self.tables.level1.next = level == 1
-        self.tables.level2.next = level == 2
-        self.tables.address.next = address
-        self.tables.data.next = data
+        self.tables.enable.next = bool(self.writes)
+        if self.writes:
+            self.tables.address.next, self.tables.data.next = self.writes.pop(0)
 
     def _positions(self) -> None:
         if self.position.take and not self.rst:
@@ -214,12 +213,7 @@ class Bench:
 
     def load(self, block: Block) -> None:
         """Write a block's tables."""
-        for q, f in enumerate(block.freq):
-            c = [sum(f[:s]) for s in range(SYMBOLS)]
-            self.writes.append((1, block.bank << 5 | q, c[4] | c[8] << 10 | c[12] << 20))
-            for n in range(4):
-                data = c[4 * n + 1] | c[4 * n + 2] << 10 | c[4 * n + 3] << 20
-                self.writes.append((2, block.bank << 7 | q << 2 | n, data))
+        self.writes += table_words(block.freq, block.bank)
         self.sim.run(len(self.writes) + 3)
 
     def start(self, block: Block, pairs: list[int]) -> None:
@@ -420,9 +414,9 @@ def test_slots_follow_one_another() -> None:
 CONVERT = """
 import sys, warnings
 from oscar_hdl.coder.decode.decoder import decoder
-from oscar_hdl.coder.ports import CountPort, DecoderJob, DecoderTables, PositionPort, SumPort
+from oscar_hdl.coder.ports import CountPort, DecoderJob, TableWrites, PositionPort, SumPort
 from oscar_hdl.streams.bundles import Stream, bit, word
-top = decoder(bit(), bit(), word(5), DecoderJob(), DecoderTables(), Stream(16), PositionPort(), SumPort(),
+top = decoder(bit(), bit(), word(5), DecoderJob(), TableWrites(), Stream(16), PositionPort(), SumPort(),
               CountPort())
 warnings.simplefilter("error")
 warnings.filterwarnings("ignore", message="(?s).*Signal is driven but not read")

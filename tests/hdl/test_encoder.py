@@ -164,17 +164,17 @@ def test_wrong_descriptors_are_bad_and_end() -> None:
 CONVERT = """
 import sys, warnings
 from oscar_hdl.coder.encode.encoder import encoder
-from oscar_hdl.coder.ports import CountPort, EncoderJob, EncoderTables, SourcePort
+from oscar_hdl.coder.ports import CountPort, EncoderJob, TableWrites, SourcePort
 from oscar_hdl.streams.bundles import Stream, bit, word
 warnings.simplefilter("error")
 warnings.filterwarnings("ignore", message="(?s).*Signal is driven but not read")
-ports = bit(), bit(), word(5), EncoderJob(), EncoderTables(), SourcePort(), CountPort(), Stream(16, keep=2)
+ports = bit(), bit(), word(5), EncoderJob(), TableWrites(), SourcePort(), CountPort(), Stream(16, keep=2)
 encoder(*ports).convert(hdl="Verilog", testbench=False, path=sys.argv[1], name="encoder", header="",
                         initial_values=True, no_myhdl_header=True)
 """
 INPUTS = (
-    "rst:1 phase:5 job_start:1 job_bank:1 job_thinning:2 job_values:18 tables_enable:1 tables_address:10 "
-    "tables_data:36 source_ok:1 source_data:19 source_mean:4 m_axis_bytes_tready:1"
+    "rst:1 phase:5 job_start:1 job_bank:1 job_thinning:2 job_values:18 tables_enable:1 tables_address:8 "
+    "tables_data:50 source_ok:1 source_data:19 source_mean:4 m_axis_bytes_tready:1"
 )
 OUTPUTS = (
     "job_idle:1 job_done:1 job_bad:1 job_constant:1 job_value:16 job_bits:4 job_seeds:3 job_first:7 "

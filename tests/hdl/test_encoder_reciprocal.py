@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oscar_hdl.coder.tables.reciprocal import (
+from oscar_hdl.coder.encode.reciprocal import (
     RECIPROCAL_BITS,
     alignment,
     reciprocal,

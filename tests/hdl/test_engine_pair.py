@@ -15,18 +15,18 @@ from oscar.coding.asc.reference import ReferenceCoder
 from oscar.coding.asc.state import TableState
 from oscar_hdl.coder.engine_pair import engine_pair
 from oscar_hdl.coder.ports import (
+    COUNT_BITS,
     CountChain,
     DecoderJob,
-    DecoderTables,
     EncoderJob,
-    EncoderTables,
     PositionPort,
     SourcePort,
     SumPort,
+    TableWrites,
 )
 from oscar_hdl.coder.rows import FrameRows, frame_rows
-from oscar_hdl.coder.tables.reciprocal import reciprocal
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_sim.blocks import table_words
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 from support.rtl_rows import PositionMemory, SourceMemory, SumMemory
@@ -44,15 +44,15 @@ class Bench:
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.clk, self.rst, self.phase = bit(), bit(), word(5)
-        self.tables, self.encoder_tables = DecoderTables(), EncoderTables()
+        self.tables, self.encoder_tables = TableWrites(), TableWrites()
         self.jobs = [DecoderJob() for _ in range(2)], [EncoderJob() for _ in range(2)]
         self.given, self.taken = [Stream(16) for _ in range(2)], [Stream(16, keep=2) for _ in range(2)]
         positions, sums = [PositionPort() for _ in range(2)], [SumPort() for _ in range(2)]
         sources = [SourcePort() for _ in range(2)]
         self.chains = [(CountChain(), CountChain()) for _ in range(2)]
         top = engine_pair(
-            self.clk, self.rst, self.phase, self.tables, DecoderTables(), self.encoder_tables,
-            EncoderTables(), self.jobs[0], self.given, positions, sums, *self.chains[0], self.jobs[1],
+            self.clk, self.rst, self.phase, self.tables, TableWrites(), self.encoder_tables,
+            TableWrites(), self.jobs[0], self.given, positions, sums, *self.chains[0], self.jobs[1],
             self.taken, sources, *self.chains[1],
         )  # fmt: skip
         nothing = frame_rows(np.zeros(32))
@@ -63,7 +63,7 @@ class Bench:
         self.coded = [bytearray(), bytearray()]
         self.ended = [False, False]
         self.dones = [[0, 0], [0, 0]]
-        self.writes: deque[tuple[str, int, int]] = deque()
+        self.writes: deque[tuple[int, int]] = deque()
         self.seen: list[list[tuple[int, int]]] = [[], []]  # clock and address at the chains' ends
         self.totals: list[dict[int, int]] = [{}, {}]  # by clock
         self.simulator = CycleSimulator(top, self.clk, self.each)
@@ -73,12 +73,12 @@ class Bench:
         self.phase.next = (int(self.phase) + 1) % 32
         for part in (*self.positions, *self.sums, *self.sources):
             part.step()
-        for strobe in (self.tables.level1, self.tables.level2, self.encoder_tables.enable):
-            strobe.next = False
+        for tables in (self.tables, self.encoder_tables):
+            tables.enable.next = bool(self.writes)
+            if self.writes:
+                tables.address.next, tables.data.next = self.writes[0]
         if self.writes:
-            kind, address, data = self.writes.popleft()
-            target = self.encoder_tables if kind == "enable" else self.tables
-            getattr(target, kind).next, target.address.next, target.data.next = True, address, data
+            self.writes.popleft()
         for n in range(2):
             self._bytes(n)
             for done, jobs in zip(self.dones, self.jobs, strict=True):
@@ -86,7 +86,7 @@ class Bench:
             _, after = self.chains[n]
             if after.valid:
                 self.seen[n].append((now, int(after.address)))
-            self.totals[n][now] = int(after.total)
+            self.totals[n][now] = int(after.totals)
 
     def _bytes(self, n: int) -> None:
         stream, feed = self.given[n], self.feeds[n]
@@ -104,15 +104,7 @@ class Bench:
 
     def load(self, freq: list[list[int]], bank: int) -> None:
         """Write the tables of both directions."""
-        for q, f in enumerate(freq):
-            c = [sum(f[:s]) for s in range(17)]
-            self.writes.append(("level1", bank << 5 | q, c[4] | c[8] << 10 | c[12] << 20))
-            for n in range(4):
-                data = c[4 * n + 1] | c[4 * n + 2] << 10 | c[4 * n + 3] << 20
-                self.writes.append(("level2", bank << 7 | q << 2 | n, data))
-            for s in range(16):
-                entry = f[s] | (c[s] & 1023) << 10 | reciprocal(f[s]) << 20
-                self.writes.append(("enable", bank << 9 | q << 4 | s, entry))
+        self.writes += table_words(freq, bank)
         self.simulator.run(len(self.writes) + 3)
 
     def run(self, encode: list[FrameRows], decode: list[tuple[int, bytes, FrameRows, np.ndarray]]) -> None:
@@ -148,13 +140,14 @@ class Bench:
         """Take the counts of a direction out of the chain."""
         before, _ = self.chains[n]
         self.seen[n].clear()
-        for address in range(512):
+        for address in range(128):
             before.valid.next, before.address.next, before.bank.next = True, address, True
             self.simulator.run(1)
         before.valid.next, before.address.next = False, 0
         self.simulator.run(20)
         found = {address: self.totals[n][now + TOTAL_LATE] for now, address in self.seen[n]}
-        return [found[address] for address in range(512)]
+        lanes = [COUNT_BITS * lane for lane in range(4)]
+        return [found[at] >> low & (1 << COUNT_BITS) - 1 for at in range(128) for low in lanes]
 
 
 def counted(blocks: list[tuple[np.ndarray, np.ndarray]]) -> list[int]:

@@ -25,7 +25,7 @@ def two_pairs(clk, rst, so):
     for n in range(2):
         decode = [[make() for _ in "ab"] for make in (ports.DecoderJob, cells._bytes_in, ports.PositionPort)]
         encode = [[make() for _ in "ab"] for make in (ports.EncoderJob, cells._bytes_out, ports.SourcePort)]
-        tables = [make() for make in (ports.DecoderTables, ports.EncoderTables) for _ in "ab"]
+        tables = [make() for make in (ports.TableWrites, ports.TableWrites) for _ in "ab"]
         sums = [ports.SumPort(), ports.SumPort()]
         parts.append(
             cells.pair_cell(
@@ -62,9 +62,9 @@ def test_an_instance_has_the_ports_of_the_module(module_ports: dict[str, str], t
     first, second = re.findall(r"^pair_module \w+\((.*)\);$", text, flags=re.M)
     for instance in (first, second):
         assert re.findall(r"\.(\w+)\(", instance) == list(driven)
-    link = re.search(r"\.decoder_after_total\((\w+)\)", first)
+    link = re.search(r"\.decoder_after_totals\((\w+)\)", first)
     assert link
-    assert f".decoder_before_total({link[1]})" in second
+    assert f".decoder_before_totals({link[1]})" in second
     assert not re.search(rf"^reg .*\b{link[1]}\b", text, flags=re.M)  # the first cell drives it
 
 

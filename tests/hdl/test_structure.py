@@ -17,7 +17,7 @@ LEAF = 60  # lines of a file that only one block uses
 # Blocks that have more ports still; the list may only get shorter.
 WIDE = {
     "byte_source", "decoder_core", "decoder_slots", "encoder_core", "encoder_slots", "renormalise",
-    "row_list", "step_bits", "engine_pair", "frequency_rows", "learn_control", "set_store",
+    "row_list", "step_bits", "engine_pair", "learn_control", "set_store",
     "axi_lite_registers", "command_port", "decode_share", "lane_reader", "row_bank", "row_memory",
     "side_bank", "value_bank", "nic_core",
 }  # fmt: skip

@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from oscar.coding.asc.params import CODED, CONSTANT, SYMBOLS, TABLE_ROWS
 from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
 from oscar_hdl.coder.barrel_encode.ports import (
@@ -17,11 +19,11 @@ from oscar_hdl.coder.barrel_encode.ports import (
     BarrelDrain,
     BarrelEncoderJob,
     BarrelSource,
+    BarrelTables,
 )  # fmt: skip
-from oscar_hdl.coder.ports import EncoderTables
-from oscar_hdl.coder.tables.reciprocal import reciprocal
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
+from oscar_sim.blocks import ENTRY_BITS, entry_writes
 from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
 from support.encoder_bench import SentBlock, Table
@@ -61,7 +63,7 @@ class BarrelEncoderBench:
     ) -> None:
         self.rng, self.no_memory, self.no_ready, self.threads = rng, no_memory, no_ready, threads
         self.clk, self.rst, self.phase = bit(), bit(), word(4, rng.randrange(16))
-        self.job, self.tables, self.source = BarrelEncoderJob(), EncoderTables(), BarrelSource()
+        self.job, self.tables, self.source = BarrelEncoderJob(), BarrelTables(), BarrelSource()
         self.counts, self.drain, self.stream = BarrelCounts(), BarrelDrain(), Stream(128, keep=WORD_BYTES)
         top = elaborated(
             lambda: barrel_encoder(
@@ -196,10 +198,8 @@ class BarrelEncoderBench:
 
     def load(self, table: Table, bank: int) -> None:
         """Write a bank."""
-        for q in range(TABLE_ROWS):
-            for s in range(SYMBOLS):
-                f, c = table[q][s], sum(table[q][:s]) & 1023
-                self.writes.append((bank << 9 | q << 4 | s, f | c << 10 | reciprocal(f) << 20))
+        words = entry_writes(np.array(table), bank).tolist()
+        self.writes += [(w >> ENTRY_BITS, w & (1 << ENTRY_BITS) - 1) for w in words]
         self.sim.run(len(self.writes) + 2)
 
     def code(self, blocks: list[SentBlock], *, limit: int = 1 << 18) -> None:

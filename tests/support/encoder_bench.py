@@ -10,10 +10,10 @@ from oscar.coding.asc.model import Row, class_of, count_group, frequencies, live
 from oscar.coding.asc.params import CODED, CONSTANT, GROUP_ROWS, LANES, LIMIT, RAW, SYMBOLS, TABLE_ROWS
 from oscar.coding.asc.reference import _encode_block, _most_seeds, _nothing, _push_groups
 from oscar_hdl.coder.encode.encoder import encoder
-from oscar_hdl.coder.ports import READ_CLOCKS, CountPort, EncoderJob, EncoderTables, SourcePort
-from oscar_hdl.coder.tables.reciprocal import reciprocal
+from oscar_hdl.coder.ports import READ_CLOCKS, CountPort, EncoderJob, SourcePort, TableWrites
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
+from oscar_sim.blocks import table_words
 from oscar_sim.cycles import CycleSimulator
 
 FRAME_VALUES = (1, 1 << 16, 1 << 19)  # a frame for each thinning
@@ -130,7 +130,7 @@ class EncoderBench:
         self.clk, self.rst, self.phase = bit(), bit(), word(5, rng.randrange(32))
         self.job, self.tables, self.source, self.counts = (
             EncoderJob(),
-            EncoderTables(),
+            TableWrites(),
             SourcePort(),
             CountPort(),
         )
@@ -176,7 +176,7 @@ class EncoderBench:
     def write_tables(self) -> None:
         self.tables.enable.next = bool(self.writes)
         if self.writes:
-            self.tables.address.next, self.tables.data.next = self.writes.pop()
+            self.tables.address.next, self.tables.data.next = self.writes.pop(0)
 
     def serve(self, now: int) -> None:
         """Give data READ_CLOCKS after a request."""
@@ -225,10 +225,7 @@ class EncoderBench:
 
     def load(self, table: Table, bank: int) -> None:
         """Write a bank."""
-        for q in range(TABLE_ROWS):
-            for s in range(SYMBOLS):
-                f, c = table[q][s], sum(table[q][:s]) & 1023
-                self.writes.append((bank << 9 | q << 4 | s, f | c << 10 | reciprocal(f) << 20))
+        self.writes += table_words(table, bank)
         self.sim.run(len(self.writes) + 1)
 
     def code(self, blocks: list[SentBlock], *, results: int = 0, limit: int = 1 << 18) -> None:

@@ -14,12 +14,11 @@ from oscar_hdl.coder.ports import (
     CountChain,
     CountPort,
     DecoderJob,
-    DecoderTables,
     EncoderJob,
-    EncoderTables,
     PositionPort,
     SourcePort,
     SumPort,
+    TableWrites,
 )
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.streams.bundles import Stream, word
@@ -28,8 +27,8 @@ from oscar_hdl.streams.next_phase import next_phase
 
 @block
 def engine_pair(
-    clk: Any, rst: Any, phase: Any, decoder_tables: DecoderTables, decoder_passed: DecoderTables,
-    encoder_tables: EncoderTables, encoder_passed: EncoderTables, decoder_jobs: Sequence[DecoderJob],
+    clk: Any, rst: Any, phase: Any, decoder_tables: TableWrites, decoder_passed: TableWrites,
+    encoder_tables: TableWrites, encoder_passed: TableWrites, decoder_jobs: Sequence[DecoderJob],
     decoder_bytes: Sequence[Stream], positions: Sequence[PositionPort], sums: Sequence[SumPort],
     decoder_before: CountChain, decoder_after: CountChain, encoder_jobs: Sequence[EncoderJob],
     encoder_bytes: Sequence[Stream], sources: Sequence[SourcePort], encoder_before: CountChain,
@@ -46,8 +45,7 @@ def engine_pair(
 
     @always(clk.posedge)
     def pass_on() -> None:
-        decoder_passed.level1.next = decoder_tables.level1
-        decoder_passed.level2.next = decoder_tables.level2
+        decoder_passed.enable.next = decoder_tables.enable
         decoder_passed.address.next = decoder_tables.address
         decoder_passed.data.next = decoder_tables.data
         encoder_passed.enable.next = encoder_tables.enable

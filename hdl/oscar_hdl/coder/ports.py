@@ -8,6 +8,7 @@ LANES = 32  # of a row, and clocks of a slot
 ROW_BITS = 12  # rows of a block: up to 2^17 values
 VALUES_BITS = 18
 SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
+COUNT_BITS = 19  # of a symbol's count: up to 2^18 values
 READ_CLOCKS = 4  # from a request to the first lane's data
 
 
@@ -44,18 +45,11 @@ class CountPort:
         self.valid, self.address, self.step = bit(), word(9), word(2)
 
 
-class DecoderTables:
-    """Writes of decoders' tables."""
+class TableWrites:
+    """Writes of units' tables: c of four symbols and of the one behind them, a quad of a row."""
 
     def __init__(self) -> None:
-        self.level1, self.level2, self.address, self.data = bit(), bit(), word(8), word(30)
-
-
-class EncoderTables:
-    """Writes of encoders' tables."""
-
-    def __init__(self) -> None:
-        self.enable, self.address, self.data = bit(), word(10), word(36)
+        self.enable, self.address, self.data = bit(), word(8), word(50)
 
 
 class DecoderJob:
@@ -102,7 +96,7 @@ class RawJob:
 
 
 class CountChain:
-    """Counts on their way through all symbol_counts to link_tables: each adds its own."""
+    """Counts of four symbols on their way through all symbol_counts to link_tables: each adds its own."""
 
     def __init__(self) -> None:
-        self.valid, self.address, self.bank, self.total = bit(), word(9), bit(), word(20)
+        self.valid, self.address, self.bank, self.totals = bit(), word(7), bit(), word(4 * COUNT_BITS)

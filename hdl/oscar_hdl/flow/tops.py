@@ -19,7 +19,7 @@ def _decoder() -> Any:
     from oscar_hdl.coder.decode.decoder import decoder
 
     return decoder(
-        bit(), bit(), word(5), ports.DecoderJob(), ports.DecoderTables(), Stream(16), ports.PositionPort(),
+        bit(), bit(), word(5), ports.DecoderJob(), ports.TableWrites(), Stream(16), ports.PositionPort(),
         ports.SumPort(), ports.CountPort(),
     )  # fmt: skip
 
@@ -28,7 +28,7 @@ def _encoder() -> Any:
     from oscar_hdl.coder.encode.encoder import encoder
 
     return encoder(
-        bit(), bit(), word(5), ports.EncoderJob(), ports.EncoderTables(), ports.SourcePort(),
+        bit(), bit(), word(5), ports.EncoderJob(), ports.TableWrites(), ports.SourcePort(),
         ports.CountPort(), Stream(16, keep=2),
     )  # fmt: skip
 
@@ -38,7 +38,7 @@ def _barrel_encoder() -> Any:
     from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
 
     return barrel_encoder(
-        bit(), bit(), word(4), barrel.BarrelEncoderJob(), ports.EncoderTables(), barrel.BarrelSource(),
+        bit(), bit(), word(4), barrel.BarrelEncoderJob(), barrel.BarrelTables(), barrel.BarrelSource(),
         barrel.BarrelCounts(), barrel.BarrelDrain(), Stream(128, keep=barrel.WORD_BYTES),
     )  # fmt: skip
 

@@ -13,11 +13,10 @@ from oscar_hdl.coder.ports import (
     CountChain,
     CountPort,
     DecoderJob,
-    DecoderTables,
     EncoderJob,
-    EncoderTables,
     RawJob,
     TablesPort,
+    TableWrites,
 )
 from oscar_hdl.coder.tables.link_tables import link_tables
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
@@ -120,8 +119,8 @@ def nic_core(
     clearing.start, clearing.done, clearing.rows = clear, cleared, clear_rows
     decoder_port, encoder_port = TablesPort(), TablesPort()
     # Tables pass from pair to pair; a block looks into them many clocks after it has begun.
-    decoder_tables = [DecoderTables() for _ in range(PAIRS + 1)]
-    encoder_tables = [EncoderTables() for _ in range(PAIRS + 1)]
+    decoder_tables = [TableWrites() for _ in range(PAIRS + 1)]
+    encoder_tables = [TableWrites() for _ in range(PAIRS + 1)]
     decoder_jobs = [DecoderJob() for _ in range(engines)]
     encoder_jobs = [EncoderJob() for _ in range(engines)]
     decoder_bytes = [Stream(16) for _ in range(engines)]

@@ -20,7 +20,7 @@ struct DecoderBlock {
 };
 
 struct Frame {
-  const uint64_t* writes;  // data, address << 32, level1 << 62, level2 << 63
+  const uint64_t* writes;  // data, address << 50
   uint32_t count, bank;
 };
 
@@ -76,14 +76,13 @@ struct DecoderRun {
 
   // Tables of a frame may be written as soon as the frame before it is the one at work.
   void tables() {
-    p.tables_level1 = p.tables_level2 = 0;
-    p.tables_address = rng.next() & 0xFF, p.tables_data = rng.next() & 0x3FFFFFFF;
+    p.tables_enable = 0;
+    p.tables_address = rng.next() & 0xFF, p.tables_data = uint64_t(rng.next()) << 18;
     if (frame == frames_count || frame > block->frame + 1) return;
     if (written < frames[frame].count) {
       if (rng.chance(0x2000)) return;
       const uint64_t w = frames[frame].writes[written++];
-      p.tables_level1 = w >> 62 & 1, p.tables_level2 = w >> 63;
-      p.tables_address = w >> 32 & 0xFF, p.tables_data = w & 0x3FFFFFFF;
+      p.tables_enable = 1, p.tables_address = w >> 50, p.tables_data = w & (1ull << 50) - 1;
     }
     if (written == frames[frame].count) ++frame, written = 0, written_at = t;
   }
@@ -180,7 +179,7 @@ extern "C" uint64_t decoder_run(Model* m, DecoderBlock* blocks, uint32_t n, cons
                                 uint64_t seed, uint32_t* done) {
   DecoderRun run(*m, blocks, n, frames, nf, seed);
   Vtop& p = *m->top;
-  p.rst = 1, p.job_start = 0, p.s_axis_bytes_tvalid = 0, p.tables_level1 = p.tables_level2 = 0;
+  p.rst = 1, p.job_start = 0, p.s_axis_bytes_tvalid = 0, p.tables_enable = 0;
   for (int i = 0; i < 3; ++i) p.phase = run.phase, settle(*m), edge(*m), run.advance();
   while (run.block != run.end && run.step(*m)) {}
   *done = uint32_t(run.block - blocks);

@@ -20,12 +20,12 @@ struct EncoderRun {
 
   void tables() {
     p.tables_enable = 0;
-    p.tables_address = rng.next() & 0x3FF, p.tables_data = uint64_t(rng.next()) << 4;
+    p.tables_address = rng.next() & 0xFF, p.tables_data = uint64_t(rng.next()) << 18;
     if (block == end || frame == frames_count || frame > block->frame + 1) return;
     if (written < frames[frame].count) {
       if (rng.chance(0x2000)) return;
       const uint64_t w = frames[frame].writes[written++];
-      p.tables_enable = 1, p.tables_address = w >> 40 & 0x3FF, p.tables_data = w & 0xFFFFFFFFFull;
+      p.tables_enable = 1, p.tables_address = w >> 50, p.tables_data = w & (1ull << 50) - 1;
     }
     if (written == frames[frame].count) ++frame, written = 0, written_at = t;
   }

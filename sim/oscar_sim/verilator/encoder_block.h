@@ -15,6 +15,6 @@ struct EncoderBlock {
 };
 
 struct Frame {
-  const uint64_t* writes;  // data, address << 40
+  const uint64_t* writes;  // data, address << 50; of a barrel encoder address << 40
   uint32_t count, bank;
 };

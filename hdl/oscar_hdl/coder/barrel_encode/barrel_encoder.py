@@ -14,6 +14,7 @@ from oscar_hdl.coder.barrel_encode.ports import (
     REST,
     THREADS,
     WIDTH,
+    BarrelTables,
     Ended,
     Entry,
     Facts,
@@ -24,7 +25,6 @@ from oscar_hdl.coder.barrel_encode.ports import (
 )  # fmt: skip
 from oscar_hdl.coder.barrel_encode.turn_reading import lane_presence, turn_reading
 from oscar_hdl.coder.barrel_encode.turns import plan_stage, turns
-from oscar_hdl.coder.ports import EncoderTables
 from oscar_hdl.streams.bundles import bit, word
 
 # A name, because VHDL has no shift of a literal.
@@ -92,14 +92,14 @@ def barrel_encoder(
     """Encode blocks (docs/asc.md, format 3), eight lanes a clock, of eight threads in turns of four clocks.
 
     phase u4: counts up by one a clock; a turn begins where its two lower bits are 0. job: BarrelEncoderJob.
-    tables: EncoderTables. source: BarrelSource. counts: BarrelCounts. drain: BarrelDrain. m_axis_bytes:
+    tables: BarrelTables. source: BarrelSource. counts: BarrelCounts. drain: BarrelDrain. m_axis_bytes:
     Stream(128, keep=16).
 
     A number in a name is the clock in which a signal belongs to a turn's first lanes, 0 that of its answer.
     """
     plan, plan5, plan9, plan13, plan17 = (Plan() for _ in range(5))
     group, reading, ended, entry, facts = Group(), Reading(), Ended(), Entry(), Facts()
-    writes = EncoderTables()
+    writes = BarrelTables()
     room, wide, write_wide, row_class1, mean1 = word(THREADS), word(2), bit(), word(4), word(4)
     data3, present3, present6, dead4 = word(19 * WIDTH), word(WIDTH), word(WIDTH), bit()
     addresses7, wrong10, counted6, step6 = word(9 * WIDTH), word(WIDTH), bit(), word(2)

@@ -19,7 +19,7 @@ def lane_tables(
 ) -> Any:
     """Keep two banks of tables.
 
-    tables: EncoderTables, a write in any clock. f u10 and c_low u8 come two clocks behind the address u10,
+    tables: BarrelTables, a write in any clock. f u10 and c_low u8 come two clocks behind the address u10,
     c_high u2 and ratio u16 three later, so that neither waits in flip-flops.
     """
     address8, address9, address10, early9, late12 = word(10), word(10), word(10), word(18), word(18)
@@ -125,7 +125,7 @@ def lane_core(
 ) -> Any:  # fmt: skip
     """Code a step a clock; a number in a name is the clock of the turn's first lanes.
 
-    phase u4: of lane_delay. tables: EncoderTables. step: Step, what is coded. begins21: the state begins with
+    phase u4: of lane_delay. tables: BarrelTables. step: Step, what is coded. begins21: the state begins with
     begin21 u17 instead. leaving: Leaving, the bytes. x22 u24: the new state.
     """
     f9, f10, c_low9, c_low20, c_high12, c_high20 = word(10), word(11), word(8), word(8), word(2), word(2)

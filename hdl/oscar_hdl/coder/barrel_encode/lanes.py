@@ -73,7 +73,7 @@ def lanes(
     """Code the steps of eight lanes a clock.
 
     plan, plan17: Plan of clock 1, and again of 17. data3: the lanes' values. reading: Reading. present6 u8:
-    lanes that take part. tables: EncoderTables. leaving: Leaving of each lane. addresses7: nine bits of each,
+    lanes that take part. tables: BarrelTables. leaving: Leaving of each lane. addresses7: nine bits of each,
     context and symbol. wrong10 u8: a value without a symbol, or a symbol that is not possible.
     """
     steps = [Step() for _ in range(WIDTH)]

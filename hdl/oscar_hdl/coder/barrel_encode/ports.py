@@ -34,6 +34,13 @@ class BarrelSource:
         self.row_class, self.mean, self.data = word(4), word(4), word(19 * WIDTH)
 
 
+class BarrelTables:
+    """Writes of barrel encoders' tables, an entry a clock: f u10, c u10, the reciprocal of f u16."""
+
+    def __init__(self) -> None:
+        self.enable, self.address, self.data = bit(), word(10), word(36)
+
+
 class BarrelCounts:
     """Symbols to count: those of a clock's lanes."""
 

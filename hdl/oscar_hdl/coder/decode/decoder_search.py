@@ -25,7 +25,8 @@ def decoder_search(
     """
     level1 = [Signal(modbv(0)[30:]) for _ in range(64)]
     level2 = [Signal(modbv(0)[30:]) for _ in range(512)]  # bank, table row, comparisons of level 1
-    write1, write2, write_at1, write_at2, written = bit(), bit(), word(6), word(9), word(30)
+    write1, write2, write_at1, write_at2, written = bit(), bit(), word(6), word(9), word(40)
+    fourth, eighth = word(10), word(10)
     coarse_at, fine_at = word(6), word(9)
     coarse_out, coarse0, coarse1, fine_out, fine3, fine4 = (word(30) for _ in range(6))
     context9, context0, context1 = word(5), word(5), word(5)
@@ -40,18 +41,23 @@ def decoder_search(
 
     @always(clk.posedge)
     def write() -> None:
-        write1.next = tables.level1
-        write2.next = tables.level2
-        written.next = tables.data
-        write_at1.next = tables.address[6:]
+        # A row's quads come in order: with the last one its level 1 is complete.
+        write1.next = tables.enable and tables.address[2:] == 3
+        write2.next = tables.enable
+        written.next = tables.data[40:]
+        if write2 and write_at2[3:] == 1:
+            fourth.next = written[10:]
+        if write2 and write_at2[3:] == 3:
+            eighth.next = written[10:]
+        write_at1.next = tables.address[8:2]
         write_at2.next[9:3] = tables.address[8:2]
         write_at2.next[2] = tables.address[1] and tables.address[0]
         write_at2.next[1] = tables.address[1]
         write_at2.next[0] = tables.address[1] or tables.address[0]
         if write1:
-            level1[write_at1].next = written
+            level1[write_at1].next = concat(written[10:], eighth, fourth)
         if write2:
-            level2[write_at2].next = written
+            level2[write_at2].next = written[40:10]
 
     @always_comb
     def addresses() -> None:

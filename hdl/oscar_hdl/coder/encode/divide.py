@@ -16,13 +16,13 @@ AGAIN = 5  # clocks from f to its second use, from y to its remainder, from the 
 def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any) -> Any:
     """Make x = (floor(y / f) << 10) + c + (y mod f).
 
-    At clock 0: f u11 (1..1024). 2: y u24 < f << 14, reciprocal u16: of coder/tables/reciprocal.py, 0 for
+    At clock 0: f u11 (1..1024). 2: y u24 < f << 14, reciprocal u16: of coder/encode/reciprocal.py, 0 for
     f = 1024 (which then is exact). 10: c u10. 11: x u24.
 
-    coder/tables/reciprocal.py says why the estimate is the quotient or one less. The remainder by it is
+    coder/encode/reciprocal.py says why the estimate is the quotient or one less. The remainder by it is
     below 2 f, so eleven bits of it are enough.
     """
-    # Class of f, which aligns y, and the upper bits of the reciprocal: see coder/tables/reciprocal.py.
+    # Class of f, which aligns y, and the upper bits of the reciprocal: see coder/encode/reciprocal.py.
     from_512, from_384, from_128, from_64, from_48 = bit(), bit(), bit(), bit(), bit()
     from_16, from_8, from_6, from_2 = bit(), bit(), bit(), bit()  # of the bits of f below
     choice2, upper2 = word(2), word(2)

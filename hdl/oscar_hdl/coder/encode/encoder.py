@@ -74,7 +74,7 @@ def encoder(
 ) -> Any:
     """Encode blocks (docs/asc.md, format 3), a row of 32 values a slot.
 
-    phase u5: counts 0..31, the same for all units. job: EncoderJob. tables: EncoderTables. source:
+    phase u5: counts 0..31, the same for all units. job: EncoderJob. tables: TableWrites. source:
     SourcePort. counts: CountPort. m_axis_bytes: Stream(16, keep=2), 1,024 pairs are kept.
 
     A number in a name is the phase in which the signal belongs to lane 0 of a slot.
@@ -92,7 +92,7 @@ def encoder(
     counted9, seeding9, bits6, bits7, bits8, bits9, stepping9 = (bit() for _ in range(7))
     width9 = word(3)
     context9, symbol9, too_large9, address9 = word(5), word(4), bit(), word(10)
-    low_bits11, negative11, opening10, impossible13 = word(5), bit(), bit(), bit()
+    low_bits11, negative11, opening10, impossible14 = word(5), bit(), bit(), bit()
     power11, shift11, low14, high14, keep15, raw15 = word(17), word(3), bit(), bit(), word(6), word(16)
     put16, put_two16, data16, high16, final16, counting16 = bit(), bit(), word(16), bit(), bit(), bit()
     keeps16, keeps_two16, loud16, fresh, size = bit(), bit(), bit(), bit(), word(19)
@@ -115,7 +115,7 @@ def encoder(
     )  # fmt: skip
     core = encoder_core(
         clk, phase, tables, address9, coded9, opening10, slot.start, power11, shift11, keep15, raw15, low14,
-        high14, impossible13, put16, put_two16, data16,
+        high14, impossible14, put16, put_two16, data16,
     )  # fmt: skip
     facts = block_facts(clk, fresh, value5, valid5, phase, slot.end, equal, job.value, job.bits)
     sink = byte_sink(
@@ -241,7 +241,7 @@ def encoder(
         bits9.next = bits8
         if header5 and present5 and data5[4:] == 0:
             holes.next = True
-        if (too_large9 and some9) or impossible13:
+        if (too_large9 and some9) or impossible14:
             job.bad.next = True
         if fresh:
             job.bad.next = False

@@ -12,18 +12,18 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def frame_sets(
-    clk: Any, rst: Any, port: TablesPort, reading: Any, read_at: Any, entry: Any, learn_at: Any, old: Any,
+    clk: Any, rst: Any, port: TablesPort, reading: Any, read_at: Any, quad: Any, learn_at: Any, old: Any,
     save: Any,
 ) -> Any:  # fmt: skip
     """Keep for each bank the histogram that a build reads, and the number of its set to save.
 
-    reading: read_at u9 is read for port.bank, entry u16 comes two clocks later. old u16: what is at learn_at
-    u9 of port.count_bank two clocks later; save: the set of the frame that is learnt. port.steady: see
-    TablesPort.
+    reading: the quad at read_at u7 is read for port.bank, `quad` u64 comes two clocks later. old u64: what is
+    at learn_at u7 of port.count_bank two clocks later; save: the set of the frame that is learnt.
+    port.steady: see TablesPort.
     """
-    memory = [word(16) for _ in range(1 << 10)]
-    write1, write2, at1, at2 = bit(), bit(), word(10), word(10)
-    look_at, fetched = word(10), word(16)
+    memory = [word(64) for _ in range(1 << 8)]
+    write1, write2, at1, at2 = bit(), bit(), word(8), word(8)
+    look_at, fetched = word(8), word(64)
     first_save, second_save = word(len(port.save)), word(len(port.save))
     first_busy, second_busy, learn_busy = bit(), bit(), bit()
     first_same, second_same, learn_same, any_set = (bit() for _ in range(4))
@@ -39,7 +39,7 @@ def frame_sets(
         at1.next = concat(port.bank, read_at)
         at2.next = at1
         if write2:
-            memory[at2].next = entry
+            memory[at2].next = quad
         fetched.next = memory[look_at]
         old.next = fetched
 

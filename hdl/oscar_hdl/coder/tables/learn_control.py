@@ -13,18 +13,18 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def learn_control(
     clk: Any, rst: Any, port: TablesPort, request: CountChain, answer: CountChain, mute: Any, away: Any,
-    hold: Any, clear: Any, ended: Any, counted: Any, count: Any, learn_at: Any,
+    hold: Any, clear: Any, ended: Any, counted: Any, counts: Any, learn_at: Any,
 ) -> Any:  # fmt: skip
     """Ask for counts, and say when they come.
 
-    count u19 comes while `counted`; learn_at u9 is its place two clocks before. clear: level, while nothing
+    counts u76 come while `counted`; learn_at u7 is their place two clocks before. clear: level, while nothing
     goes through; ended: strobe, when all has gone through. mute: counts are only taken, as after a reset;
     away: what is learnt is not to be kept. hold: learning has not read yet what a build of port.bank would
     overwrite.
     """
     states = enum("IDLE", "ASK", "FOLLOW")
     state = Signal(states.IDLE)
-    wanted, begun, second_bank, at, arrived = bit(), bit(), bit(), word(9), word(5)
+    wanted, begun, second_bank, at, arrived = bit(), bit(), bit(), word(7), word(5)
 
     @always(clk.posedge)
     def command():
@@ -35,7 +35,7 @@ def learn_control(
             if mute or wanted:
                 state.next = states.ASK
         elif state == states.ASK:
-            if at == 511:
+            if at == 127:
                 state.next = states.FOLLOW
         elif ended:
             state.next = states.IDLE
@@ -55,7 +55,7 @@ def learn_control(
     @always(clk.posedge)
     def ask():
         request.valid.next = False
-        request.total.next = 0
+        request.totals.next = 0
         request.address.next = at
         if state == states.ASK:
             at.next = at + 1
@@ -73,7 +73,7 @@ def learn_control(
         clear.next = rst or state == states.IDLE
         arrived.next[5:1] = arrived[4:]
         arrived.next[0] = answer.valid
-        count.next = answer.total[19:]
+        counts.next = answer.totals
         counted.next = arrived[4]
         hold.next = mute or (wanted and not begun and port.bank == port.count_bank)
         if arrived[3]:

@@ -7,57 +7,48 @@ from typing import Any
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar.coding.asc.params import FADE_ABOVE
-from oscar_hdl.coder.tables.row_delay import row_delay
+from oscar_hdl.coder.ports import COUNT_BITS
 from oscar_hdl.streams.bundles import bit, word
-
-ROW_CLOCKS = 16
+from oscar_hdl.streams.lane_delay import lane_delay
 
 
 @block
-def learn_rows(clk: Any, clear: Any, counted: Any, count: Any, old: Any, write: Any, learnt: Any) -> Any:
-    """Merge count u19 into old u16, an entry a clock (docs/asc.md, "After a frame").
+def row_scale(clk: Any, turn: Any, counts: Any, olds: Any, scale: Any, fade: Any) -> Any:
+    """Find what a row's counts and what it was are divided by.
 
-    counted: level, while entries of rows come, without a pause. Twenty clocks later `write` is high with
-    learnt u16: (old >> 1 if the row's sum is above 64, else old) + (count >> z), z the least from 0 on with
-    which the row's counts add up to less than 2^15. clear: before.
+    turn: strobe, the row's first quad is there, two clocks before. counts u76, olds u64: its quads. scale
+    u17: 2^(16 - z), and fade, of the row that was complete a clock before: five clocks behind its last quad.
     """
-    phase, first, counted1, due = word(4), bit(), bit(), bit()
-    total, scale = word(19), word(17)
-    low, over, fade = word(8), bit(), bit()
-    here, late = word(36), word(36)
-    factor, product, carry, new = word(19), word(35), bit(), word(16)
-    old1, old2, old3, due1, due2 = word(16), word(16), word(16), bit(), bit()
+    low, high, total = word(20), word(20), word(COUNT_BITS)
+    old_low, old_high, old_total = word(8), word(8), word(11)
+    large, over = bit(), bit()
 
-    delay = row_delay(clk, here, late, delay=ROW_CLOCKS)
-
-    @always_comb
-    def wires():
-        here.next = concat(modbv(0)[1:], count, old)
-        first.next = phase == 0
+    @always(clk.posedge)
+    def pairs():
+        low.next = counts[19:] + counts[38:19]
+        high.next = counts[57:38] + counts[76:57]
+        old_low.next = olds[7:] + olds[23:16]
+        old_high.next = olds[39:32] + olds[55:48]
+        large.next = olds[16:7] != 0 or olds[32:23] != 0 or olds[48:39] != 0 or olds[64:55] != 0
 
     @always(clk.posedge)
     def add():
-        base = modbv(0)[19:]
-        less = modbv(0)[8:]
+        base = modbv(0)[COUNT_BITS:]
+        old_base = modbv(0)[11:]
         base[:] = total
-        less[:] = low
-        if first:
+        old_base[:] = old_total
+        over.next = over or large
+        if turn:
             base[:] = 0
-            less[:] = 0
-        total.next = base + count
-        low.next = less + old[7:]
-        over.next = (over and not first) or less > FADE_ABOVE or old[16:7] != 0
+            old_base[:] = 0
+            over.next = large
+        total.next = base + low + high
+        old_total.next = old_base + old_low + old_high
 
-    # In the first clock of a row the sums are those of the row before.
     @always(clk.posedge)
-    def turn():
-        counted1.next = counted
-        phase.next = phase + 1
-        if not (counted or due):
-            phase.next = 0
-        if first:
-            due.next = counted1
-            fade.next = over or low > FADE_ABOVE
+    def decide():
+        if turn:
+            fade.next = over or old_total > FADE_ABOVE
             scale.next = 0
             if total[18]:
                 scale.next[12] = True
@@ -69,32 +60,78 @@ def learn_rows(clk: Any, clear: Any, counted: Any, count: Any, old: Any, write: 
                 scale.next[15] = True
             else:
                 scale.next[16] = True
-        if clear:
-            counted1.next = False
-            phase.next = 0
-            due.next = False
+
+    return pairs, add, decide
+
+
+@block
+def merged(clk: Any, counts: Any, olds: Any, scale: Any, fade: Any, learnt: Any, *, lane: int) -> Any:
+    """Give learnt u16 of a lane of counts u76 and olds u64, four clocks later.
+
+    scale and fade come a clock later than they.
+    """
+    LOW, HIGH, OLD_LOW, OLD_HIGH = 19 * lane, 19 * lane + 19, 16 * lane, 16 * lane + 16
+    factor, product, carry, new = word(19), word(35), bit(), word(16)
+    old1, old2, old3 = word(16), word(16), word(16)
 
     @always(clk.posedge)
     def merge():
-        factor.next = late[35:16]
+        factor.next = counts[HIGH:LOW]
         product.next = factor[18:] * scale
         carry.next = factor[18]
         new.next = product[32:16]
         new.next[14] = product[30] or carry  # a count of 2^18: the rest of it is 0
-        old1.next = late[16:]
+        old1.next = olds[OLD_HIGH:OLD_LOW]
         old2.next = old1
         if fade:
             old2.next = old1 >> 1
         old3.next = old2
-        due1.next = due
-        due2.next = due1
-        write.next = due2
         learnt.next = old3 + new
-        if not due2:
-            learnt.next = 0
-        if clear:
-            due1.next = False
-            due2.next = False
-            write.next = False
 
-    return delay, wires, add, turn, merge
+    return merge
+
+
+CLOCKS = 9  # from a quad of counts to what is learnt
+
+
+@block
+def learn_rows(clk: Any, clear: Any, counted: Any, counts: Any, olds: Any, write: Any, learnt: Any) -> Any:
+    """Merge counts u76 into olds u64, a quad a clock (docs/asc.md, "After a frame").
+
+    counted: level, while quads of rows come, without a pause. CLOCKS later `write` is high with learnt u64,
+    each entry (old >> 1 if the row's sum is above 64, else old) + (count >> z), z the least from 0 on with
+    which the row's counts add up to less than 2^15. clear: before.
+    """
+    ticks, phase, turn, counted1 = word(4), word(2), bit(), bit()
+    scale, fade, way = word(17), bit(), word(CLOCKS)
+    counts_late, olds_late = word(76), word(64)
+    learnt0, learnt1, learnt2, learnt3 = (word(16) for _ in range(4))
+
+    limits = row_scale(clk, turn, counts, olds, scale, fade)
+    delays = [
+        lane_delay(clk, ticks, counts, counts_late, 5), lane_delay(clk, ticks, olds, olds_late, 5)
+    ]  # fmt: skip
+    lanes = [
+        merged(clk, counts_late, olds_late, scale, fade, one, lane=i)
+        for i, one in enumerate((learnt0, learnt1, learnt2, learnt3))
+    ]
+
+    @always_comb
+    def join():
+        learnt.next = concat(learnt3, learnt2, learnt1, learnt0)
+        write.next = way[CLOCKS - 1]
+
+    @always(clk.posedge)
+    def move():
+        ticks.next = ticks + 1
+        phase.next = phase + 1
+        if not counted:
+            phase.next = 0
+        counted1.next = counted
+        turn.next = phase == 0 and (counted or counted1)
+        way.next[CLOCKS:1] = way[CLOCKS - 1 :]
+        way.next[0] = counted
+        if clear:
+            way.next = 0
+
+    return limits, delays, lanes, join, move

@@ -7,118 +7,132 @@ from typing import Any
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar.coding.asc.params import POSSIBLE, PRIOR, SYMBOLS
+from oscar_hdl.coder.tables.build_control import RowReads
 from oscar_hdl.streams.bundles import bit, word
 
-ENTRY = tuple(1 << level >> 1 for level in range(16))  # what a level stands for
-
-
-@block
-def sent_entries(
-    clk: Any, phase: Any, sent: Any, sent_late: Any, levels: Any, fresh: Any, prior: Any,
-    possible: Any, entry: Any,
-) -> Any:  # fmt: skip
-    """Give entry u15 of the symbol that was `phase` two clocks before: sent, initial, or 0.
-
-    levels u64 hold for the 16 clocks in which `sent` is high; sent_late is the same a clock later, with which
-    prior u6 and `possible` come.
-    """
-    level = word(4)
-
-    @always(clk.posedge)
-    def look_up():
-        at = modbv(0)[6:]
-        at[:] = concat(phase, modbv(0)[2:])
-        level.next[0] = levels[at]
-        at[:] = concat(phase, modbv(1)[2:])
-        level.next[1] = levels[at]
-        at[:] = concat(phase, modbv(2)[2:])
-        level.next[2] = levels[at]
-        at[:] = concat(phase, modbv(3)[2:])
-        level.next[3] = levels[at]
-        sent_late.next = sent
-
-    @always(clk.posedge)
-    def choose():
-        shown = modbv(0)[15:]
-        shown[:] = ENTRY[int(level)]
-        entry.next = 0
-        if possible:
-            if sent_late:
-                entry.next = shown
-            elif fresh:
-                entry.next = prior
-
-    return look_up, choose
-
-
-PRIOR_ENTRIES = tuple(h for row in PRIOR for h in (*row, *[0] * (SYMBOLS - len(row))))
+PRIOR_BITS = 6
+FULL = [(*row, *[0] * (SYMBOLS - len(row))) for row in PRIOR]
+PRIOR_QUADS = tuple(
+    sum(row[4 * n + i] << PRIOR_BITS * i for i in range(4)) for row in FULL for n in range(SYMBOLS // 4)
+)
 TOP = tuple(most - 1 for most in POSSIBLE)  # the last symbol below 15 that a row may have
 
 
 @block
+def possible_symbols(clk: Any, at: Any, last: Any, possible: Any) -> Any:
+    """Say which symbols of quad `at` u7 are possible, two clocks later: u4, the lowest symbol lowest."""
+    top, quad, value_row = word(4), word(2), bit()
+
+    @always(clk.posedge)
+    def find():
+        top.next = TOP[int(at[7:2])]
+        quad.next = at[2:]
+        value_row.next = at[7:5] != 3
+
+    @always(clk.posedge)
+    def compare():
+        symbol = modbv(0)[4:]
+        for i in range(4):
+            symbol[:] = concat(quad, modbv(0)[2:]) + i
+            possible.next[i] = symbol == 15 or (symbol <= top and (symbol <= last or not value_row))
+
+    return find, compare
+
+
+@block
+def sent_entries(clk: Any, reads: RowReads, sent: Any, entries: Any) -> Any:
+    """Give the quad that reads.levels has for reads.at, two clocks later: sent, and entries u60."""
+    levels, sent1 = word(16), bit()
+
+    @always(clk.posedge)
+    def pick():
+        sent1.next = reads.sent
+        sent.next = sent1
+        if reads.at[2:] == 0:
+            levels.next = reads.levels[16:]
+        elif reads.at[2:] == 1:
+            levels.next = reads.levels[32:16]
+        elif reads.at[2:] == 2:
+            levels.next = reads.levels[48:32]
+        else:
+            levels.next = reads.levels[64:48]
+
+    # A level e stands for 2^(e-1), 0 for 0.
+    @always(clk.posedge)
+    def show():
+        for i in range(15):
+            entries.next[i] = levels[4:] == i + 1
+            entries.next[15 + i] = levels[8:4] == i + 1
+            entries.next[30 + i] = levels[12:8] == i + 1
+            entries.next[45 + i] = levels[16:12] == i + 1
+
+    return pick, show
+
+
+@block
 def row_source(
-    clk: Any, phase: Any, fresh: Any, last: Any, read_at: Any, kept: Any, sent: Any, levels: Any, entry: Any,
-    possible: Any, histogram: Any, *, encoding: bool,
+    clk: Any, reads: RowReads, fresh: Any, last: Any, kept: Any, entries: Any, possible: Any, histogram: Any,
+    *, encoding: bool,
 ) -> Any:  # fmt: skip
-    """Choose what goes into the first pass (entry u16), and show what the row was before.
+    """Choose what tables are built from, four symbols a clock, and show what the row was before.
 
-    phase u4 is the symbol of read_at u9; kept u16: the set's, two clocks later, with which `histogram` u16
-    comes: the same or, if fresh, the initial one. entry and possible come three clocks behind read_at: the
-    row's histogram, 0 where impossible.
-    sent: the row comes as levels u64 (not if `encoding`), which hold for its 16 clocks.
+    kept u64: the set's quad two clocks behind reads.at, with which `histogram` u64 comes, the same or, if
+    fresh, the initial one, and `possible` u4. A clock later come entries u64: the row's histogram, 0 where
+    impossible. No rows are sent if `encoding`.
     """
-    prior, prior_late, other = word(6), word(6), word(15)
-    top, opened, close, at_15 = word(4), bit(), bit(), bit()
-    sent1, possible_soon, possible_next, use = (bit() for _ in range(4))
-
-    # Symbols are possible from 0 to where the row or the frame ends, and 15.
-    @always(clk.posedge)
-    def ends():
-        at_15.next = phase == 15
-        top.next = TOP[int(read_at[9:4])]
-
-    @always(clk.posedge)
-    def pass_on():
-        close.next = phase == top or (phase == last and read_at[9:7] != 3)
-        opened.next = (opened and not close) or at_15
-        possible_next.next = possible_soon
-        possible.next = possible_next
+    prior, prior_late = word(4 * PRIOR_BITS), word(4 * PRIOR_BITS)
+    sent, shown = bit(), word(60)
+    others = possible_symbols(clk, reads.at, last, possible)
 
     @always(clk.posedge)
     def look_up():
-        prior.next = PRIOR_ENTRIES[int(read_at)]
+        prior.next = PRIOR_QUADS[int(reads.at)]
         prior_late.next = prior
 
     @always_comb
     def show():
         histogram.next = kept
         if fresh:
-            histogram.next = prior_late
-
-    @always(clk.posedge)
-    def choose():
-        own = modbv(0)[16:]
-        use.next = possible_soon and not fresh and not sent1
-        if use:
-            own[:] = kept
-        entry.next = own | other
-
-    @always_comb
-    def may_be():
-        possible_soon.next = opened or at_15
+            histogram.next = concat(
+                modbv(0)[10:], prior_late[24:18], modbv(0)[10:], prior_late[18:12], modbv(0)[10:],
+                prior_late[12:6], modbv(0)[10:], prior_late[6:],
+            )  # fmt: skip
 
     if encoding:
 
         @always(clk.posedge)
-        def bring():
-            sent1.next = False
-            other.next = 0
-            if fresh and possible_soon:
-                other.next = prior
+        def choose():
+            entries.next = 0
+            if possible[0]:
+                entries.next[16:] = histogram[16:]
+            if possible[1]:
+                entries.next[32:16] = histogram[32:16]
+            if possible[2]:
+                entries.next[48:32] = histogram[48:32]
+            if possible[3]:
+                entries.next[64:48] = histogram[64:48]
 
-        others = bring
+        return others, look_up, show, choose
 
-    else:
-        others = sent_entries(clk, phase, sent, sent1, levels, fresh, prior, possible_soon, other)
+    bring = sent_entries(clk, reads, sent, shown)
 
-    return ends, pass_on, look_up, show, choose, may_be, others
+    @always(clk.posedge)
+    def choose_or_take():
+        quad = modbv(0)[64:]
+        quad[:] = histogram
+        if sent:
+            quad[:] = concat(
+                modbv(0)[1:], shown[60:45], modbv(0)[1:], shown[45:30], modbv(0)[1:], shown[30:15],
+                modbv(0)[1:], shown[15:],
+            )  # fmt: skip
+        entries.next = 0
+        if possible[0]:
+            entries.next[16:] = quad[16:]
+        if possible[1]:
+            entries.next[32:16] = quad[32:16]
+        if possible[2]:
+            entries.next[48:32] = quad[48:32]
+        if possible[3]:
+            entries.next[64:48] = quad[64:48]
+
+    return others, look_up, show, bring, choose_or_take

@@ -20,10 +20,10 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 # Bundles in the order of engine_pair, those of lists with a number; and what the pair drives of each.
 RESULTS = ("constant", "value", "bits", "seeds", "first", "last", "bytes")
 ENDS = ("idle", "done", "bad")
-CHAIN = ("valid", "address", "bank", "total")
+CHAIN = ("valid", "address", "bank", "totals")
 SUMS = ("take", "row", "valid", "total", "described", "described_row", "row_class", "row_size")
 DRIVEN: dict[str, tuple[str, ...]] = {
-    "decoder_tables": (), "decoder_passed": ("level1", "level2", "address", "data"),
+    "decoder_tables": (), "decoder_passed": ("enable", "address", "data"),
     "encoder_tables": (), "encoder_passed": ("enable", "address", "data"),
     "decoder_job": ENDS, "decoder_bytes": ("tready",), "position": ("take", "header", "row"), "sums": SUMS,
     "decoder_before": (), "decoder_after": CHAIN,
@@ -59,7 +59,7 @@ def pair_module() -> Any:
     decoders = (*two(ports.DecoderJob), *two(_bytes_in), *two(ports.PositionPort), *two(ports.SumPort))
     encoders = (*two(ports.EncoderJob), *two(_bytes_out), *two(ports.SourcePort))
     return _pair(
-        bit(), bit(), word(5), *two(ports.DecoderTables), *two(ports.EncoderTables), *decoders, CountChain(),
+        bit(), bit(), word(5), *two(ports.TableWrites), *two(ports.TableWrites), *decoders, CountChain(),
         CountChain(), *encoders, CountChain(), CountChain(),
     )  # fmt: skip
 

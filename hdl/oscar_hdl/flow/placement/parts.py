@@ -86,7 +86,7 @@ def engine_pair() -> Any:
         decoders = jobs[0], [Stream(16), Stream(16)], [ports.PositionPort(), ports.PositionPort()]
         encoders = jobs[1], [Stream(16, keep=2), Stream(16, keep=2)], [ports.SourcePort(), ports.SourcePort()]
         sums = [ports.SumPort(), ports.SumPort()]
-        tables = ports.DecoderTables(), ports.EncoderTables()
+        tables = ports.TableWrites(), ports.TableWrites()
         chains = [CountChain() for _ in range(4)]
         return (word(5), *tables, *decoders, sums, *chains[:2], *encoders, *chains[2:])
 
@@ -125,8 +125,7 @@ def _tables(encoding: bool, sets: int) -> Any:
     from oscar_hdl.coder.tables.link_tables import link_tables
 
     def make() -> tuple[Any, ...]:
-        tables = ports.EncoderTables() if encoding else ports.DecoderTables()
-        return TablesPort(), Stream(64), tables, CountChain(), CountChain()
+        return TablesPort(), Stream(64), ports.TableWrites(), CountChain(), CountChain()
 
     return wide(link_tables, make, encoding=encoding, sets=sets)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar_hdl.nic.crc.linear_map import POLY, step, unstep
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.linear_map import POLY, step, unstep
 
 ONE = 1 << 31  # the polynomial 1, reflected
 

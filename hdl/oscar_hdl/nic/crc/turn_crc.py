@@ -7,8 +7,8 @@ from typing import Any
 
 from myhdl import always, always_comb, block, modbv
 
-from oscar_hdl.nic.crc.linear_map import ONES, linear_map, step, unstep
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.linear_map import ONES, linear_map, step, unstep
 
 
 @block

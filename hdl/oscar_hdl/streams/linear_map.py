@@ -51,11 +51,11 @@ def linear_map(x: Any, y: Any, columns: Sequence[int], *, at: int = 0) -> Any:
         raise ValueError(f"expected 1 to {len(x) - at} columns for bits {at} on, got {bits}")
     if bits <= 4:
         TABLE = tuple(_sum(columns, value) for value in range(1 << bits))
-        nibble = x(at + bits, at)
+        LOW, HIGH = at, at + bits
 
         @always_comb
         def look():
-            y.next = TABLE[int(nibble)]
+            y.next = TABLE[int(x[HIGH:LOW])]
 
         return look
     half = (bits + 7) // 8 * 4
