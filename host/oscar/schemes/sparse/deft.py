@@ -12,9 +12,8 @@ import numpy as np
 from oscar.array import Array
 from oscar.errors import GradientError
 from oscar.schemes.base import Message
-from oscar.schemes.sparse.moments import moments
 from oscar.schemes.sparse.sparsifier import Choice, SparseWorker, Sparsifier
-from oscar.schemes.sparse.thresholds import top
+from oscar.schemes.sparse.thresholds import moments, top
 
 PLACE = np.dtype([("count", "<u4"), ("bin", "<u2")])  # the leader's record of one piece
 
