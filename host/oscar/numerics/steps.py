@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array, Room, offsets_of
+from oscar.array import Array
 from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.quantiser_kernels import squares_of_changes, to_means, to_shifted_means
+from oscar.numerics.tensors import Room, offsets_of
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
 MIN_EXPONENT = -149  # of a step: that of the smallest float32, of which all others are multiples

@@ -20,9 +20,9 @@ from oscar.adapters.torch.policies import Policies
 from oscar.adapters.torch.saving import packed, read_state
 from oscar.adapters.torch.sparse import Rows, sparse_of
 from oscar.adapters.torch.staging import Staging, check_buffer
-from oscar.array import split
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
+from oscar.numerics.tensors import split
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.reducers.communicator import PeerStats
 from oscar.state import Saved
