@@ -170,7 +170,7 @@ def read_section(
 
 
 def _count(section: TopologySection) -> int:
-    """Return how many ranks a topology is for that does not say so."""
+    """Return the number of ranks of a topology that leaves `nodes` out."""
     if isinstance(section.gbps, list):
         return len(section.gbps)
     if section.links:

@@ -34,7 +34,7 @@ MAX_ALIGN = 12  # exponents further apart than this are not compared
 def headroom(nodes: int) -> int:
     """Return how many times the largest mean a worker's largest value may be, as quantiser 8g assumes.
 
-    Where noise dominates, a mean shrinks with sqrt(nodes). This is the next power of two above that.
+    Where noise dominates, a mean shrinks with sqrt(nodes): the least power of two that is no less than that.
     """
     return 1 << ((nodes - 1).bit_length() + 1) // 2
 

@@ -20,9 +20,10 @@ LOG = logging.getLogger("oscar.ddp")
 
 @dataclass(frozen=True)
 class BucketLayout:
-    """parameters: identities in this process, None after a load.
+    """The parameters of a bucket.
 
-    sparse: dimensions that indices of a sparse gradient have; 0: it is dense; None: not known after a load.
+    parameters: identities in this process, None after a load. sparse: the number of dimensions that a sparse
+    gradient's indices have; 0 for a dense gradient; None after a load.
     """
 
     shapes: Shapes
