@@ -9,7 +9,10 @@ import sys
 import warnings
 from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+IN_CLONE = (Path(__file__).parents[2] / "pyproject.toml").is_file()  # else installed from a wheel
 
 
 class OscarError(Exception):
@@ -109,9 +112,8 @@ PACKAGES = {  # what every installation has: the module that is imported, and th
 def lacking(*modules: str) -> str:
     """Return the line for modules of other packages that are not installed: which, and what to do."""
     names = " ".join(PACKAGES.get(module, module).replace("sklearn", "scikit-learn") for module in modules)
-    remedy = (
-        "`make setup`, or pip install -e . in the checkout" if modules[0] in PACKAGES else "pip install it"
-    )
+    setup = IN_CLONE and modules[0] in PACKAGES
+    remedy = "`make setup`, or pip install -e . in the checkout" if setup else f"pip install {names}"
     return f"expected Python packages that are not installed: {names}; {remedy}"
 
 
@@ -123,7 +125,9 @@ def check_packages() -> None:
 
 
 def install(extra: str, *, target: str | None = None) -> str:
-    """Return how to install `extra`, in words; target: of make, where one brings it."""
+    """Return how to install `extra`, in words; target: of make, where one brings it to a clone."""
+    if not IN_CLONE:
+        return f"pip install 'oscar-allreduce[{extra}]'"
     pip = f"pip install -e '.[{extra}]' in the checkout"
     return pip if target is None else f"`make {target}`, or {pip}"
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from oscar.errors import OscarError
 from oscar.results import write_results
-from oscar.studies.coded_frames import pushed
+from oscar.studies.integers import pushed
 from oscar.tables import Row, Table
 from oscar.timeline.engines import FRONT, received, sent
 from oscar_hdl.coder.rows import frame_rows

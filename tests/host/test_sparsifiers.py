@@ -17,12 +17,20 @@ from oscar.schemes.registry import make_scheme
 from oscar.schemes.sparse import shared_threshold
 from oscar.schemes.sparse.deft import Deft, pack, pieces_of, shares_of
 from oscar.schemes.sparse.micro import Micro
-from oscar.schemes.sparse.moments import LANES, moments
 from oscar.schemes.sparse.ranges import LearntRanges, MovedRanges, Ranges, move_one
 from oscar.schemes.sparse.shared_threshold import first_threshold, released
 from oscar.schemes.sparse.sidco import fitted, threshold_of
 from oscar.schemes.sparse.sparsifier import SparseWorker
-from oscar.schemes.sparse.thresholds import above, level, reached_by, reached_by_each, rungs, top
+from oscar.schemes.sparse.thresholds import (
+    LANES,
+    above,
+    level,
+    moments,
+    reached_by,
+    reached_by_each,
+    rungs,
+    top,
+)
 from oscar.state import crc
 from oscar.transports.threads import local_transports
 from support.ranks import on_ranks

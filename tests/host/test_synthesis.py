@@ -16,8 +16,7 @@ from oscar.planning.synthesis.greedy import matched
 from oscar.planning.synthesis.ordering import in_order
 from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.planning.synthesis.routing import routed
-from oscar.planning.synthesis.synthesise import synthesise
-from oscar.planning.synthesis.timing import time_of
+from oscar.planning.synthesis.synthesise import synthesise, time_of
 from oscar.timeline.topology import Link, Port, Topology, grouped, switch, wires
 
 needs("schedule")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from oscar.config import Config
-from oscar.config.explain import validated
+from oscar.config.base import validated
 from oscar.config.link import LinkSection
 from oscar.config.topology import OPTIONS, TopologySection, read_topology
 from oscar.errors import ConfigError

@@ -26,8 +26,7 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.results import read_results
 from oscar.schemes.registry import SCHEMES
 from oscar.studies.training import Run, Trainer, checkpoint_path, train, train_seeds
-from oscar.studies.training_figure import smoothed
-from oscar.studies.training_results import make_results, text_table
+from oscar.studies.training_results import make_results, smoothed, text_table
 from oscar.workloads import make_workload
 
 SMALL = {"vocabulary": 300, "dimension": 8, "hidden": 16, "outputs": 100, "batch": 16, "text_bytes": 200_000}

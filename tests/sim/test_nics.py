@@ -11,7 +11,7 @@ from needs import needs
 from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.coding.frame import pack_frame, unpack_frame
 from oscar.config import Config
-from oscar.config.explain import validated
+from oscar.config.base import validated
 from oscar.errors import ConfigError, FrameError
 from oscar.reducers.cluster import LocalCluster
 from oscar.timeline.engines import SLOT, decode_clocks, encode_clocks

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from oscar.cli import laboratory
-from oscar.cli.completion import PrintCompletion
+from oscar.cli.common import PrintCompletion
 
 COMMANDS = (
     "init",

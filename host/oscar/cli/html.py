@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from oscar.cli.kinds import ResultsKind
+from oscar.cli.report import ResultsKind
 from oscar.collective.frames import Frames
 from oscar.results import Results
 from oscar.studies.comparison_files import kept_schedule

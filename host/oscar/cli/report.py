@@ -1,14 +1,17 @@
-"""`oscar report`: table, figure and page again, from results alone."""
+"""`oscar report`: table, figure and page again, from results alone, for each kind of results."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import declare
+from oscar.errors import ConfigError
 from oscar.files import check_outputs, write_text
-from oscar.results import read_results, shown
+from oscar.results import FORMS, Results, read_json, read_results, shown
 
 EXAMPLE = """\
   oscar report build/allreduce/results.json
@@ -43,7 +46,6 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print and draw; nothing is run again."""
     from oscar.cli.html import page
-    from oscar.cli.kinds import kind_of
     from oscar.studies.comparison_table import markdown_table
 
     for name, path in (("--figure", args.figure), ("--html", args.html)):
@@ -69,3 +71,61 @@ def run(args: argparse.Namespace) -> int:
         if not args.markdown:
             print(f"# wrote {', '.join(map(str, wrote))}")
     return 0
+
+
+@dataclass(frozen=True)
+class ResultsKind:
+    """What `oscar COMMAND` writes. keys: what its results hold and no others do; figure: its usual name."""
+
+    command: str
+    keys: frozenset[str]
+    figure: str
+    text: Callable[[Results], str]
+    draw: Callable[[Results, Path], None]
+
+
+def kind_of(path: Path) -> ResultsKind:
+    """Return the kind of results in a file; raises ConfigError where it is none of them."""
+    content = read_json(path, _commands(), writer="oscar allreduce")
+    for kind in kinds():
+        if isinstance(content, dict) and kind.keys <= content.keys():
+            return kind
+    raise ConfigError(f"{path}: expected results of {_commands()}, got something else")
+
+
+def _commands() -> str:
+    return ", ".join(f"`oscar {command}`" for command in FORMS)
+
+
+def kinds() -> tuple[ResultsKind, ...]:
+    """Return all kinds; imported late, since the commands are not all needed at once."""
+    from oscar.cli import laboratory
+    from oscar.studies import (
+        comparison_figure,
+        comparison_table,
+        contest_figure,
+        contest_report,
+        scaling,
+        training_results,
+    )
+
+    lab = (laboratory.module("cli.lab").kind(),) if laboratory.present() else ()
+    return (
+        ResultsKind(
+            "allreduce", frozenset({"methods", "loss"}), "allreduce.png",
+            comparison_table.text_table, comparison_figure.draw,
+        ),
+        ResultsKind(
+            "train", frozenset({"runs", "spread"}), "train.png",
+            training_results.text_table, lambda shown, path: training_results.draw([shown], path),
+        ),
+        ResultsKind(
+            "compare", frozenset({"title", "metric", "rows"}), "compare.png",
+            contest_report.text_report, contest_figure.draw,
+        ),
+        ResultsKind(
+            "scale", frozenset({"points", "measured_nodes"}), "scale.png",
+            scaling.scale_table, scaling.draw_scale,
+        ),
+        *lab,
+    )  # fmt: skip

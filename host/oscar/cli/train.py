@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 def _drawable(path: Path) -> dict[str, Any]:
     """Return the results of another training, drawn once: damaged ones are refused before a training."""
     from oscar.results import read_results, shown
-    from oscar.studies.training_figure import draw
+    from oscar.studies.training_results import draw
 
     results = read_results(path, "train")
     with shown(path, "train"), tempfile.TemporaryDirectory() as folder:
@@ -78,8 +78,7 @@ def _train(config: Config, args: argparse.Namespace, folder: Path, others: list[
     from oscar.cli.progress import Show
     from oscar.results import write_results
     from oscar.studies.training import checkpoint_path, train_seeds
-    from oscar.studies.training_figure import draw
-    from oscar.studies.training_results import make_results, text_table
+    from oscar.studies.training_results import draw, make_results, text_table
 
     seeds, path = args.seeds or [config.seed], args.checkpoint or folder / "checkpoint"
     outputs = [folder / "train.json", folder / "train.png", path]

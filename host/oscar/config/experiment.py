@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from oscar.coding.asc.params import AscParams
 from oscar.coding.codec import Codec
 from oscar.collective.schedules import SCHEDULES
-from oscar.config.explain import validated
+from oscar.config.base import validated
 from oscar.config.link import LinkSection
 from oscar.config.methods import POINT_SECTIONS, Choice, CompareSection, Contender, Method
 from oscar.config.schedule import ScheduleSection, refuse_old

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from oscar import yaml_core
+from oscar.config.base import validated
 from oscar.config.experiment import Config
-from oscar.config.explain import validated
 from oscar.errors import ConfigError, one_line
 from oscar.shipped import find
 

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from oscar import yaml_core
-from oscar.config.base import LEAST_RATE, MOST, Section
-from oscar.config.explain import validated
+from oscar.config.base import LEAST_RATE, MOST, Section, validated
 from oscar.config.link import LinkSection
 from oscar.errors import ConfigError, one_line
 from oscar.timeline.topology import Pair, Topology, grouped, switch, wires
@@ -171,7 +170,7 @@ def read_section(
 
 
 def _count(section: TopologySection) -> int:
-    """Return how many ranks a topology is for that does not say so."""
+    """Return the number of ranks of a topology that leaves `nodes` out."""
     if isinstance(section.gbps, list):
         return len(section.gbps)
     if section.links:

@@ -96,7 +96,7 @@ class Bandit(Stateful):
 
     @property
     def begins(self) -> bool:
-        """Whether no time of this epoch is known yet, so that the arm may be new."""
+        """Whether the epoch has no time yet; its first call may use another arm than the one before."""
         return not self.times
 
     def add(self, seconds: float, share: Share = float) -> None:

@@ -174,7 +174,7 @@ def _turns(blocks: int, cuts: Cuts, *, back: bool) -> np.ndarray:
 
 
 def equal(values: int, cuts: Cuts, granule: int, costs: np.ndarray | None) -> ChunkPlan:
-    """Contiguous chunks, equal or cut at the shares, to the value: what a ring does without OSCAR."""
+    """Contiguous chunks, equal or by the shares, cut at any value: the plan of a ring without OSCAR."""
     return ChunkPlan("equal", None, tuple(cuts.of(values)))
 
 

@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array, Room, offsets_of
+from oscar.array import Array
 from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.quantiser_kernels import squares_of_changes, to_means, to_shifted_means
+from oscar.numerics.tensors import Room, offsets_of
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
 MIN_EXPONENT = -149  # of a step: that of the smallest float32, of which all others are multiples
@@ -33,7 +34,7 @@ MAX_ALIGN = 12  # exponents further apart than this are not compared
 def headroom(nodes: int) -> int:
     """Return how many times the largest mean a worker's largest value may be, as quantiser 8g assumes.
 
-    Where noise dominates, a mean shrinks with sqrt(nodes). This is the next power of two above that.
+    Where noise dominates, a mean shrinks with sqrt(nodes): the least power of two that is no less than that.
     """
     return 1 << ((nodes - 1).bit_length() + 1) // 2
 

@@ -1,11 +1,16 @@
-"""What a worker may hand in: floating-point tensors whose values are all finite."""
+"""Tensors as flat arrays: checked, cut from one array, and in memory that is used again."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from oscar.array import Array, sizes_of
 from oscar.errors import GradientError
 from oscar.numerics.quantiser_kernels import all_finite
 
@@ -36,3 +41,50 @@ def check_tensors(
             )
         flat.append(array)
     return flat
+
+
+def offsets_of(sizes: Sequence[int]) -> Array:
+    """Return where each of `sizes` begins in a flat array, and the end: int64 [sizes + 1]."""
+    return np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def cut(flat: Array, offsets: Array) -> list[Array]:
+    """Return views of `flat` from each offset to the next."""
+    return [flat[low:high] for low, high in pairwise(offsets.tolist())]
+
+
+def split(flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """Return views [tensor] of `flat` in `shapes`; raises ValueError unless they fill it."""
+    sizes = sizes_of(shapes)
+    if sum(sizes) != flat.size:
+        raise ValueError(f"expected tensors of {flat.size} values in all, got {sum(sizes)} in {len(sizes)}")
+    parts = cut(flat, offsets_of(sizes))
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+class Room:
+    """Makes arrays for what is handed out, and takes them again once nobody holds them.
+
+    So pages stay mapped: the kernel need not clear new ones in every call. Two arrays take turns where the
+    last one is still in use.
+    """
+
+    def __init__(self) -> None:
+        self._arrays: list[Any] = []
+
+    def take(self, size: int, dtype: npt.DTypeLike) -> Array:
+        """Return an array of `size` values that nobody else holds, not even a view of it."""
+        for at in range(len(self._arrays)):
+            if self._arrays[at].size == size and self._arrays[at].dtype == dtype and self._lone(at):
+                return self._arrays[at]
+        fresh = np.empty(size, dtype)
+        self._arrays = [*self._arrays[-1:], fresh]
+        return fresh
+
+    def _lone(self, at: int) -> bool:
+        """Whether this holds an array alone: as few references count as for one that was never handed out."""
+        self._arrays.append(np.empty(0))
+        try:
+            return sys.getrefcount(self._arrays[at]) <= sys.getrefcount(self._arrays[-1])
+        finally:
+            self._arrays.pop()

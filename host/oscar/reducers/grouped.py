@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from oscar.array import Array, sizes_of, split
+from oscar.array import Array, sizes_of
 from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, GradientOverflowError
 from oscar.numerics.quantiser_kernels import add_bounded
-from oscar.numerics.tensors import check_tensors
+from oscar.numerics.tensors import check_tensors, split
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.gradients import check_gradients
 from oscar.reducers.reducer import State

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.array import Array, sizes_of, split
+from oscar.array import Array, sizes_of
 from oscar.coding.codec import Codec
 from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
@@ -20,6 +20,7 @@ from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, OscarError, warn
 from oscar.numerics.bandit import Bandit, Share
 from oscar.numerics.saturation import Saturation, SaturationNotice
+from oscar.numerics.tensors import cut
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
 from oscar.reducers.overflow import check_means
 from oscar.reducers.scheduling import schedule_of
@@ -314,7 +315,8 @@ class Reducer(ABC):
         scheme = state.scheme
         if self.bandit is not None and isinstance(scheme, Exact):  # neighbours are less apart than hysteresis
             scheme.steps.coarseness, scheme.steps.sharp = self.bandit.coarseness, self.bandit.begins
-        mean = split(scheme.finish(totals), scheme.shapes)
+        parts = cut(scheme.finish(totals), scheme.offsets)
+        mean = [part.reshape(shape) for part, shape in zip(parts, scheme.shapes, strict=True)]
         if not scheme.bounded:
             check_means(state.wire, mean, tensors, scheme.snapshot())
         scheme.forget()

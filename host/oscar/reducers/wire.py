@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array, Room
+from oscar.array import Array
 from oscar.collective.actions import Action
 from oscar.collective.node import ChunkLayout, Node
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.numerics.plans import ChunkPlan, make_plan
+from oscar.numerics.tensors import Room
 from oscar.schemes.base import Channel, Message
 from oscar.state import Saved
 

@@ -16,13 +16,14 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from oscar.array import Array, offsets_of, sizes_of
+from oscar.array import Array, sizes_of
 from oscar.coding.codec import Codec
 from oscar.collective.schedule import Schedule
 from oscar.numerics.member import Member
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
 from oscar.numerics.quantiser_kernels import hold_within
+from oscar.numerics.tensors import offsets_of
 from oscar.state import Reader, Stateful, crc, natural
 
 Op = Literal["sum", "or", "max", "gather", "agree", "exchange"]

@@ -17,10 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import njit
 
-from oscar.array import Array, cut, offsets_of
+from oscar.array import Array
 from oscar.numerics.integers import floor_log2
 from oscar.numerics.quantiser_kernels import energy_beyond
 from oscar.numerics.saturation import Saturation
+from oscar.numerics.tensors import cut, offsets_of
 from oscar.schemes.base import Message
 from oscar.schemes.fields import field_limit
 from oscar.state import Reader, Stateful, optional_integers

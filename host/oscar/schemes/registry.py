@@ -48,7 +48,7 @@ SCHEMES: dict[str, SchemeEntry] = {
         "oscar.schemes.sparse.ok_topk:OkTopk", "sums by regions, then the largest sums gathered"
     ),
     "adatopk": SchemeEntry(
-        "oscar.schemes.sparse.ada_topk:AdaTopK", "topk with a density that fits each rank's link"
+        "oscar.schemes.sparse.top_k:AdaTopK", "topk with a density that fits each rank's link"
     ),
     "fedft": SchemeEntry(
         "oscar.schemes.sparse.frequency:FedFt", "largest cosine coefficients, error feedback"

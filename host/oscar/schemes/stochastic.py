@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from oscar.array import Array, cut
+from oscar.array import Array
 from oscar.numerics.quantiser_kernels import energy_beyond
 from oscar.numerics.saturation import Saturation
+from oscar.numerics.tensors import cut
 from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.fields import field_bits
 

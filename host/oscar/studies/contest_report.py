@@ -76,7 +76,7 @@ def answers(results: Mapping[str, Any]) -> list[str]:
 
 
 def _ranking(found: Mapping[str, float], rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a line per method: bits between points, and those of its cheapest point that was trained."""
+    """Return a line per method: its fewest bits, interpolated, and the bits of its cheapest trained point."""
     lines = []
     for name, bits in sorted(found.items(), key=lambda item: item[1]):
         holding = [row["bits"] for row in rows if row["contender"] == name and row["holds"]]

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from oscar.array import sizes_of, split
+from oscar.array import sizes_of
 from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.errors import PeerError
+from oscar.numerics.tensors import split
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator, PeerResult, PeerStats
 from oscar.studies.recording import open_workload

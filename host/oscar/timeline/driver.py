@@ -1,8 +1,8 @@
 """What a board's driver does for its NIC: it gives commands, loads values, and reads sums.
 
-A rank has one driver. It gives the commands of the rank's actions in their order, one after another. Values
-go into the NIC's memory in the order in which these need them, from the begin on. What is read of memory
-leaves it in the same order. Loading and reading run beside each other, and beside commands.
+A rank has one driver. It gives the commands of the rank's actions in their order, one after another. The
+actions' order is also the order in which values are loaded into the NIC's memory, from the start on, and in
+which sums are read from it. Values are loaded while sums are read and commands run.
 """
 
 from __future__ import annotations

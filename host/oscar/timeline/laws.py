@@ -118,7 +118,7 @@ class RingLaw:
     def tables(self, nodes: int, total: int, random: np.random.Generator) -> tuple[Sizes, Sizes]:
         """Draw the frames of one AllReduce: bytes and counts, int64 [2, N-1, N, K].
 
-        Beyond the measured steps a frame takes its deviation at one of the later half of them.
+        Frames of steps that were not measured take deviations of measured steps, drawn from the later half.
         """
         known, subs = self.bits.shape[1], self.schedule.subframes
         source, share = draw_parts(self.share, nodes * subs, total, random)

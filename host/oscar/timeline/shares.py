@@ -43,12 +43,12 @@ def auto_shares(topology: Topology, bits_one: float, bits_all: float, values: in
 def settled(
     shares: Sequence[float], seconds: Callable[[tuple[float, ...]], float], *, steps: int = 8
 ) -> tuple[tuple[float, ...], float]:
-    """Return what is fastest between equal shares and `shares`, and its time.
+    """Return the fastest of `steps` + 1 mixtures of equal shares and `shares`, and its time.
 
-    seconds: of an AllReduce with given shares, by a replay of the timeline. It counts what the linear program
-    does not: latency, and that sums wait for pushes. Few sub-frames and small gradients want shares nearer to
-    equal ones. The result is never slower than equal shares, nor than `shares`. steps: of the way, all tried;
-    of equally fast ones, the nearest to `shares` wins.
+    seconds: returns the time of an AllReduce with given shares, by a replay. A replay counts latency and sums
+    that wait, which the linear program leaves out; so few sub-frames and small gradients are faster with
+    nearly equal shares. Both ends are tried: the result is never slower than either. Of equally fast mixtures
+    the nearest to `shares` wins.
     """
     if steps < 1:
         raise ValueError(f"steps: expected 1 or more, got {steps}")

@@ -203,6 +203,6 @@ def load_mpi() -> Any:
     """Return the module mpi4py.MPI; importing it starts MPI. Raises MissingExtraError without the extra."""
     try:
         from mpi4py import MPI
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, and no MPI library
         raise MissingExtraError(f"MPI needs mpi4py and an MPI library: {INSTALL} ({error})") from None
     return MPI

@@ -29,7 +29,7 @@ except ImportError as error:
     ) from error
 
 from oscar.workloads.base import Batched, Samples
-from oscar.workloads.digits import load_digits
+from oscar.workloads.numpy_digits import load_digits
 from oscar.workloads.options import CnnOptions, EmbeddingOptions, TransformerOptions
 from oscar.workloads.text import characters, words
 

@@ -1,9 +1,9 @@
 """The bandit against every fixed coarseness, on a link that slows down half-way.
 
-Trainings of real models, each with gradients of its own, ASC and error feedback, direct between nodes at a
-switch. What iterations take is modelled: computing time, coding as measured on this machine, and the link. A
-run costs the sum of its iterations' seconds times 1 + c^2 / 12, the bound on how many more of them rounding
-asks for. The best fixed arm is known in hindsight alone; `switching` takes the best one of each half.
+Each arm trains a real model, with ASC, error feedback and the schedule direct at a switch. The time of an
+iteration is modelled: computing time, coding as measured on this machine, and the link. A run costs the sum
+of its iterations' seconds times 1 + c^2 / 12, the bound on how many more of them rounding asks for. The best
+fixed arm is known in hindsight alone; `switching` takes the best one of each half.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.frames import KEY, Frames, Key
 from oscar.collective.schedules import make_schedule
 from oscar.planning.predict import last_rate, last_text
-from oscar.studies.coded_frames import CodedFrame, measured
+from oscar.studies.integers import CodedFrame, measured
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.link import LinkModel, Pipeline

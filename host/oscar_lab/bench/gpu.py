@@ -119,7 +119,7 @@ def check(params: AscParams, values: Any, classes: Any) -> None:
 
 @dataclass(frozen=True)
 class _Card:
-    """A coder, values on its device, and their frame; tables are as they are once some frames have passed."""
+    """A coder, values on its device, and their frame, coded with the tables of some frames before."""
 
     coder: Any
     values: Any

@@ -1,9 +1,10 @@
 """Lossless sums of sparse integers: bits per value of LHC, of OSCAR-SW's lossless form, and of plain lanes.
 
-All see the same gradients through the same quantiser, and each sum is compared with that of the integers. LHC
-appears as published (index and peeled sketch, sized from the index; lanes where that is cheaper) and with the
-non-zeros one after the other instead of the sketch; the split form with one stage and with two. Lanes are as
-wide as any integer may need, or as this iteration's largest one does. The model trains with the exact mean.
+All see the same gradients through the same quantiser, and each sum is compared with that of the integers.
+Two forms of LHC are measured. The published one sends an index and a peeled sketch, sized from the index, or
+lanes where these are cheaper. The other sends the non-zeros one after the other, without a sketch. OSCAR-SW's
+split form has one stage or two. Lanes are as wide as any integer may need, or as this iteration's largest
+one. The model trains with the exact mean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What SparseLoCo and DiLoCo send, by oscar.pseudo: bits against the entropy of the stream, and speed.
+"""Pseudo-gradients of SparseLoCo and DiLoCo, coded by oscar.pseudo: bits against their entropy, and speed.
 
 One replica trains; every round its weights' change since the last is the pseudo-gradient. SparseLoCo adds
 what was not sent (times .95), takes the 64 largest of each 4,096, and two levels and a sign for each: the

@@ -1,8 +1,8 @@
 """Loss of ASC against its own model: coded bits of real frames over the code length by their tables.
 
-The yardstick takes the tables that a frame is coded with, and gives every symbol -log2 of its frequency and
-every raw bit one. What is beyond is the price of the form: header, directory, rows that are sent, and the
-flush of the states, less the rows that ride in them. It is printed for blocks of several sizes. Frames are
+The code length is by the tables that a frame is coded with: -log2 of its frequency for each symbol, one for
+each raw bit. The rest of a frame is overhead: header, directory, sent table rows, and the final states, less
+the rows that ride in these. It is printed for blocks of several sizes. Frames are
 partial sums of a ring, as its links carry them; tables learn over all iterations, and the first ones are not
 counted.
 """

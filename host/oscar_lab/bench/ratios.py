@@ -254,7 +254,7 @@ def draw_figures(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _speedups(groups: dict[tuple[str, int, str], dict[tuple[str, str], Row]]) -> list[dict[str, Any]]:
-    """Geometric mean over the models of the AllReduce speed-up against fp32, at its best plan."""
+    """Return each method's speed-up over fp32 at its best plan: the geometric mean over the models."""
     out = []
     for nodes, quantiser in sorted({(key[1], key[2]) for key in groups}):
         for method in (*METHODS, DUPLEX):

@@ -1,8 +1,8 @@
 """Sparse gradients: bytes of the busiest port by exchange, balance by partition, bits by index codec.
 
-One tensor's gradients, those of an embedding, go through every exchange of sparse sets as floats. The busiest
-port is the one that sends or receives most in a message; what counts is the sum over the messages, one after
-the other. Frames' headers are in it. Every exchange's mean is compared with the dense one. OmniReduce appears
+One tensor's gradients, those of an embedding, go through every exchange of sparse sets as floats. The cost of
+a message is the bytes that its busiest port sends or receives, frame headers included; costs of messages add
+up, as they follow each other. Every exchange's mean is compared with the dense one. OmniReduce appears
 with the block that suits it best, and with its own. The model trains with the exact mean.
 """
 

@@ -83,7 +83,7 @@ def _first(one: IntegerGradients, values: int) -> IntegerGradients:
 
 
 def _index(name: str, every: Sequence[IntegerGradients], grains: Grains, turns: int) -> Row:
-    """Return what a codec makes of the rows that workers hit in the last iteration, mean over workers."""
+    """Return a table row: an index codec on the rows hit in the last iteration, mean over workers."""
     sets = [[grains.hit(mine) for mine in one.values] for one in every]
     nodes = len(sets[0])
     index = GatheredIndex(name, grains.size, nodes)

@@ -19,8 +19,7 @@ from typing import Any
 from oscar.collective.schedules import make_schedule
 from oscar.collective.trees import Direct
 from oscar.planning.synthesis.problem import RoutingProblem
-from oscar.planning.synthesis.synthesise import Result, synthesise
-from oscar.planning.synthesis.timing import time_of
+from oscar.planning.synthesis.synthesise import Result, synthesise, time_of
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames
 from oscar.timeline.link import FP32_BITS, LinkModel

@@ -8,7 +8,7 @@ from typing import Any
 
 from oscar.blas import one_blas_thread
 from oscar.cli.common import add_config, declare, read_config
-from oscar.cli.kinds import ResultsKind
+from oscar.cli.report import ResultsKind
 from oscar.files import output_folder
 from oscar.results import read_results, write_results
 

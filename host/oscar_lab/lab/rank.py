@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from oscar.array import Array, split
+from oscar.array import Array
 from oscar.checkpoint import digest
 from oscar.collective.frames import Frames
 from oscar.config import Config
+from oscar.numerics.tensors import split
 from oscar_lab.lab.calibrate import MESSAGES
 from oscar_lab.lab.methods import Method, OscarMethod, ReplayMethod, Seat, make_method
 from oscar_lab.lab.settings import MethodSpec

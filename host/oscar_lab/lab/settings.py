@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from oscar.config.base import Name, Section
+from oscar.config.base import Name, Section, explain
 from oscar.config.experiment import Config
-from oscar.config.explain import explain
 from oscar.errors import ConfigError, did_you_mean
 from oscar.schemes.methods import method_info
 

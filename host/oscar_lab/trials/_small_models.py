@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from oscar.workloads.base import Samples
-from oscar.workloads.digits import load_digits
+from oscar.workloads.numpy_digits import load_digits
 from oscar.workloads.options import CnnOptions, EmbeddingOptions, TransformerOptions
 from oscar.workloads.text import characters, words
 from oscar.workloads.torch_models import EmbeddingModel, TorchWorkload, TransformerModel

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from oscar.array import Array, split
+from oscar.array import Array
 from oscar.config import Config
 from oscar.errors import GradientError, GradientOverflowError, OscarWarning
+from oscar.numerics.tensors import split
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.methods import METHODS, method_info
 from oscar.state import crc

@@ -317,7 +317,7 @@ class _Judge:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of this benchmark."""
+    """Declare the options of this trial."""
     _hunt.add_arguments(parser, count=10_000, of="mutated states")
 
 

@@ -16,9 +16,10 @@ from oscar.adapters.torch.ends import default_config
 from oscar.adapters.torch.saving import packed, read_tree
 from oscar.adapters.torch.staging import Staging
 from oscar.adapters.torch.state import ADVICE
-from oscar.array import Array, split
+from oscar.array import Array
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
+from oscar.numerics.tensors import split
 from oscar.reducers.communicator import Communicator
 from oscar.transports.gloo import load_torch, ranks_of
 from oscar.transports.tcp import TcpTransport

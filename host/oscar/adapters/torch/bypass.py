@@ -99,7 +99,7 @@ class Bypass:
         return dict(zip(keys, agreed.tolist(), strict=True))
 
     def _say(self, decided: dict[Key, bool], rows: dict[Key, list[float]], what: str) -> None:
-        """Log on rank 0 what has been decided, if anything."""
+        """Log new decisions on rank 0: the buckets that are bypassed, with their times."""
         if decided and self.communicator.rank == 0:
             _say({key: row for key, row in rows.items() if decided.get(key)}, len(rows), what)
 

@@ -15,15 +15,14 @@ import numpy as np
 from oscar.adapters.torch.bypass import Key, Mode, check_mode, ring_bytes
 from oscar.adapters.torch.ends import Asked, Ends, default_config
 from oscar.adapters.torch.jobs import Job, end, start_thread
-from oscar.adapters.torch.layout import BucketLayout, noted
-from oscar.adapters.torch.model import ModelGradients
+from oscar.adapters.torch.layout import BucketLayout, ModelGradients, noted
 from oscar.adapters.torch.policies import Policies
 from oscar.adapters.torch.saving import packed, read_state
 from oscar.adapters.torch.sparse import Rows, sparse_of
 from oscar.adapters.torch.staging import Staging, check_buffer
-from oscar.array import split
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
+from oscar.numerics.tensors import split
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.reducers.communicator import PeerStats
 from oscar.state import Saved

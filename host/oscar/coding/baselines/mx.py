@@ -2,9 +2,9 @@
 
 MX (OCP Microscaling Formats 1.0, 2023): 32 values share a scale, a power of two in one byte (E8M0):
 floor(log2 of the largest) less the largest exponent of an element. Elements are E4M3 (mxfp8), E2M3 (mxfp6) or
-E2M1 (mxfp4), rounded to nearest even; what is beyond the largest element becomes it. `fp8-rows` is what
-torchft sends: E4M3, with a float32 scale for each row that takes the largest to 448. Its rows are those of a
-matrix; here, of a flat chunk, 512 values (inferred).
+E2M1 (mxfp4), rounded to nearest even; larger values become the largest element. `fp8-rows` is the format
+of torchft: E4M3, with a float32 scale for each row, by which the row's largest value becomes 448. torchft's
+rows are those of a matrix; here a row is 512 values of a flat chunk (inferred).
 
 Payload: the scales of all blocks, then the elements, each with its sign on top, the lowest bit first.
 A block with NaN or Inf is NaN.
@@ -119,7 +119,7 @@ class _Scaled:
 
 
 class Mx(_Scaled):
-    """Blocks of 32 with a power of two as scale."""
+    """An MX format: 32 values share a scale, which is a power of two."""
 
     block, scale, _nan = 32, "u1", NAN_SCALE
 

@@ -11,9 +11,8 @@ from itertools import combinations
 
 from oscar.collective.routes import Routes
 from oscar.planning.synthesis.model import MilpModel
-from oscar.planning.synthesis.ordering import Job, Jobs
+from oscar.planning.synthesis.ordering import Job, Jobs, Trees
 from oscar.planning.synthesis.problem import RoutingProblem
-from oscar.planning.synthesis.trees import Trees
 
 MOST_TOGETHER = 6
 MOST_PAIRS = 2500  # of sends of one port: beyond, no solver comes to an end in minutes

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from oscar.collective.routes import Transfer
-from oscar.planning.synthesis.ports import Ports
+from oscar.planning.synthesis.ordering import Ports, Trees, turned
 from oscar.planning.synthesis.problem import RoutingProblem
-from oscar.planning.synthesis.trees import Trees, turned
 
 EPSILON = 1e-12  # seconds
 

@@ -1,13 +1,17 @@
-"""The greedy order of a port: of the transfers that could start first, the one with the longest way to go."""
+"""Spanning trees of chunks, and the greedy order in which each port sends their transfers.
+
+Of the transfers that could start first, the one with the longest way to go goes first.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from oscar.collective.routes import Routes, Transfer
-from oscar.planning.synthesis.ports import Ports
 from oscar.planning.synthesis.problem import RoutingProblem
-from oscar.planning.synthesis.trees import Trees, terms
+from oscar.timeline.topology import Link
 
 Job = tuple[int, Transfer]  # phase, transfer
 
@@ -86,3 +90,64 @@ def in_order(problem: RoutingProblem, trees: Trees, *, pulls_first: bool = True)
             if not missing[one]:
                 ready[one] = came[one]
     return jobs.routes(started)
+
+
+class Trees(NamedTuple):
+    """reduce: up to the owners, gather: down from them; each in the order in which they were found."""
+
+    reduce: tuple[Transfer, ...]
+    gather: tuple[Transfer, ...]
+
+
+def turned(transfers: Iterable[Transfer]) -> tuple[Transfer, ...]:
+    """Return the transfers backwards: the last first, from receiver to sender."""
+    return tuple(Transfer(t.chunk, t.receiver, t.sender) for t in reversed(tuple(transfers)))
+
+
+def terms(reduce: Iterable[Transfer]) -> dict[Transfer, int]:
+    """Return how many workers each transfer of reduce trees sums, whatever their order."""
+    fed: dict[tuple[int, int], list[Transfer]] = defaultdict(list)
+    every = list(reduce)
+    for t in every:
+        fed[t.chunk, t.receiver].append(t)
+    out: dict[Transfer, int] = {}
+
+    def count(t: Transfer) -> int:
+        if t not in out:
+            out[t] = 1 + sum(count(one) for one in fed[t.chunk, t.sender])
+        return out[t]
+
+    for t in every:
+        count(t)
+    return out
+
+
+class Ports:
+    """Frames are sent one at a time over each port; a frame occupies those where it leaves and arrives."""
+
+    def __init__(self, problem: RoutingProblem) -> None:
+        self.ports, self.message_s = problem.topology.ports, problem.topology.message_s
+        self.free = [0.0] * len(self.ports)
+
+    def ready(self, link: Link) -> float:
+        """Return from when on a frame would meet no other, at either end."""
+        out = max((self.free[at] for at in link.out), default=0.0)
+        return max([out, *(self.free[at] - link.latency_s for at in link.into)])
+
+    def leaves(self, link: Link) -> float:
+        """Return from when on the ports out are free."""
+        return max((self.free[at] for at in link.out), default=0.0)
+
+    def send(self, link: Link, start: float, size: float) -> float:
+        """Send `size` bytes at `start`; return when they have arrived (cut-through)."""
+        cost = self.message_s + size * max((self.ports[at].seconds_per_byte for at in link.out), default=0.0)
+        leave, first = start + cost, start + link.latency_s
+        arrival = leave + link.latency_s
+        for at in link.out:
+            self.free[at] = leave
+        for at in link.into:
+            begin = max(self.free[at], first)
+            arrival = max(arrival, begin + self.message_s + size * self.ports[at].seconds_per_byte)
+        for at in link.into:
+            self.free[at] = arrival
+        return arrival

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from time import monotonic
 
 from oscar.collective.routes import Transfer
-from oscar.planning.synthesis.model import MilpModel
+from oscar.planning.synthesis.model import Classes, MilpModel, Moves, rotations
+from oscar.planning.synthesis.ordering import Trees, turned
 from oscar.planning.synthesis.problem import RoutingProblem
-from oscar.planning.synthesis.symmetry import Classes, Moves, rotations
-from oscar.planning.synthesis.trees import Trees, turned
 from oscar.timeline.topology import Link, Pair
 
 SLACK = 0.5  # a way to a rank may be longer than the shortest by this much of the owner's farthest rank

@@ -288,9 +288,9 @@ def problems_of(
     sizes: tuple[int, ...], ready_s: Floats, prices: Sequence[MethodPrice], nodes: int, link: LinkModel,
     schedules: Sequence[str], processors: Sequence[str],
 ) -> tuple[PolicyProblem, PolicyProblem]:  # fmt: skip
-    """Return two problems: groups that go by their methods, and all that goes by torch's own AllReduce.
+    """Return two problems: one for groups that OSCAR reduces, one for all tensors by torch's own AllReduce.
 
-    prices: with fp32's as this library sends it, which costs something.
+    prices: of methods, fp32 among them: OSCAR's fp32 is priced, torch's is not.
     """
     mixed = options(prices, nodes, link, schedules, processors=processors, dominated=True)
     plain = options([FP32], nodes, link, schedules)

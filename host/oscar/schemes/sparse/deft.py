@@ -12,9 +12,8 @@ import numpy as np
 from oscar.array import Array
 from oscar.errors import GradientError
 from oscar.schemes.base import Message
-from oscar.schemes.sparse.moments import moments
 from oscar.schemes.sparse.sparsifier import Choice, SparseWorker, Sparsifier
-from oscar.schemes.sparse.thresholds import top
+from oscar.schemes.sparse.thresholds import moments, top
 
 PLACE = np.dtype([("count", "<u4"), ("bin", "<u2")])  # the leader's record of one piece
 
@@ -72,7 +71,10 @@ class Deft(Sparsifier):
         self.pieces = pieces_of(self.sizes, self.nodes)
 
     def deal(self, acc: Array) -> Array:
-        """Return the share and the bin of each piece, dtype PLACE, by this worker's values."""
+        """Deal pieces of tensors to workers, by this worker's values.
+
+        Returns each piece's share of k, and its bin; bins rotate among workers (see `Deft`). dtype PLACE.
+        """
         norms = np.array([math.sqrt(moments(acc[low:high])[2]) for low, high in self.pieces])
         lengths = np.diff(self.pieces, axis=1)[:, 0]
         least = int(self.options.controller == "released")

@@ -178,7 +178,7 @@ class DemoWorker(SparseWorker):
 
 
 class Demo(FedFt):
-    """DeMo: every worker keeps its own momentum. Its largest coefficients are removed from it and summed."""
+    """DeMo: each worker takes the largest coefficients out of its own momentum; these are summed."""
 
     name: ClassVar[str] = "demo"
     Options: ClassVar[type[Any]] = DemoOptions

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 from oscar.array import Array
-from oscar.schemes.sparse.moments import moments
 from oscar.schemes.sparse.sparsifier import Choice, SparseOptions, SparseWorker, Sparsifier, check_one
-from oscar.schemes.sparse.thresholds import above
+from oscar.schemes.sparse.thresholds import above, moments
 from oscar.state import Reader, natural
 
 Fit = Literal["exponential", "pareto"]

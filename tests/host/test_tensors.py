@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oscar.array import Room, split
 from oscar.config import Config
+from oscar.numerics.tensors import Room, split
 from oscar.reducers.cluster import LocalCluster
 
 
