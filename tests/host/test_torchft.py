@@ -282,6 +282,19 @@ def test_diloco_tells_its_fragments_and_may_not_lose_tensors() -> None:
     assert (group.fragments, group.parameters) == (1, True)
 
 
+def test_local_training_made_after_the_first_quorum_is_refused(meet: Any) -> None:
+    """Replicas have agreed on what is coded: LocalSGD's parameters would be coded whole, not as changes."""
+    plain = pair(meet)
+    local = partial(local_sgd.LocalSGD, Managed(plain[0]), torch.nn.Linear(1, 1))
+    with pytest.raises(ConfigError, match=r"before the first quorum.*fragments=1, parameters=True"):
+        local(torch.optim.SGD([torch.zeros(1)], 0.1), 4)
+    with pytest.raises(ConfigError, match=r"fragments=2, parameters=False.*make it before the Manager"):
+        diloco(plain[0])
+    assert (plain[0].fragments, plain[0].parameters) == (1, False)
+    told = pair(meet, fragments=2)  # what the group was told is what it will reduce
+    diloco(told[0])
+
+
 # Replicas that die.
 
 

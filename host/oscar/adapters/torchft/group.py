@@ -71,6 +71,17 @@ class ProcessGroupOscar(ProcessGroupGloo):
         self._finaliser: weakref.finalize[Any, Any] | None = None
         self._begin()
 
+    def reduces(self, *, fragments: int, parameters: bool) -> None:
+        """Say what will be reduced. Raises ConfigError where replicas have agreed on something else."""
+        if self._quorum is not None and (fragments, parameters) != (self.fragments, self.parameters):
+            raise ConfigError(
+                f"expected DiLoCo or LocalSGD before the first quorum, got one that reduces with fragments="
+                f"{fragments}, parameters={parameters}, while replicas agreed on {self.fragments} and "
+                f"{self.parameters}: make it before the Manager starts a quorum, or give both options to "
+                "ProcessGroupOscar"
+            )
+        self.fragments, self.parameters = fragments, parameters
+
     def getBackendName(self) -> str:
         """Return the name by which torch knows this group."""
         return "torchft-oscar"

@@ -52,7 +52,7 @@ def _tell_of_fragments(group: ProcessGroupOscar, given: dict[str, Any]) -> None:
         cap = given["bucket_cap_mb"]
         for at, fragment in enumerate(fragments):
             _refuse_lossy(at, fragment, 1 << 30 if cap is None else int(cap * MIB))
-    group.fragments, group.parameters = len(fragments), False
+    group.reduces(fragments=len(fragments), parameters=False)
 
 
 def _refuse_lossy(at: int, fragment: Any, cap: int) -> None:
@@ -71,4 +71,4 @@ def _refuse_lossy(at: int, fragment: Any, cap: int) -> None:
 
 
 def _tell_of_parameters(group: ProcessGroupOscar, given: dict[str, Any]) -> None:
-    group.fragments, group.parameters = 1, True
+    group.reduces(fragments=1, parameters=True)
