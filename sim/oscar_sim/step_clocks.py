@@ -22,7 +22,7 @@ from oscar.errors import OscarError
 from oscar.results import write_results
 from oscar.studies.integers import pushed
 from oscar.tables import Row, Table
-from oscar.timeline.engines import FRONT, received, sent
+from oscar.timeline.engines import FRONT, receive_front, received, sent
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.frame_clocks import Given, Times, measure
 from oscar_sim.results_file import prepared
@@ -52,13 +52,14 @@ def steps(nic: WholeNic, name: str, frames: Sequence[Given], log2: int) -> Itera
     for way, model in (("send", sent), ("receive", received)):
         alone = measure(nic, frames, send=way == "send", apart=True, block_log2=log2)
         queue = measure(nic, frames, send=way == "send", apart=False, block_log2=log2)
-        shape, front = (nic.engines, 1 << log2), FRONT[way == "receive"]
+        shape = nic.engines, 1 << log2
         ends = queue.first_word if way == "send" else queue.end
         # The first frame waits for memories that are cleared: it begins where its first row says.
         begin = float(queue.first_row[0] + queue.phase - FIRST[way])
         following = np.diff(model(queue.frames, *shape, begin))
         for n, coded in enumerate(alone.frames):
             start = float(alone.begin[n] + alone.phase)
+            front = FRONT[0] if way == "send" else receive_front(coded.count, 1 << log2)
             told = model([coded], *shape, start + front)[0] - start
             took, first = _took(alone, n, way), int(alone.first_row[n] - alone.begin[n])
             follows, gap = (int(ends[n] - ends[n - 1]), float(following[n - 1])) if n else (0, 0.0)

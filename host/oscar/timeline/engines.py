@@ -35,6 +35,8 @@ RAW_SENT, RAW_CODED = -10, 1.6  # to send a raw block, beside its rows; how many
 # To receive one: each 1,024 values, its rows, its bytes, and for each byte a part of the readers' turn.
 RAW_GROUP, RAW_ROW, RAW_BYTE, RAW_TURN = 2288, 32, 0.736, 0.0157
 FRONT = 198, 263  # from a command, or a frame's last word, until its blocks may be dealt: tables are built
+# Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
+LISTED, ENTRY = 18, 8
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
 DONE, LEARN = 64, 190  # from the last sum to the end of a command; to learn
 WORD, WIDE, MANY = 16, 64, 32  # bytes of a store's word, and in a NIC of more than so many engines
@@ -213,6 +215,11 @@ def sent(frames: Sequence[EngineFrame], engines: int, block: int, begin: float) 
     return ends
 
 
+def receive_front(count: int, block: int) -> int:
+    """Return clocks from the last word of a frame of `count` values until its blocks may be dealt."""
+    return FRONT[1] + ENTRY * max(0, -(-count // block) - LISTED)
+
+
 def received(frames: Sequence[EngineFrame], engines: int, block: int, begin: float) -> list[float]:
     """Return when the last sum of each is there; arguments as of `sent`, but they overlap.
 
@@ -222,7 +229,7 @@ def received(frames: Sequence[EngineFrame], engines: int, block: int, begin: flo
     units, ends, learnt = Units(engines), list[float](), [-1e9, -1e9]
     for n, frame in enumerate(frames):
         if n:
-            front = max(begin, ends[n - 2] + DONE if n > 1 else begin) + FRONT[1]
+            front = max(begin, ends[n - 2] + DONE if n > 1 else begin) + receive_front(frame.count, block)
             begin = max(units.dealt + NEXT[1], front, learnt[n])
         first = frame.first(engines, block)
         args = frame.cells, frame.count, engines, block, frame.size, frame.sizes

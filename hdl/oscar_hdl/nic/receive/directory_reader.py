@@ -19,7 +19,7 @@ def directory_reader(
     clk: Any, rst: Any, go: Any, width: Any, units: UnitPort, blocks: Blocks, places: Places, keep: Any,
     entry: Any, done: Any, right: Any,
 ) -> Any:  # fmt: skip
-    """Read the entries of a frame's blocks, each once.
+    """Read the entries of a frame's blocks, each once: the next one while one is judged, in 8 clocks.
 
     go (strobe): the next unit is the first entry's, places.end is the frame's end; width u5, of its values,
     holds until done. units, blocks, places: see there; bytes of blocks are taken off places.end. keep
@@ -28,14 +28,13 @@ def directory_reader(
     """
     states = enum("IDLE", "READ", "CHECK", "SUM", "COMPARE", "TELL")
     state = Signal(states.IDLE)
-    check, checked, fine, got = (bit() for _ in range(4))
+    check, checked, fine, got, last = (bit() for _ in range(5))
 
     checker = entry_check(clk, rst, check, entry, width, blocks.values, blocks.top, checked, fine)
 
     @always_comb
     def give():
         got.next = units.ready and not units.get
-        entry.next = units.units[64:16]
         units.amount.next = 3
 
     @always(clk.posedge)
@@ -55,6 +54,10 @@ def directory_reader(
         elif state == states.READ:
             if got:
                 check.next = True
+                entry.next = units.units[64:16]
+                last.next = blocks.final
+                blocks.forward.next = not blocks.final
+                units.get.next = not blocks.final
                 state.next = states.CHECK
         elif state == states.CHECK:
             if checked:
@@ -63,17 +66,15 @@ def directory_reader(
                 places.add.next = entry[2:] != CONSTANT
                 if not fine:
                     state.next = states.TELL
-                elif blocks.final:
+                elif last:
                     state.next = states.SUM
                 else:
-                    blocks.forward.next = True
-                    units.get.next = True
                     state.next = states.READ
         elif state == states.SUM:  # the last bytes come off
             state.next = states.COMPARE
         elif state == states.COMPARE:
             state.next = states.TELL
-        elif state == states.TELL:
+        elif state == states.TELL and got:  # nothing is asked of the reader any more
             done.next = True
             right.next = right and places.same
             state.next = states.IDLE

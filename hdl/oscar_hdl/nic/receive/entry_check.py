@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum, modbv
+from myhdl import always, always_comb, block, concat, modbv
 
 from oscar.coding.asc.params import CODED, CONSTANT, MOST_SEED_ROWS, RAW
 from oscar_hdl.streams.bundles import bit, word
+
+CLOCKS = 6  # from an entry to what is known of it
 
 
 @block
@@ -16,17 +18,15 @@ def entry_check(
 ) -> Any:
     """Judge an entry of a block of `values` u18 with last group `top` u7, of values of `width` u5 bits.
 
-    check (strobe): from then to done (strobe) entry u48, width, values and top hold. done comes with right,
-    9 clocks later.
+    check (strobe): from then to done (strobe) entry u48 and width hold, values and top for four clocks. done
+    comes with right, CLOCKS later.
     """
-    states = enum("IDLE", "LOOK", "MULTIPLY", "JUDGE", "TELL")
-    state = Signal(states.IDLE)
-    kind, size = word(2), word(24)
-    # 4 (n·r - 8·bytes) - 32, from -bytes - 1 on, a bit of the factor r after the other.
+    kind, size, missing = word(2), word(24), word(19)
     ACC = 25
-    size_now = word(ACC)
     UPPER, UPPER_5 = (1 << (ACC - 6)) - 1, (1 << (ACC - 5)) - 1
-    excess, factor, bits, addend = word(ACC), word(5), word(3), word(ACC)
+    # 4 (n·r - 8·bytes) - 32: n times two bits of r, n times two others, and its fifth with the bytes.
+    excess, factor, way = word(ACC), word(5), word(CLOCKS - 1)
+    low, middle, rest, rest_late, product = word(20), word(20), word(ACC), word(ACC), word(22)
     coded, raw, constant, fits, large = (bit() for _ in range(5))
     few, ordered, inside, enough, empty, some, narrow, plain, upper = (bit() for _ in range(9))
     wide_at, beyond, sign = word(15), word(15), bit()
@@ -36,14 +36,35 @@ def entry_check(
     def fields():
         kind.next = entry[2:]
         size.next = entry[48:24]
+        missing.next = ~entry[43:24]
         sign.next = entry[47]
-        size_now.next = entry[43:24]
 
-    @always_comb
-    def parts():
-        addend.next = 0
+    @always(clk.posedge)
+    def multiply():
+        once = modbv(0)[20:]
+        twice = modbv(0)[20:]
+        most = modbv(0)[ACC:]
+        factor.next = width
+        if kind == RAW:
+            factor.next = entry[7:2]
+        if factor[0]:
+            once[:] = values
+        if factor[1]:
+            twice[:] = concat(values, False)
+        low.next = once + twice
+        once[:] = 0
+        twice[:] = 0
+        if factor[2]:
+            once[:] = values
+        if factor[3]:
+            twice[:] = concat(values, False)
+        middle.next = once + twice
         if factor[4]:
-            addend.next = concat(modbv(0)[5:], values, modbv(0)[2:])
+            most[:] = concat(values, modbv(0)[6:])
+        rest.next = most + concat(True, missing, modbv(0)[5:])
+        rest_late.next = rest
+        product.next = concat(middle, modbv(0)[2:]) + low
+        excess.next = concat(product, modbv(0)[2:]) + rest_late
 
     @always(clk.posedge)
     def look():
@@ -77,30 +98,12 @@ def entry_check(
 
     @always(clk.posedge)
     def run():
-        done.next = False
+        way.next[CLOCKS - 1 : 1] = way[CLOCKS - 2 :]
+        way.next[0] = check
+        done.next = way[CLOCKS - 2]
         right.next = constant or (fits and not large)
-        if state == states.LOOK:
-            excess.next = ~size_now
-            factor.next = width
-            if kind == RAW:
-                factor.next = entry[7:2]
-            bits.next = 5
-            state.next = states.MULTIPLY
-        elif state == states.MULTIPLY:
-            excess.next = concat(excess[ACC - 1 :], False) + addend
-            factor.next = concat(factor[4:], False)
-            bits.next = bits - 1
-            if bits == 1:
-                state.next = states.JUDGE
-        elif state == states.JUDGE:
-            state.next = states.TELL
-        elif state == states.TELL:
-            done.next = True
-            state.next = states.IDLE
-        if check:
-            state.next = states.LOOK
         if rst:
-            state.next = states.IDLE
+            way.next = 0
             done.next = False
 
-    return fields, parts, look, judge, run
+    return fields, multiply, look, judge, run
