@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from oscar.array import Array
-from oscar.errors import MissingExtraError, OscarError
+from oscar.errors import OscarError
 from oscar.workloads import exact_mean, logistic, make_workload, ngrams
 from oscar.workloads.options import LogisticOptions
+from support import saga
 
 SMALL: dict[str, Any] = {"features_log2": 14, "samples": 500, "l1": 2e-4, "coupling": 1.2e-4}
 
@@ -34,7 +33,7 @@ def dense(samples: ngrams.Samples, size: int) -> Array:
 def test_twenty_updates_come_within_one_percent_of_saga(seed: int) -> None:
     workload = solved(20, nodes=4, seed=seed % 1000, **SMALL)
     options = workload.options
-    weights = logistic.saga(options, passes=150)
+    weights = saga.saga(options, passes=150)
     best = logistic.objective(workload.training, weights, options.l1)
     found = workload.evaluate()
     print(best, found)
@@ -51,8 +50,8 @@ def test_the_default_problem_comes_within_one_percent_of_its_optimum() -> None:
     options = LogisticOptions()
     workload = solved(20, nodes=2)
     found = workload.evaluate()
-    if workload.training.crc() in logistic.OPTIMA:
-        best = logistic.optimum(options)
+    if workload.training.crc() in saga.OPTIMA:
+        best = saga.optimum(options)
     else:  # the sources of another Python: twice as many updates come nearer
         for _ in range(20):
             workload.apply(exact_mean(workload.gradients()))
@@ -120,13 +119,3 @@ def test_samples_are_sparse_balanced_and_hashed_alike() -> None:
 def test_too_few_sources_are_reported() -> None:
     with pytest.raises(OscarError, match="in files of 100000000 lines, found too few"):
         ngrams.code_samples(100_000_000, 300, 14)
-
-
-def test_optimum_is_known_or_asks_for_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = LogisticOptions(features_log2=12, samples=40)
-    training, _ = ngrams.code_samples(options.lines, options.samples, options.features_log2)
-    monkeypatch.setitem(logistic.OPTIMA, training.crc(), 0.25)
-    assert logistic.optimum(options) == 0.25
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(MissingExtraError, match=r"logistic needs scikit-learn.*make torch"):
-        logistic.optimum(replace(options, l1=1e-3))

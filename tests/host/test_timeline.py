@@ -26,21 +26,18 @@ from oscar.timeline.graph import (
     INSIDE,
     PORT,
     Step,
-    blocks,
     check_ready,
-    iso,
     iteration,
-    ladder,
-    offload,
 )
 from oscar.timeline.lanes import GRID, make_case, policy_time, seconds_at
 from oscar.timeline.link import Engines, LinkModel, Pipeline, Stage
 from oscar.timeline.overlap import bucket_shares, iteration_time
-from oscar.timeline.perfetto import write_timelines
 from oscar.timeline.recurrence import ring_time
 from oscar.timeline.replay import replay
 from oscar.timeline.sizes import engine_work
+from oscar_lab.bench._tuner_figure import bubbles, write_timelines
 from oscar_lab.rivals.by_frame import Production, allreduce, sums_s
+from oscar_lab.rivals.graphs import blocks, iso, ladder, offload
 from support.frames import unequal
 
 CLOSE = 1e-12
@@ -165,7 +162,7 @@ def test_an_overlapped_iteration_takes_what_the_closed_form_says(draw: random.Ra
             float(iteration_time(compute, shares, takes)), rel=CLOSE, abs=0
         )
         check(timeline)
-        idle = sum(end - start for start, end in timeline.bubbles(PORT))
+        idle = sum(end - start for start, end in bubbles(timeline, PORT))
         begun = timeline.start[timeline.on(PORT)[0]]
         assert begun + idle + sum(takes) == pytest.approx(timeline.total_s)
 
@@ -237,7 +234,7 @@ def test_list_scheduling_by_hand() -> None:
     assert list(found.start) == [0, 2, 3, 0, 3, 2, 4]  # low on ordered goes while late's queue waits
     assert found.total_s == 7
     assert found.critical() == [first, high, tail]
-    assert found.bubbles(ordered) == [(1, 2)]
+    assert bubbles(found, ordered) == [(1, 2)]
     assert found.bound_s() == pytest.approx(0.5 + 1 + 1 + 3)
     assert (late, blocked) == (1, 4)
     check(found)

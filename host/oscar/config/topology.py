@@ -152,10 +152,8 @@ def read_topology(path: str | Path, nodes: int | None = None) -> Topology:
     return read_section(path, nodes)[1]
 
 
-def read_section(
-    path: str | Path, nodes: int | None = None, link: LinkSection | None = None
-) -> tuple[TopologySection, Topology]:
-    """Return the section and the topology of `read_topology`; link: of a configuration."""
+def read_section(path: str | Path, nodes: int | None = None) -> tuple[TopologySection, Topology]:
+    """Return the section and the topology of `read_topology`."""
     source = Path(path)
     data: Any = yaml_core.read(source)
     try:
@@ -164,7 +162,7 @@ def read_section(
         inner = data["topology"] if list(data) == ["topology"] else data
         section = validated(TopologySection, {} if inner is None else inner)
         count = nodes or section.nodes or _count(section)
-        return section, section.model(count, link or LinkSection())
+        return section, section.model(count, LinkSection())
     except ConfigError as error:
         raise ConfigError(one_line(f"{source}: {error}")) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -123,15 +122,6 @@ class Timeline:
         """Return the tasks of a resource by their start."""
         own = [at for at, task in enumerate(self.graph.tasks) if task.resource == resource]
         return sorted(own, key=lambda at: (self.start[at], self.end[at], at))
-
-    def bubbles(self, resource: int) -> list[tuple[float, float]]:
-        """Return from when to when a resource waits between its first and its last task."""
-        gaps, until = [], math.inf
-        for at in self.on(resource):
-            if self.start[at] > until:
-                gaps.append((until, float(self.start[at])))
-            until = float(self.end[at]) if math.isinf(until) else max(until, float(self.end[at]))
-        return gaps
 
     def loads(self) -> Floats:
         """Return the seconds of work on each resource, float64 [resources]."""

@@ -55,12 +55,6 @@ def _at(curve: Any, values: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def takes(case: Any, begin: int, stop: int, option: int) -> bool:
-    """Whether all tensors of a group can take an option."""
-    return case.refused[option, begin] == case.refused[option, stop]
-
-
-@njit(cache=True, nogil=True)
 def policy_time(case: Any, stops: Any, options: Any, count: int, starts: Any, limit: float) -> float:
     """Return the seconds of an iteration; the first `count` of stops and options are its groups.
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from oscar.files import write_text
-from oscar.timeline.engine import Timeline
 from oscar.timeline.spans import STAGES, Span
 
 
@@ -20,38 +19,20 @@ def write_trace(path: str | Path, spans: Iterable[Span], meta: Mapping[str, Any]
     bars = list(spans)
     threads = {_thread(bar) for bar in bars} | {(0, tid) for tid in range(len(STAGES))}
     names = _names(sorted({bar.rank for bar in bars}), sorted(threads))
-    _write(path, [*names, *(_bar(bar) for bar in bars)], meta)
+    write_events(path, [*names, *(_bar(bar) for bar in bars)], meta)
 
 
-def write_timelines(
-    path: str | Path, timelines: Mapping[str, Timeline], meta: Mapping[str, Any] | None = None
+def write_events(
+    path: str | Path, events: Iterable[Mapping[str, Any]], meta: Mapping[str, Any] | None
 ) -> None:
-    """Write one process row per timeline of tasks, with a thread for each resource; bubbles are bars, too."""
-    events = []
-    for pid, (name, timeline) in enumerate(timelines.items()):
-        events.append({"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}})
-        for tid, resource in enumerate(timeline.graph.resources):
-            if not (own := timeline.on(tid)):
-                continue
-            row = {"ph": "M", "pid": pid, "tid": tid}
-            events.append({**row, "name": "thread_name", "args": {"name": resource.name}})
-            bars = [(timeline.graph.tasks[at].name, timeline.start[at], timeline.end[at]) for at in own]
-            gaps = [("bubble", *gap) for gap in timeline.bubbles(tid)]
-            for kind, those in (("task", bars), ("bubble", gaps)):
-                for label, start, end in those:
-                    place = {"name": label, "cat": kind, "pid": pid, "tid": tid}
-                    events.append({"ph": "X", **place, **_when(float(start), float(end))})
-    _write(path, events, meta)
-
-
-def _write(path: str | Path, events: Iterable[Mapping[str, Any]], meta: Mapping[str, Any] | None) -> None:
+    """Write events of the Trace Event format; `meta` goes into `otherData`."""
     head = json.dumps(dict(meta or {}), allow_nan=False)
     lines = ",\n".join(json.dumps(event, allow_nan=False) for event in events)
     text = f'{{"displayTimeUnit": "ns",\n"otherData": {head},\n"traceEvents": [\n{lines}\n]}}\n'
     write_text(path, text)
 
 
-def _when(start_s: float, end_s: float) -> dict[str, float]:
+def when(start_s: float, end_s: float) -> dict[str, float]:
     """Return when a bar begins and how long it is, in microseconds.
 
     Start and end are rounded to whole nanoseconds, the viewer's resolution: rounding the duration instead
@@ -89,6 +70,6 @@ def _bar(span: Span) -> dict[str, Any]:
         "cat": span.stage,
         "pid": span.rank,
         "tid": engine * len(STAGES) + stage,
-        **_when(span.start_s, span.start_s + span.duration_s),
+        **when(span.start_s, span.start_s + span.duration_s),
         "args": {"phase": span.phase, "step": span.step, "chunk": span.chunk, "sub": span.sub},
     }

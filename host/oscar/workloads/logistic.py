@@ -13,7 +13,6 @@ Where a node has no feature, g_k is almost always 0. `apply` sees nothing but th
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,6 @@ import numpy as np
 from numba import njit
 
 from oscar.array import Array
-from oscar.errors import needed
 from oscar.state import Saved
 from oscar.workloads.base import DataParallel, batch_generator
 from oscar.workloads.ngrams import NgramSamples, code_samples
@@ -215,39 +213,3 @@ def _loss(margins: Any, along: Any, size: float) -> float:
         margin = margins[i] + size * along[i] if size else margins[i]
         total += np.log1p(np.exp(-abs(margin))) + max(0.0, -margin)
     return total
-
-
-# What saga of scikit-learn 1.9.1 reaches on the default problem in 400 passes, by the CRC-32 of its samples
-# (Python 3.11.7). liblinear reaches 0.48936680.
-OPTIMA = {0x642A6DC6: 0.48936680}
-
-
-def optimum(options: LogisticOptions) -> float:
-    """Return the least objective: known for the default problem, else from scikit-learn's saga (two minutes).
-
-    Raises MissingExtraError without scikit-learn.
-    """
-    training, _ = code_samples(options.lines, options.samples, options.features_log2)
-    known = OPTIMA.get(training.crc()) if options.l1 == LogisticOptions.l1 else None
-    return known if known is not None else objective(training, saga(options), options.l1)
-
-
-def saga(options: LogisticOptions, *, passes: int = 400) -> Array:
-    """Return the weights that scikit-learn's saga ends with."""
-    purpose, extra = "the optimum of the workload logistic", "torch"
-    sklearn, sparse = (needed(name, purpose, extra, target="torch") for name in ("sklearn", "scipy.sparse"))
-    linear = needed("sklearn.linear_model", purpose, extra, target="torch")
-    s, _ = code_samples(options.lines, options.samples, options.features_log2)
-    values = np.repeat(s.scale, np.diff(s.start))
-    matrix = sparse.csr_matrix(
-        (values, s.columns, s.start), shape=(s.labels.size, 1 << options.features_log2)
-    )
-    version = tuple(int(part) for part in sklearn.__version__.split(".")[:2])
-    l1: dict[str, Any] = {"l1_ratio": 1.0} if version >= (1, 8) else {"penalty": "l1"}
-    how: dict[str, Any] = {"fit_intercept": False, "tol": 1e-9, "max_iter": passes, "random_state": 0}
-    model = linear.LogisticRegression(solver="saga", C=1 / (options.l1 * s.labels.size), **how, **l1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has not converged: the objective says how far it came
-        model.fit(matrix, s.labels)
-    weights: Array = model.coef_[0]
-    return weights

@@ -31,7 +31,7 @@ from oscar.timeline.equal import assumed_frames
 from oscar.timeline.lanes import seconds_at
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import load_nic
-from oscar.timeline.perfetto import write_timelines
+from oscar_lab.bench._tuner_figure import draw, write_timelines
 from oscar_lab.rivals.by_frame import Production, allreduce, sums_s
 from oscar_lab.rivals.oracles import brute, select
 from oscar_lab.rivals.preset import Preset
@@ -313,8 +313,6 @@ def _by_selector(problem: PolicyProblem) -> dict[str, float]:
 
 
 def _draw(tuner: _Tuner, path: Path) -> None:
-    from oscar_lab.bench._tuner_figure import draw
-
     problem = tuner.transformer(tuner.options(0.5, ["ring"]))
     policies = {
         "fp32": Policy.uniform(len(problem.sizes), _number(problem, "fp32 ring")),
