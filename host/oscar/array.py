@@ -36,6 +36,26 @@ def split(flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
+def pack_bits(codes: Array, bits: int) -> Array:
+    """Return unsigned integers in `bits` each, uint8: lowest bit first, the last byte filled with zeros."""
+    planes = np.ascontiguousarray(codes, "<u4").view(np.uint8).reshape(-1, 4)
+    return np.packbits(np.unpackbits(planes, axis=1, count=bits, bitorder="little"), bitorder="little")
+
+
+def unpack_bits(packed: Array, count: int, bits: int) -> Array:
+    """Return the `count` integers, uint32, that `pack_bits` wrote."""
+    each = np.unpackbits(packed, count=count * bits, bitorder="little").reshape(count, bits)
+    planes = np.zeros((count, 4), np.uint8)
+    filled = np.packbits(each, axis=1, bitorder="little")
+    planes[:, : filled.shape[1]] = filled
+    return planes.view("<u4").ravel()
+
+
+def packed_size(count: int, bits: int) -> int:
+    """Return the bytes of `count` integers of `bits` in `pack_bits`."""
+    return (count * bits + 7) // 8
+
+
 class Room:
     """Makes arrays for what is handed out, and takes them again once nobody holds them.
 
