@@ -1,4 +1,4 @@
-"""Tensors as flat arrays: checked, cut from one array, and in memory that is used again."""
+"""Tensors as flat arrays: checked, cut from one array, packed in bits, and in memory that is used again."""
 
 from __future__ import annotations
 
@@ -60,6 +60,26 @@ def split(flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
         raise ValueError(f"expected tensors of {flat.size} values in all, got {sum(sizes)} in {len(sizes)}")
     parts = cut(flat, offsets_of(sizes))
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def pack_bits(codes: Array, bits: int) -> Array:
+    """Return unsigned integers in `bits` each, uint8: lowest bit first, the last byte filled with zeros."""
+    planes = np.ascontiguousarray(codes, "<u4").view(np.uint8).reshape(-1, 4)
+    return np.packbits(np.unpackbits(planes, axis=1, count=bits, bitorder="little"), bitorder="little")
+
+
+def unpack_bits(packed: Array, count: int, bits: int) -> Array:
+    """Return the `count` integers, uint32, that `pack_bits` wrote."""
+    each = np.unpackbits(packed, count=count * bits, bitorder="little").reshape(count, bits)
+    planes = np.zeros((count, 4), np.uint8)
+    filled = np.packbits(each, axis=1, bitorder="little")
+    planes[:, : filled.shape[1]] = filled
+    return planes.view("<u4").ravel()
+
+
+def packed_size(count: int, bits: int) -> int:
+    """Return the bytes of `count` integers of `bits` in `pack_bits`."""
+    return (count * bits + 7) // 8
 
 
 class Room:

@@ -42,6 +42,10 @@ SCHEMES: dict[str, SchemeEntry] = {
     "s2-reducer": SchemeEntry("oscar.schemes.s2:S2Reducer", "bitmap and count sketch of non-zeros"),
     "terngrad": SchemeEntry("oscar.schemes.stochastic:TernGrad", "values rounded randomly to -1, 0 or 1"),
     "qsgd": SchemeEntry("oscar.schemes.stochastic:Qsgd", "values rounded randomly to levels of a bucket"),
+    "thc": SchemeEntry("oscar.schemes.thc:Thc", "rotated values, 4 bits to owners who add table entries"),
+    "dynamiq": SchemeEntry(
+        "oscar.schemes.dynamiq:Dynamiq", "partial sums quantised at each hop, wider where they are large"
+    ),
     "topk": SchemeEntry("oscar.schemes.sparse.top_k:TopK", "each worker's largest values, error feedback"),
     "zen": SchemeEntry("oscar.schemes.sparse.zen:Zen", "all non-zeros, summed by balanced servers; exact"),
     "oktopk": SchemeEntry(

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from oscar.array import Room
 from oscar.transports.gloo import load_torch
 
 
 class Staging:
-    """Copies of buckets. The hook's thread makes Futures and marks, the state's thread fetches and puts."""
+    """Copies of buckets. The hook's thread makes Futures and marks, the state's thread fetches and puts.
+
+    A GPU's copies have a stream of their own, so that they do not queue behind what backward launches
+    meanwhile. They cross in the bucket's dtype, through pinned memory that is kept.
+    """
 
     DEVICES = ("cpu", "cuda")
 
     def __init__(self) -> None:
         self._torch = load_torch()[0]
+        self._streams: dict[Any, Any] = {}  # by device
+        self._rooms: dict[int, Room] = {}  # pinned memory by its bytes
 
     def future(self, buffer: Any) -> Any:
         """Return a Future of `buffer`; streams that wait for it wait for what was done to the buffer."""
@@ -32,17 +41,42 @@ class Staging:
         """Return the values of `buffer` as flat float32 on the host; those on the CPU stay where they are."""
         if mark is None:
             return buffer.detach().float().numpy()
-        mark.synchronize()
-        host = self._torch.empty(buffer.numel(), dtype=self._torch.float32, pin_memory=True)
-        host.copy_(buffer.detach().reshape(-1))
-        return host.numpy()
+        host = self._host(buffer)
+        with self._beside(buffer.device) as stream:
+            stream.wait_event(mark)
+            host.copy_(buffer.detach().reshape(-1), non_blocking=True)
+            stream.synchronize()
+        return host.float().numpy()
 
     def put(self, buffer: Any, values: np.ndarray) -> None:
         """Write flat float32 values to `buffer`; they are there on return, whatever the stream."""
         host = self._torch.from_numpy(values)
-        if buffer.device.type != "cpu":
-            host = host.pin_memory()
-        buffer.copy_(host.reshape(buffer.shape))
+        if buffer.device.type == "cpu":
+            buffer.copy_(host.reshape(buffer.shape))
+            return
+        host = self._host(buffer).copy_(host.reshape(-1))
+        with self._beside(buffer.device) as stream:
+            buffer.copy_(host.reshape(buffer.shape), non_blocking=True)
+            stream.synchronize()
+
+    def _host(self, buffer: Any) -> Any:
+        """Return a flat tensor of the buffer's size and dtype in pinned memory that nobody else holds."""
+        size = buffer.numel() * buffer.element_size()
+        room = self._rooms.setdefault(size, Room(self._pinned))
+        return self._torch.from_numpy(room.take(size, np.uint8)).view(buffer.dtype)
+
+    def _pinned(self, size: int, dtype: Any) -> np.ndarray:
+        return self._torch.empty(size, dtype=self._torch.uint8, pin_memory=True).numpy()
+
+    @contextmanager
+    def _beside(self, device: Any) -> Iterator[Any]:
+        """Make `device` the thread's, and its copies' stream the current one."""
+        cuda = self._torch.cuda
+        with cuda.device(device):
+            if device not in self._streams:
+                self._streams[device] = cuda.Stream(device)
+            with cuda.stream(self._streams[device]):
+                yield self._streams[device]
 
 
 def check_buffer(buffer: Any, *, timed: bool) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.baselines.blocks import damaged
 from oscar.coding.codec import Domain
+from oscar.numerics.tensors import pack_bits, packed_size, unpack_bits
 
 BIAS, NAN_SCALE = 127, 255  # of an E8M0 scale
 SCALE_LIMIT = 127
@@ -81,7 +82,7 @@ class _Scaled:
         self.element, self.code = element, code
 
     def max_payload(self, count: int, width: int) -> int:
-        return -(-count // self.block) * np.dtype(self.scale).itemsize + (count * self.element.bits + 7) // 8
+        return -(-count // self.block) * np.dtype(self.scale).itemsize + packed_size(count, self.element.bits)
 
     def pack(self, values: Array, width: int) -> bytes:
         blocks = np.zeros((-(-values.size // self.block), self.block), np.float32)
@@ -90,18 +91,15 @@ class _Scaled:
         blocks[~good] = 0
         scales, scaled = self._scale(blocks)
         codes = self.element.encode(scaled).ravel()[: values.size]
-        bits = np.unpackbits(codes[:, None], axis=1, count=self.element.bits, bitorder="little")
         stored = np.where(good, scales, self._nan).astype(self.scale)
-        return stored.tobytes() + np.packbits(bits, bitorder="little").tobytes()
+        return stored.tobytes() + pack_bits(codes, self.element.bits).tobytes()
 
     def unpack(self, payload: memoryview, count: int, width: int) -> Array:
         size, blocks = self.max_payload(count, width), -(-count // self.block)
         if len(payload) != size:
             raise damaged(f"{count} values take {size} bytes, payload has {len(payload)}")
         scales = np.frombuffer(payload, self.scale, blocks)
-        packed, each = np.frombuffer(payload[scales.nbytes :], np.uint8), self.element.bits
-        bits = np.unpackbits(packed, count=count * each, bitorder="little").reshape(count, each)
-        codes = np.packbits(bits, axis=1, bitorder="little").ravel()
+        codes = unpack_bits(np.frombuffer(payload[scales.nbytes :], np.uint8), count, self.element.bits)
         elements = np.zeros(blocks * self.block, np.float32)
         elements[:count] = self.element.decode(codes)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # a forged scale
