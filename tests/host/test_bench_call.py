@@ -18,7 +18,7 @@ def test_the_stages_of_a_call_add_up(capsys: pytest.CaptureFixture[str]) -> None
         *stages, whole = [float(line[-3]) for line in mine]
         assert sum(stages) == pytest.approx(whole, abs=0.001 * len(mine))
         names = {" ".join(line[1:-3]) for line in mine}
-        assert {"coder", "quantise", "add", "dequantise", "position state", "CRC-32"} <= names
+        assert {"coder", "quantise", "add", "mean, steps, position", "CRC-32"} <= names
     with pytest.raises(ValueError, match="at least"):
         call.run(call_options("--values", "0"))
 
@@ -31,7 +31,7 @@ def call_options(*words: str) -> argparse.Namespace:
 
 def test_what_a_library_takes_is_its_callers() -> None:
     quantise = (f"{call.HOUSE}numerics/quantiser.py", 1, "quantise")
-    finish = (f"{call.HOUSE}numerics/steps.py", 1, "dequantise")
+    finish = (f"{call.HOUSE}numerics/steps.py", 1, "settle")
     library, builtin, again = ("numpy/a.py", 1, "a"), ("~", 0, "copy"), ("~", 0, "again")
     stages = call.stages_of(
         {
@@ -42,4 +42,4 @@ def test_what_a_library_takes_is_its_callers() -> None:
             again: (1, 1, 0.5, 0.5, {again: (1, 1, 0.5, 0.5)}),
         }
     )
-    assert stages == pytest.approx({"quantise": 4.0, "dequantise": 11.0, "rest": 0.5})
+    assert stages == pytest.approx({"quantise": 4.0, "mean, steps, position": 11.0, "rest": 0.5})

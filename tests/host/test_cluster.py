@@ -313,7 +313,8 @@ def test_what_callers_do_with_the_result_changes_nothing_later():
     for iteration in range(4):
         kept, spoilt = (c.allreduce(gradients(3, iteration)) for c in (one, two))
         same(kept, spoilt)
-        spoilt.sums[:] = 99
+        with pytest.raises(ValueError, match="read-only"):  # the next steps follow from them
+            spoilt.sums[:] = 99
         for mean in spoilt.mean:
             mean[...] = np.nan
 

@@ -40,9 +40,8 @@ class Job:
             corrected = [w.corrected(t) for w, t in zip(self.workers, gradients, strict=True)]
             self.steps.agree([summarise([node[t] for t in unset], self.params) for node in corrected])
         pairs = zip(self.workers, gradients, strict=True)
-        sums = np.sum([w.quantise(t, self.steps.exponents) for w, t in pairs], axis=0)
-        mean = np.split(self.steps.dequantise(sums), self.steps.offsets[1:-1])
-        self.steps.observe(sums)
+        sums = np.sum([w.quantise(t, self.steps.exponents) for w, t in pairs], axis=0, dtype=np.int32)
+        mean = np.split(self.steps.settle(sums).mean, self.steps.offsets[1:-1])
         for worker in self.workers:
             worker.commit()
         return mean
@@ -226,9 +225,10 @@ def test_steps_depend_on_aggregated_sums_alone():
     for iteration in range(30):
         size = 30.0 * 2.0 ** (iteration % 7)
         sums = np.rint(normal(iteration, 64, size)).astype(np.int16)
-        handed = sums.copy()
-        assert one.observe(handed) == two.observe(sums)
-        handed[:] = -1  # callers may write into their copy of the sums
+        one.settle(sums)
+        shown = two.settle(sums).sums
+        sums[:] = -1  # nobody keeps what came
+        assert not shown.flags.writeable
         if iteration == 11:
             saved, two = two.state_dict(), StepTracker(params, [64], 4)
             two.load_state_dict(saved)
@@ -243,10 +243,10 @@ def test_wide_sums_under_a_moving_step_stay_exact():
     tracker = StepTracker(QuantiserParams(bits=16, coarseness=2.0**-12), [40_000], 256)
     tracker.exponents, tracker.variances = [0], [1 << 32]
     sums = np.full(40_000, 32767 * 256, np.int32)
-    tracker.observe(sums)
+    tracker.settle(sums)
     assert tracker.exponents[0] is not None
     tracker.previous_exponents = [tracker.exponents[0] + 12]
-    tracker.observe(-sums)
+    tracker.settle(-sums)
     assert tracker.variances[0] > 0
 
 
@@ -409,7 +409,7 @@ def test_a_state_of_other_tensors_never_reaches_the_kernels():
 
     tracker = StepTracker(params, [30, 10], 4)
     tracker.agree([summarise(tensors, params) for _ in range(4)])
-    tracker.observe(np.ones(40, np.int16))
+    tracker.settle(np.ones(40, np.int16))
     state = tracker.state_dict()
     for name, short, message in (
         ("previous", state["previous"][:39], r"state\.previous: expected int16 \(40,\), got int16 \(39,\)"),

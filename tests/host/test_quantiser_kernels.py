@@ -21,10 +21,10 @@ from oscar.numerics.quantiser_kernels import (
     PIECE,
     add_bounded,
     all_finite,
-    squares_of_changes,
     uniform,
 )
 from oscar.numerics.steps import StepTracker
+from oscar.numerics.sum_kernels import SMALL, squares_of_changes
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -119,13 +119,48 @@ def test_means_and_squares_are_those_of_wide_numbers(
     tracker.exponents = [exponent]
     with np.errstate(over="ignore"):
         expected = np.ldexp(sums.astype(np.float64) / nodes, exponent).astype(np.float32)
-    assert np.array_equal(tracker.dequantise(sums).view(np.uint32), expected.view(np.uint32))
+    assert np.array_equal(tracker.settle(sums).mean.view(np.uint32), expected.view(np.uint32))
     for left, right in ((0, 0), (1, 0), (0, 1)):
         pairs = [(int(a), int(b)) for a, b in zip(sums, before, strict=True)]
         squares = sum(a * a for a, _ in pairs), sum(((a << left) - (b << right)) ** 2 for a, b in pairs)
-        kept = np.empty_like(sums)
-        assert squares_of_changes(sums, before, left, right, kept) == squares
-        assert np.array_equal(kept, sums)
+        assert squares_of_changes(sums, before, left, right) == squares
+
+
+@pytest.mark.parametrize("edge", [SMALL - 1, SMALL, 32767])
+def test_squares_of_a_full_piece_at_the_edge_of_32_bits_are_exact(edge: int) -> None:
+    for first, last in ((edge, -edge - 1), (-edge - 1, edge)):
+        sums, before = np.full(PIECE, first, np.int16), np.full(PIECE, last, np.int16)
+        assert squares_of_changes(sums, before, 0, 0) == (PIECE * first**2, PIECE * (first - last) ** 2)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32])
+@pytest.mark.parametrize("name", ["splitter", "interleave", "snake"])
+def test_sums_settle_what_each_tensor_needs(name: str, dtype: type[np.integer[Any]]) -> None:
+    """Over tensors whose ends lie within blocks and pieces, in plan order, some without a step."""
+    random, sizes = np.random.default_rng(0), [1, 9001, 0, 4096, 700, 5]
+    values, width = sum(sizes), 600
+    plan = make_plan(name, values, 4, granule=256, costs=np.arange(-(-values // 256)))
+    tracker, plain = (StepTracker(QuantiserParams(), sizes, 4) for _ in range(2))
+    position, alone = PositionState(values), PositionState(values)
+    for tracked in (tracker, plain):
+        tracked.exponents, tracked.variances = [-4, -5, -6, -3, None, -3], [1 << 40] * 6
+    for turn in range(4):
+        sums = random.integers(-width, width, values).astype(dtype)
+        sums[:: 1 + turn * 4000] *= 3  # pieces with and without large sums
+        settled = tracker.settle(plan.gather(sums), plan, position)
+        assert np.array_equal(settled.sums, sums)
+        for t, exponent in enumerate(plain.exponents):
+            here = slice(plain.offsets[t], plain.offsets[t + 1])
+            expected = np.ldexp(sums[here] / 4, exponent or 0).astype(np.float32)
+            assert np.array_equal(settled.mean[here], expected)
+        rises = plain._observe(sums, [None] * len(sizes))
+        alone.observe(sums)
+        alone.rescale(plain.offsets, rises)
+        assert tracker.variances == plain.variances
+        assert tracker.exponents == plain.exponents
+        assert np.array_equal(position.mean, alone.mean)
+        assert np.array_equal(position.classes, alone.classes)
+    assert any(rises) or None in plain.exponents
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.int32])

@@ -204,6 +204,7 @@ def test_damaged_payloads_are_refused_as_the_reference_refuses_them(width: int, 
 @pytest.mark.parametrize("feedback", [False, True])
 def test_the_quantiser_has_the_bits_of_the_host(exponent: int, feedback: bool) -> None:
     from oscar.numerics import quantiser_kernels as host
+    from oscar.numerics.sum_kernels import to_means
     from oscar.numerics.triton_quantiser import dequantise, quantise
 
     random, limit = np.random.default_rng(exponent + 200), 2047
@@ -222,7 +223,7 @@ def test_the_quantiser_has_the_bits_of_the_host(exponent: int, feedback: bool) -
     np.testing.assert_array_equal(own.numpy(), out)
     np.testing.assert_array_equal(kept.numpy().view(np.int32), keep.view(np.int32))
     means, own_means = np.empty(gradient.size, np.float32), torch.empty(gradient.size)
-    host.to_means(out, np.float64(3), np.float64(2.0**exponent), means)
+    to_means(out, np.float64(3), np.float64(2.0**exponent), means)
     dequantise(own, 3, exponent, own_means)
     np.testing.assert_array_equal(own_means.numpy(), means)
 

@@ -30,8 +30,9 @@ from oscar.coding.message import (
 from oscar.coding.tensors import FLOATS, bits_dtype, flat_bits, from_bits
 from oscar.errors import GradientError
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
-from oscar.numerics.quantiser_kernels import FLOAT32_MAX, all_finite, hold_within, to_means
+from oscar.numerics.quantiser_kernels import FLOAT32_MAX, all_finite, hold_within
 from oscar.numerics.steps import MIN_EXPONENT
+from oscar.numerics.sum_kernels import to_means
 
 PIECE = 1 << 26  # values of a frame; larger tensors take several
 BITS = 16  # of the integers that floats become

@@ -27,12 +27,16 @@ def _gather(values: Any, places: Any, granule: int, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _scatter(values: Any, places: Any, granule: int, out: Any) -> None:
-    for block in range(places.size):
-        target = out[block * granule : (block + 1) * granule]
-        source = values[places[block] : places[block] + target.size]
+def scatter_range(values: Any, places: Any, granule: int, low: int, high: int, out: Any) -> None:
+    """Copy the values `low` to `high` of the natural order, which lie in plan order in `values`, to `out`."""
+    while low < high:
+        block = low // granule
+        end = min(high, (block + 1) * granule)
+        first = places[block] + low - block * granule
+        source, target = values[first : first + end - low], out[low:end]
         for i in range(target.size):
             target[i] = source[i]
+        low = end
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,13 @@ class ChunkPlan:
         if self.order is None:
             out[:] = values
             return out
-        _scatter(np.ascontiguousarray(values), *self.places, out)
+        scatter_range(np.ascontiguousarray(values), *self.places, 0, values.size, out)
         return out
+
+
+def in_order(values: int) -> ChunkPlan:
+    """Return the plan of one chunk, in which values lie in their natural order."""
+    return ChunkPlan("equal", None, (0, values))
 
 
 @njit(cache=True, nogil=True)

@@ -5,35 +5,12 @@ Its 4-bit logarithmic class is the coder's position context (docs/protocol.md, "
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numba import njit
 
+from oscar.numerics.sum_kernels import find_classes, observe
 from oscar.state import Reader, Stateful
-
-
-@njit(cache=True, nogil=True)
-def _observe(mean: Any, sums: Any, out: Any, classes: Any) -> None:
-    for j in range(len(sums)):
-        m = np.int32(sums[j])
-        m = np.int32(min(m if m >= 0 else np.int32(-m), np.int32(4095)) << 4)
-        moved = np.int32(np.int32(mean[j]) + (np.int32(m - np.int32(mean[j])) >> 3))
-        out[j] = moved
-        classes[j] = _class(moved)
-
-
-@njit(cache=True, nogil=True)
-def _classes(mean: Any, out: Any) -> None:
-    for j in range(len(mean)):
-        out[j] = _class(mean[j])
-
-
-@njit(cache=True, nogil=True)
-def _class(mean: Any) -> int:
-    """Return the bit length of a mean, 15 at most: its exponent as a float, which vectors have at once."""
-    bits = np.float32(np.float32(mean) + np.float32(0.5)).view(np.int32)  # the half gives 0 an exponent, too
-    return min(np.int32(15), np.int32((bits >> 23) - 126))
 
 
 class PositionState(Stateful):
@@ -51,13 +28,19 @@ class PositionState(Stateful):
         )
 
     def observe(self, sums: np.ndarray) -> None:
-        """Move an eighth of the way to the magnitudes of the aggregated `sums`.
+        """Move an eighth of the way to the magnitudes of the aggregated `sums`."""
+        observe(sums, *self.begin())
+        self.end()
 
-        The means before this call stay as they are until the next call.
-        """
+    def begin(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the means, room for the next ones, and the classes, as `sum_kernels.observe` takes them."""
         if self._spare is None or self._spare is self.mean:
             self._spare = np.empty_like(self.mean)
-        _observe(self.mean, sums, self._spare, self.classes)
+        return self.mean, self._spare, self.classes
+
+    def end(self) -> None:
+        """Take over the means that were written since `begin`; those before stay until the next one."""
+        assert self._spare is not None
         self.mean, self._spare = self._spare, self.mean
 
     def rescale(self, offsets: np.ndarray, rises: list[int]) -> None:
@@ -71,7 +54,7 @@ class PositionState(Stateful):
             else:
                 part[:] = np.minimum(part.astype(np.uint32) << min(-rise, 16), 65535)
         if any(rises):
-            _classes(self.mean, self.classes)
+            find_classes(self.mean, self.classes)
 
     def _follow(self) -> None:
-        _classes(self.mean, self.classes)
+        find_classes(self.mean, self.classes)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from oscar.numerics.member import Member, read_residual
-from oscar.numerics.plans import ChunkPlan
+from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.quantiser_kernels import (
     NORMAL_EXPONENTS,
     add_bounded,
@@ -163,7 +163,7 @@ class WorkerQuantiser(Member):
         if any(exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents):
             integers = self._quantise_plainly(tensors, exponents, dtype)
             return integers if plan is None else plan.gather(integers)
-        places = ChunkPlan("", None, (0, values)).places if plan is None else plan.places
+        places = (plan or in_order(values)).places
         if out is None or out.shape != (values,) or out.dtype != dtype:
             out = np.empty(values, dtype)
         if None in exponents:

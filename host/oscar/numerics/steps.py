@@ -10,14 +10,16 @@ import math
 import zlib
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from oscar.array import Array
 from oscar.numerics.integers import floor_log2, sum_of_squares
+from oscar.numerics.plans import ChunkPlan, in_order
+from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams
-from oscar.numerics.quantiser_kernels import squares_of_changes, to_means, to_shifted_means
+from oscar.numerics.sum_kernels import settle_range
 from oscar.numerics.tensors import Room, offsets_of
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
@@ -28,6 +30,7 @@ MAX_COUNT = 1 << 28  # values whose squares, of 17 bits, add up within int64
 MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
 MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
 LEAST_NORMAL = 2.0**-126  # of float32
+NO_MEANS = np.empty(0, np.uint16), np.empty(0, np.uint16), np.empty(0, np.uint8)  # of no position state
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
 
@@ -71,11 +74,21 @@ def _read_sums(tracker: Any, saved: Saved) -> Array:
     return saved.array(dtype, shape, -MOST_SUM, MOST_SUM)
 
 
+class Settled(NamedTuple):
+    """Aggregated sums, flat, in natural order, read-only; and their mean over the nodes.
+
+    The mean is float32, correctly rounded from the integers.
+    """
+
+    sums: Array
+    mean: Array
+
+
 class StepTracker(Stateful):
     """The steps of all tensors, a pure function of exchanged summaries and aggregated sums.
 
     `exponents[t]` is log2 of tensor t's step, or None while it has none. Replicated on every node.
-    `coarseness` may be changed before `observe`, on all nodes alike: it is that of the next steps, at once
+    `coarseness` may be changed before `settle`, on all nodes alike: it is that of the next steps, at once
     where `sharp`, else when they are far enough from it.
     """
 
@@ -92,8 +105,7 @@ class StepTracker(Stateful):
         self.exponents: list[int | None] = [None] * len(self.sizes)
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
-        self._spare: np.ndarray | None = None  # those before
-        self._means = Room()
+        self._sums, self._means = Room(), Room()
         self.coarseness, self.sharp = params.coarseness, False  # of the next steps
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
@@ -136,29 +148,61 @@ class StepTracker(Stateful):
         floor = floor_log2(ratio.numerator, ratio.denominator)
         return self._clamp(floor + (ratio > Fraction(2) ** floor))
 
-    def observe(self, sums: np.ndarray) -> list[int]:
-        """Derive the next steps from the aggregated integers; return by how much each exponent rose."""
+    def settle(
+        self, came: Array, plan: ChunkPlan | None = None, position: PositionState | None = None
+    ) -> Settled:
+        """Derive all that follows from the aggregated integers: their mean, the next steps, `position`.
+
+        came: as they came, in the order of `plan`; None: in the natural one.
+        """
+        sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
+        moving = NO_MEANS if position is None else position.begin()
+        places, squares = (plan or in_order(came.size)).places, []
+        for t, exponent in enumerate(self.exponents):
+            span = self.offsets[t], self.offsets[t + 1]
+            scale, (before, *shifts) = self._scale(exponent, sums), self._before(t, sums)
+            energy, change = settle_range(came, *places, *span, sums, scale, mean, before, *shifts, *moving)
+            squares.append((energy, change >> 2 * shifts[0]) if before.size else None)
+        if position is not None:
+            position.end()
+        rises = self._observe(sums, squares)
+        if position is not None:
+            position.rescale(self.offsets, rises)
+        shown = sums.view()
+        shown.flags.writeable = False  # the next steps depend on them, too
+        return Settled(shown, mean)
+
+    def _scale(self, exponent: int | None, sums: Array) -> tuple[float, float, np.float32]:
+        """Return nodes, step and, where means are a product in float32, its factor, else 0."""
+        step = 2.0 ** (exponent or 0)
+        factor = step / self.nodes
+        product = sums.dtype == np.int16 and self.nodes & (self.nodes - 1) == 0 and factor >= LEAST_NORMAL
+        return float(self.nodes), step, np.float32(factor if product else 0)
+
+    def _before(self, t: int, sums: Array) -> tuple[Array, int, int]:
+        """Return the last sums of all values, and the shifts of both to the finer of their steps.
+
+        No values where the kernel cannot compare with them; `_observe_tensor` does what is left to do.
+        """
+        exponent, old = self.exponents[t], self.previous_exponents[t]
+        narrow = sums.dtype == np.int16 and self.sizes[t] <= MAX_COUNT
+        if not narrow or self.nodes == 1 or exponent is None or old is None or abs(old - exponent) > 1:
+            return np.empty(0, np.int16), 0, 0
+        if self.previous is None or self.params.scale == "max":
+            return np.empty(0, np.int16), 0, 0
+        low = min(old, exponent)
+        return self.previous, exponent - low, old - low
+
+    def _observe(self, sums: Array, squares: Sequence[tuple[int, int] | None]) -> list[int]:
+        """Derive the next steps; return by how much each exponent rose. squares: see `_observe_tensor`."""
         before = list(self.exponents)
         if self.params.scale == "max":
             self._observe_peak(sums)
         else:
-            room = self._room(sums)
-            for t in range(len(self.sizes)):
-                here = slice(self.offsets[t], self.offsets[t + 1])
-                self._observe_tensor(t, sums[here], room[here])
-            self._spare, self.previous = self.previous, room
-            self.previous_exponents = before
+            for t, found in enumerate(squares):
+                self._observe_tensor(t, sums[self.offsets[t] : self.offsets[t + 1]], found)
+            self.previous, self.previous_exponents = sums, before
         return [0 if a is None or b is None else b - a for a, b in zip(before, self.exponents, strict=True)]
-
-    def _room(self, sums: np.ndarray) -> np.ndarray:
-        """Return an array for a copy of `sums`, which the caller may write to.
-
-        Two take turns, so that pages stay mapped.
-        """
-        room = self._spare
-        if room is None or room is self.previous or room.shape != sums.shape or room.dtype != sums.dtype:
-            return np.empty_like(sums)  # a sum that `restore` brought back must not be written to
-        return room
 
     def _observe_peak(self, sums: np.ndarray) -> None:
         exponent = next((e for e in self.exponents if e is not None), None)
@@ -168,12 +212,13 @@ class StepTracker(Stateful):
         new = self._from_peak(Fraction(peak, self.nodes) * Fraction(2) ** exponent)
         self.exponents = [new] * len(self.sizes)
 
-    def _observe_tensor(self, t: int, sums: np.ndarray, kept: np.ndarray) -> None:
+    def _observe_tensor(self, t: int, sums: Array, squares: tuple[int, int] | None) -> None:
+        """squares: sums of squares of `sums` and of their change (see `_change`), where they are known."""
         exponent = self.exponents[t]
         if exponent is None or sums.size == 0:
-            kept[:] = sums
             return
-        energy, change = self._energies(t, sums, exponent, kept)
+        change: int | None
+        energy, change = squares or (sum_of_squares(sums), self._change(t, sums, exponent))
         if energy == 0:
             self.exponents[t] = None  # too coarse to see, or truly zero: ask everyone next time
             return
@@ -189,18 +234,6 @@ class StepTracker(Stateful):
         if self.variances[t] > JUMP * most:
             self.variances[t] = most  # fell: a step that is too coarse loses more than one too fine
         self._move(t, exponent)
-
-    def _energies(self, t: int, sums: np.ndarray, exponent: int, kept: np.ndarray) -> tuple[int, int | None]:
-        """Return the sums of squares of `sums` and of their change, as `_change` has it; copy to `kept`."""
-        old = self.previous_exponents[t]
-        narrow = sums.dtype == np.int16 and sums.size <= MAX_COUNT
-        if not narrow or self.nodes == 1 or self.previous is None or old is None or abs(old - exponent) > 1:
-            kept[:] = sums
-            return sum_of_squares(sums), self._change(t, sums, exponent)
-        low = min(old, exponent)
-        before = self.previous[self.offsets[t] : self.offsets[t + 1]]
-        energy, change = squares_of_changes(sums, before, exponent - low, old - low, kept)
-        return energy, change >> (2 * (exponent - low))
 
     def _change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
         """Return the sum of squared differences to the previous sums, in present steps, or None."""
@@ -227,18 +260,6 @@ class StepTracker(Stateful):
         rise = new - exponent
         self.variances[t] = self.variances[t] >> (2 * rise) if rise > 0 else self.variances[t] << (-2 * rise)
         self.exponents[t] = new
-
-    def dequantise(self, sums: np.ndarray) -> np.ndarray:
-        """Return the mean over the nodes, flat float32, correctly rounded from the integer sums."""
-        mean = self._means.take(sums.size, np.float32)
-        for t, exponent in enumerate(self.exponents):
-            here = slice(self.offsets[t], self.offsets[t + 1])
-            step, factor = 2.0 ** (exponent or 0), 2.0 ** (exponent or 0) / self.nodes
-            if sums.dtype == np.int16 and self.nodes & (self.nodes - 1) == 0 and factor >= LEAST_NORMAL:
-                to_shifted_means(sums[here], np.float32(factor), mean[here])
-            else:
-                to_means(sums[here], float(self.nodes), step, mean[here])
-        return mean
 
     def digest(self) -> int:
         """Return 32 bits of what the next integers depend on: exponents and variances."""

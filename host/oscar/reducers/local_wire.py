@@ -140,7 +140,7 @@ class LocalWire(Wire):
         run.run()
         first = nodes[0].result()
         identical = all(same_bits(first, node.result()) for node in nodes[1:])
-        total = self._natural(plan, messages[0].channel, first)
+        total = self._ordered(plan, messages[0], first)
         traffic = self._traffic(
             Moved(channel.schedule, channel.codec.coded, run.log.frames(), self.clock),
             plan.name,

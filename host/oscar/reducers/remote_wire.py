@@ -203,7 +203,7 @@ class RemoteWire(Wire):
             plan=plan.name,
             clipped=node.saturated() - before,
         )
-        return self._natural(plan, message.channel, node.result()), traffic
+        return self._ordered(plan, message, node.result()), traffic
 
 
 def _meets_all(schedule: Schedule) -> bool:

@@ -64,7 +64,4 @@ class _SampledWire(LocalWire):
         for message in messages:
             total += message.data
         plan = messages[0].plan
-        name = "equal" if plan is None else plan.name
-        if plan is not None and messages[0].planned:
-            total = plan.scatter(total)
-        return total, Traffic(plan=name)
+        return total, Traffic(plan="equal" if plan is None else plan.name)

@@ -112,9 +112,11 @@ class Wire(ABC):
             node.begin(local, classes, layout)
         return plan, channel, nodes
 
-    def _natural(self, plan: ChunkPlan, channel: str, sums: Array) -> Array:
-        """Return the sums of a coded message, which come in the order of `plan`, in their natural order."""
-        return plan.scatter(sums, self._sums.setdefault(channel, Room()).take(sums.size, sums.dtype))
+    def _ordered(self, plan: ChunkPlan, message: Message, sums: Array) -> Array:
+        """Return the sums of a coded message, which come in the order of `plan`, in that of its data."""
+        if message.planned:
+            return sums
+        return plan.scatter(sums, self._sums.setdefault(message.channel, Room()).take(sums.size, sums.dtype))
 
     def _actions(self, rank: int, schedule: Schedule) -> Iterable[Action]:
         """Return the actions of `rank`. Small programs are cached, since every call runs the same."""

@@ -123,19 +123,16 @@ class Exact(Scheme):
         return self.plan
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        sums = self._sums = totals[-1]
+        sums = totals[-1]
         if self.floating:
             mean: Array = sums / np.float32(self.nodes)
         else:
-            mean = self.steps.dequantise(sums)
-            rises = self.steps.observe(sums)
-            if self.position is not None:
-                self.position.observe(sums)
-                self.position.rescale(self.offsets, rises)
+            sums, mean = self.steps.settle(sums, self.plan, self.position)
             if self.options.plan in USES_COSTS:
                 fresh = block_costs(sums, self.options.granule) << 8
                 old = self.costs
                 self.costs = fresh if old is None else old + ((fresh - old) >> COST_SMOOTHING)
+        self._sums = sums
         self.iteration += 1
         return mean
 

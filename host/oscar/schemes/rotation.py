@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oscar.array import Array, cut, offsets_of
+from oscar.array import Array
+from oscar.numerics.tensors import cut, offsets_of
 
 LEAST = 64  # values of the smallest block
 TAG = 0x7C0D  # separates these draws from those of other users of the seed

@@ -48,9 +48,7 @@ def integers(workload: Workload, iterations: int) -> Iterator[IntegerGradients]:
         values = [w.quantise(t, steps.exponents) for w, t in zip(workers, tensors, strict=True)]
         yield IntegerGradients(values, position.classes.copy())
         sums = np.add.reduce(values, dtype=np.int32)
-        rises = steps.observe(sums)
-        position.observe(sums)
-        position.rescale(steps.offsets, rises)
+        steps.settle(sums, position=position)
         for worker in workers:
             worker.commit()
         workload.apply(exact_mean(gradients))

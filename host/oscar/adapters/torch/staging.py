@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.array import Room
+from oscar.numerics.tensors import Room
 from oscar.transports.gloo import load_torch
 
 

@@ -1,0 +1,135 @@
+"""What follows from the sums of an AllReduce, compiled.
+
+Each kernel gives the bits of the NumPy or integer expression it names. Passes follow each other over a whole
+tensor: one pass by pieces in the cache took up to twice as long, as it read seven arrays in turns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from oscar.numerics.plans import scatter_range
+
+PIECE = 4096  # values whose squares of differences below 2^10 add up within 32 bits
+SMALL = 512  # magnitude of sums below which those differences are
+
+
+@njit(cache=True, nogil=True)
+def settle_range(
+    came: Any, places: Any, granule: int, low: int, high: int, sums: Any, scale: Any, mean: Any, before: Any,
+    left: int, right: int, old: Any, moved: Any, classes: Any,
+) -> tuple[int, int]:  # fmt: skip
+    """Do all that follows from the sums of the values `low` to `high` of a tensor.
+
+    Of all values are: came, integers in plan order (places, granule: ChunkPlan.places); sums, which receives
+    them in natural order; mean, float32, as `to_means` or, where its `factor` is not 0, `to_shifted_means`
+    has it (scale: nodes, step, factor); before, int16 sums, or no values; old, moved, classes: as of
+    `observe`, or no values. Returns what `squares_of_changes` does of sums and `before`, or zeros.
+    """
+    nodes, step, factor = scale
+    scatter_range(came, places, granule, low, high, sums)
+    here = sums[low:high]
+    if factor:
+        to_shifted_means(here, factor, mean[low:high])
+    else:
+        to_means(here, nodes, step, mean[low:high])
+    if old.size:
+        observe(here, old[low:high], moved[low:high], classes[low:high])
+    if before.size:
+        return squares_of_changes(here, before[low:high], left, right)
+    return np.int64(0), np.int64(0)
+
+
+@njit(cache=True, nogil=True)
+def to_means(sums: Any, nodes: Any, step: Any, out: Any) -> None:
+    """Write float32(sums / nodes * step) to `out`, rounded once; nodes, step: float64, the latter 2^e."""
+    for i in range(sums.size):
+        out[i] = np.float32(np.float64(sums[i]) / nodes * step)
+
+
+@njit(cache=True, nogil=True)
+def to_shifted_means(sums: Any, factor: Any, out: Any) -> None:
+    """Do what `to_means` does for int16 `sums` and a float32 step / nodes that is a normal power of two."""
+    for i in range(sums.size):
+        out[i] = np.float32(sums[i]) * factor
+
+
+@njit(cache=True, nogil=True)
+def squares_of_changes(sums: Any, before: Any, left: int, right: int) -> tuple[int, int]:
+    """Return the sums of squares of int16 `sums` and of `(sums << left) - (before << right)`.
+
+    Exact for shifts of up to 1 bit and 2^28 values.
+    """
+    energy, change = np.int64(0), np.int64(0)
+    for low in range(0, sums.size, PIECE):
+        squares = _piece_squares(sums[low : low + PIECE], before[low : low + PIECE], left, right)
+        energy += squares[0]
+        change += squares[1]
+    return energy, change
+
+
+@njit(cache=True, nogil=True)
+def _piece_squares(sums: Any, before: Any, left: int, right: int) -> tuple[int, int]:
+    if left == 0 and right == 0:
+        energy, change, small = _small_squares(sums, before)
+        if small:
+            return np.int64(np.uint32(energy)), np.int64(np.uint32(change))
+    squares = _squares(sums, before, left, right)
+    return np.int64(squares[0]), np.int64(squares[1])
+
+
+@njit(cache=True, nogil=True)
+def _small_squares(sums: Any, before: Any) -> tuple[int, int, bool]:
+    """Return both sums of squares modulo 2^32, and whether all magnitudes are small enough for that."""
+    energy, change, small = np.int32(0), np.int32(0), True
+    for i in range(sums.size):
+        value, difference = np.int32(sums[i]), np.int32(np.int16(sums[i] - before[i]))
+        energy = np.int32(energy + np.int32(value * value))
+        change = np.int32(change + np.int32(difference * difference))
+        small &= np.uint16(sums[i] + np.int16(SMALL)) < np.uint16(2 * SMALL)
+        small &= np.uint16(before[i] + np.int16(SMALL)) < np.uint16(2 * SMALL)
+    return energy, change, small
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order: below 2^53
+def _squares(sums: Any, before: Any, left: int, right: int) -> tuple[float, float]:
+    energy, change = 0.0, 0.0
+    for i in range(sums.size):
+        value = np.int32(sums[i])
+        difference = np.float64(np.int32(value << left) - np.int32(np.int32(before[i]) << right))
+        energy += np.float64(value) * np.float64(value)
+        change += difference * difference
+    return energy, change
+
+
+@njit(cache=True, nogil=True)
+def observe(sums: Any, mean: Any, out: Any, classes: Any) -> None:
+    """Write means, uint16, that moved an eighth of the way to 16 |sums| to `out`, and their bit lengths.
+
+    Magnitudes count as 4095 at most, bit lengths as 15: `classes`, uint8.
+    """
+    for low in range(0, sums.size, PIECE):
+        high = min(sums.size, low + PIECE)
+        _move(sums[low:high], mean[low:high], out[low:high])
+        find_classes(out[low:high], classes[low:high])
+
+
+@njit(cache=True, nogil=True)
+def _move(sums: Any, mean: Any, out: Any) -> None:
+    """Move means in 16 bits, of which vectors hold most: up or down, as a difference has 17."""
+    for j in range(sums.size):
+        size = np.uint16(min(abs(np.int32(sums[j])), np.int32(4095)) << 4)
+        up = np.uint16(np.uint16(max(size, mean[j]) - mean[j]) >> 3)
+        down = np.uint16(np.uint16(np.uint16(max(size, mean[j]) - size) + 7) >> 3)
+        out[j] = np.uint16(mean[j] + up - down)
+
+
+@njit(cache=True, nogil=True)
+def find_classes(mean: Any, out: Any) -> None:
+    """Write the bit lengths of means, 15 at most: their exponents as floats, which vectors have at once."""
+    for j in range(mean.size):
+        bits = np.float32(np.float32(mean[j]) + np.float32(0.5)).view(np.int32)  # 0 gets an exponent, too
+        out[j] = min(np.int32(15), np.int32((bits >> 23) - 126))
