@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -86,10 +86,11 @@ class Room:
     """Makes arrays for what is handed out, and takes them again once nobody holds them.
 
     So pages stay mapped: the kernel need not clear new ones in every call. Two arrays take turns where the
-    last one is still in use.
+    last one is still in use. make: returns a new array of a size and dtype.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[int, npt.DTypeLike], Array] = np.empty) -> None:
+        self._make = make
         self._arrays: list[Any] = []
 
     def take(self, size: int, dtype: npt.DTypeLike) -> Array:
@@ -97,7 +98,7 @@ class Room:
         for at in range(len(self._arrays)):
             if self._arrays[at].size == size and self._arrays[at].dtype == dtype and self._lone(at):
                 return self._arrays[at]
-        fresh = np.empty(size, dtype)
+        fresh = self._make(size, dtype)
         self._arrays = [*self._arrays[-1:], fresh]
         return fresh
 
