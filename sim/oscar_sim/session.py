@@ -13,7 +13,7 @@ import numpy as np
 from oscar.errors import OscarError
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_sim.cosim.nic_driver import BLOCK, SIZES
+from oscar_sim.cosim.nic_bench import BLOCK, SIZES
 from oscar_sim.cosim.nic_run import NicRun
 
 CLOCKS, COUNT, SHOWN = 200_000, 2000, 2

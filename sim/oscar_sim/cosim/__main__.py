@@ -16,7 +16,7 @@ import numpy as np
 
 from oscar.errors import OscarError
 from oscar_hdl.flow.convert import LANGUAGES, PACKAGE, ConvertError, block_name, convert_all
-from oscar_sim.cosim.nic_driver import SIZES
+from oscar_sim.cosim.nic_bench import SIZES
 from oscar_sim.cosim.scenarios import LIGHT, SCENARIOS, Recording
 from oscar_sim.seeds import VARIABLE, numbers, told
 

@@ -26,14 +26,14 @@ from cocotbext.axi import (
 )
 
 from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_sim.cosim.nic_driver import CLEARING, INTO, OUT, NicDriver, exchange
+from oscar_sim.cosim.nic_bench import CLEARING, INTO, OUT, NicBench, exchange
 from oscar_sim.errors import RtlError
 
 PERIOD = 10  # ns
 PAUSE = 0.15  # of clocks, in every stream and channel
 
 
-class NicBuses(NicDriver):
+class NicBuses(NicBench):
     """A NIC in an event simulator. Its methods are called in a thread that cocotb stops while clocks pass."""
 
     def __init__(self, dut: Any, rng: np.random.Generator) -> None:
@@ -61,11 +61,11 @@ class NicBuses(NicDriver):
         self.begin()
 
     def step(self, clocks: int = 1) -> None:
-        """See NicDriver.step."""
+        """See NicBench.step."""
         self.clocks(clocks)
 
     def write(self, name: str, **fields: int) -> None:
-        """See NicDriver.write."""
+        """See NicBench.write."""
         register = BY_NAME[name]
         data = register.pack(**fields).to_bytes(4, "little")
         response = resume(self.registers.write)(register.offset, data).resp
@@ -73,30 +73,30 @@ class NicBuses(NicDriver):
             raise RtlError(f"a write to {name} is answered with {response}, not OKAY: is it locked?")
 
     def read(self, name: str) -> dict[str, int]:
-        """See NicDriver.read."""
+        """See NicBench.read."""
         answer = resume(self.registers.read)(BY_NAME[name].offset, 4)
         if answer.resp != AxiResp.OKAY:
             raise RtlError(f"a read of {name} is answered with {answer.resp}, not OKAY")
         return BY_NAME[name].unpack(int.from_bytes(answer.data, "little"))
 
     def packet(self, name: str, words: list[int]) -> None:
-        """See NicDriver.packet."""
+        """See NicBench.packet."""
         self.sources[name].send_nowait(AxiStreamFrame(words))
 
     def arrive(self, frame: bytes) -> None:
-        """See NicDriver.arrive."""
+        """See NicBench.arrive."""
         self.sources["s_axis_rx"].send_nowait(AxiStreamFrame(frame))
 
     def taken_in(self, name: str) -> bool:
-        """See NicDriver.taken_in."""
+        """See NicBench.taken_in."""
         return bool(self.sources[name].idle())
 
     def packet_out(self, name: str) -> list[int] | None:
-        """See NicDriver.packet_out."""
+        """See NicBench.packet_out."""
         return None if self.sinks[name].empty() else list(self.sinks[name].recv_nowait().tdata)
 
     def frame_out(self) -> bytes | None:
-        """See NicDriver.frame_out."""
+        """See NicBench.frame_out."""
         return None if (words := self.packet_out("m_axis_tx")) is None else bytes(words)
 
 

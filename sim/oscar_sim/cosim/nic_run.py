@@ -7,14 +7,14 @@ from collections import deque
 import numpy as np
 
 from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_sim.cosim.nic_driver import BUS_BYTES, CLEARING, INTO, OUT, SIZES, NicDriver
+from oscar_sim.cosim.nic_bench import BUS_BYTES, CLEARING, INTO, OUT, SIZES, NicBench
 from oscar_sim.errors import RtlError
 from oscar_sim.verilator import Model
 
 Word = tuple[int, int, bool]  # data, keep, last
 
 
-class NicRun(NicDriver):
+class NicRun(NicBench):
     """A NIC of two engines whose streams pause at random; `model` is the converted RTL."""
 
     def __init__(self, rng: np.random.Generator, clocks: int, *, pause: float = 0.15) -> None:
@@ -42,7 +42,7 @@ class NicRun(NicDriver):
         self.begin()
 
     def step(self, clocks: int = 1) -> None:
-        """See NicDriver.step."""
+        """See NicBench.step."""
         for _ in range(clocks):
             self._clock()
 
@@ -75,7 +75,7 @@ class NicRun(NicDriver):
         self.wait(lambda: self.model[name], f"{name} stays 0")
 
     def write(self, name: str, **fields: int) -> None:
-        """See NicDriver.write."""
+        """See NicBench.write."""
         register, model = BY_NAME[name], self.model
         model["s_axil_awaddr"], model["s_axil_wdata"] = register.offset, register.pack(**fields)
         model["s_axil_wstrb"] = 15
@@ -92,7 +92,7 @@ class NicRun(NicDriver):
             raise RtlError(f"a write to {name} is answered with {response}, not OKAY: is it locked?")
 
     def read(self, name: str) -> dict[str, int]:
-        """See NicDriver.read."""
+        """See NicBench.read."""
         model = self.model
         model["s_axil_araddr"], model["s_axil_arvalid"] = BY_NAME[name].offset, 1
         self.until("s_axil_arready")
@@ -107,26 +107,26 @@ class NicRun(NicDriver):
         return fields
 
     def packet(self, name: str, words: list[int]) -> None:
-        """See NicDriver.packet."""
+        """See NicBench.packet."""
         self.coming[name].extend((word, 0, n == len(words) - 1) for n, word in enumerate(words))
 
     def arrive(self, frame: bytes) -> None:
-        """See NicDriver.arrive."""
+        """See NicBench.arrive."""
         parts = [frame[at : at + BUS_BYTES] for at in range(0, len(frame), BUS_BYTES)]
         for part in parts:
             word = int.from_bytes(part, "little"), (1 << len(part)) - 1, part is parts[-1]
             self.coming["s_axis_rx"].append(word)
 
     def taken_in(self, name: str) -> bool:
-        """See NicDriver.taken_in."""
+        """See NicBench.taken_in."""
         return not self.coming[name]
 
     def packet_out(self, name: str) -> list[int] | None:
-        """See NicDriver.packet_out."""
+        """See NicBench.packet_out."""
         return None if (words := self._whole(name)) is None else [word for word, _, _ in words]
 
     def frame_out(self) -> bytes | None:
-        """See NicDriver.frame_out."""
+        """See NicBench.frame_out."""
         if (words := self._whole("m_axis_tx")) is None:
             return None
         return b"".join(word.to_bytes(BUS_BYTES, "little")[: keep.bit_length()] for word, keep, _ in words)

@@ -11,7 +11,7 @@ from oscar.coding.asc.state import TableState
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.batches import DecoderBatch, EncoderBatch, run
 from oscar_sim.blocks import CodedFrame, Coder
-from oscar_sim.cosim.nic_driver import SIZES, exchange
+from oscar_sim.cosim.nic_bench import SIZES, exchange
 from oscar_sim.cosim.nic_run import NicRun
 from oscar_sim.errors import RtlError
 from oscar_sim.seeds import numbers

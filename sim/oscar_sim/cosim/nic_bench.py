@@ -1,4 +1,4 @@
-"""What a driver of a NIC does, over any way to its ports, checked against the host's coder and splitter."""
+"""A session with a NIC over any way to its ports, checked against the host's coder and splitter."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ INTO = ("s_axis_rx", "s_axis_values", "s_axis_side", "s_axis_read")
 OUT = ("m_axis_tx", "m_axis_values", "m_axis_descriptors")
 
 
-class NicDriver(ABC):
-    """The driver of a NIC of SIZES. A subclass brings its words to the ports; every method lets clocks pass.
+class NicBench(ABC):
+    """A NIC of SIZES at a bench. A subclass brings words to the ports; every method lets clocks pass.
 
     Raises RtlError where the NIC is not what the host is.
     """
@@ -169,7 +169,7 @@ class NicDriver(ABC):
         )
 
 
-def exchange(nic: NicDriver, count: int, *, adopt: bool) -> None:
+def exchange(nic: NicBench, count: int, *, adopt: bool) -> None:
     """A frame each way at once, then the sums sent on: all as the host has them."""
     rng = nic.rng
 
