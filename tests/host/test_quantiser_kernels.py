@@ -163,6 +163,16 @@ def test_sums_settle_what_each_tensor_needs(name: str, dtype: type[np.integer[An
     assert any(rises) or None in plain.exponents
 
 
+def test_means_of_magnitudes_move_an_eighth_of_the_way_from_every_place() -> None:
+    """All means of 16 bits, by the formula of docs/protocol.md in 64 bits."""
+    before = np.arange(1 << 16)
+    for size in (0, 1, 700, 4095, 9000):
+        position = PositionState(before.size)
+        position.mean[:] = before
+        position.observe(np.full(before.size, -size, np.int32))
+        assert np.array_equal(position.mean, before + ((16 * min(size, 4095) - before) >> 3))
+
+
 @pytest.mark.parametrize("dtype", [np.int16, np.int32])
 @pytest.mark.parametrize("size", [0, 1, 70_001])
 def test_sums_and_bits_are_compared_to_the_last_value(dtype: type[np.integer[Any]], size: int) -> None:

@@ -224,6 +224,18 @@ def test_every_shape_zero_and_scale_ends_equal_and_finite(name: str, nodes: int)
     assert not fresh.mean[0].any()
 
 
+def test_a_super_group_of_large_values_has_a_finite_mean() -> None:
+    """256 values of 2e37 sum to more than float32 holds."""
+    gradients = [[np.full(300, 2e37, np.float32)], [np.zeros(300, np.float32)]]
+    assert np.allclose(cluster("dynamiq", 2).allreduce(gradients).mean[0], 1e37, rtol=0.01)
+
+
+def test_a_mean_is_subtracted_as_it_is_sent() -> None:
+    """1.003 is no bfloat16: what that rounds away is a difference to the mean, and is coded."""
+    mean = cluster("dynamiq", 2).allreduce([[np.full(256, 1.003, np.float32)]] * 2).mean[0]
+    assert abs(mean.mean() - 1.003) < 0.001
+
+
 def test_huge_values_are_refused_and_change_nothing() -> None:
     one, other = cluster("thc", 2), cluster("thc", 2)
     huge = [[np.full(300, 3e38, np.float32)]] * 2
@@ -236,8 +248,8 @@ def test_huge_values_are_refused_and_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("thc", {"bits": 9}, "1 to 8 bits, got 9"),
-        ("thc", {"granularity": 14}, "granularity is 15 to 1024 at 4 bits, got 14"),
+        ("thc", {"bits": 9}, "1 to 6 bits, got 9"),
+        ("thc", {"granularity": 14}, "granularity is 15 to 128 at 4 bits, got 14"),
         ("thc", {"tail": 0.0}, "tail is 1e-6 to 0.5"),
         ("thc", {"block": 100}, "block is a power of two, 64 at least, got 100"),
         ("dynamiq", {"bits": 2.0}, r"bits is 2.6875 to 8.6875, got 2.0"),

@@ -123,7 +123,8 @@ def _move(sums: Any, mean: Any, out: Any) -> None:
     for j in range(sums.size):
         size = np.uint16(min(abs(np.int32(sums[j])), np.int32(4095)) << 4)
         up = np.uint16(np.uint16(max(size, mean[j]) - mean[j]) >> 3)
-        down = np.uint16(np.uint16(np.uint16(max(size, mean[j]) - size) + 7) >> 3)
+        fall = np.uint16(max(size, mean[j]) - size)
+        down = np.uint16((fall >> 3) + np.uint16((fall & 7) != 0))  # rounded up; fall + 7 may have 17 bits
         out[j] = np.uint16(mean[j] + up - down)
 
 

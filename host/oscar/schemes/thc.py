@@ -83,11 +83,13 @@ class ThcOptions:
     error_feedback: bool = True
 
     def __post_init__(self) -> None:
-        if not 1 <= self.bits <= 8:
-            raise ValueError(f"a value has 1 to 8 bits, got {self.bits}")
-        if not (1 << self.bits) - 1 <= self.granularity <= 1024:
+        if not 1 <= self.bits <= 6:
+            raise ValueError(f"a value has 1 to 6 bits, got {self.bits}")
+        if (
+            not (1 << self.bits) - 1 <= self.granularity <= 128
+        ):  # all pairs of places are tried for each level
             raise ValueError(
-                f"granularity is {(1 << self.bits) - 1} to 1024 at {self.bits} bits, got {self.granularity}"
+                f"granularity is {(1 << self.bits) - 1} to 128 at {self.bits} bits, got {self.granularity}"
             )
         if not 1e-6 <= self.tail <= 0.5:
             raise ValueError(f"tail is 1e-6 to 0.5, got {self.tail}")
@@ -117,7 +119,9 @@ class Thc(Scheme):
         with np.errstate(over="ignore", invalid="ignore"):  # huge values: their mean is Inf, which is told
             rotated = self.rotation.forward(corrected, signs)
             norms = [np.linalg.norm(part.astype(np.float64)) for part in cut(rotated, self.rotation.offsets)]
-            largest = yield Message("norms", np.array(norms, np.float64).astype(np.float32), "max")
+            norms32 = np.array(norms, np.float64).astype(np.float32)
+        largest = yield Message("norms", norms32, "max")
+        with np.errstate(over="ignore", invalid="ignore"):  # apart: workers take turns at each yield
             codes = self._round(rotated, largest, worker.rank)
             if options.error_feedback:
                 own = self._decode(self.table[codes], largest, 1)
