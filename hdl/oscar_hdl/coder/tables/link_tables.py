@@ -122,7 +122,7 @@ def link_tables(
 ) -> Any:  # fmt: skip
     """Build, learn, query (docs/engine.md, "Engine, pair, NIC core").
 
-    A build takes 160 clocks and 4 for each wait for a sent row; a learn takes 160 and the way through the
+    A build takes 158 clocks and 4 for each wait for a sent row; a learn takes 150 and the way through the
     chain; they run side by side. After a reset all counts are taken first (about 320 clocks); build and
     learn are accepted meanwhile. sets: a power of two; encoding: no rows are sent and s_axis_sent is not
     used. The answer is the request, with constant delay, its totals five clocks later than its address.
