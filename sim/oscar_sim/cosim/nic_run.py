@@ -18,6 +18,7 @@ from oscar_sim.verilator import Model
 
 BLOCK_LOG2, ENGINES, BUS_BYTES = 10, 2, 8
 SIZES = {"engines": ENGINES, "sets": 4, "store_log2": 10, "rows_log2": 9, "block_log2": BLOCK_LOG2}
+OTHER = 2  # the peer with which it exchanges frames
 BLOCK = 1 << (BLOCK_LOG2 - 5)  # rows: frames begin at multiples
 CLEARING = 600  # clocks after a reset in which memories of counts are cleared
 LIMIT = 60_000  # clocks of a step of the run
@@ -56,7 +57,7 @@ class NicRun:
         self.step(CLEARING)
         asc = AscParams(sent_rows=False, block_log2=BLOCK_LOG2)
         self.ours, self.theirs = Encoder(asc), Encoder(asc)
-        self.numbers = {"SEND": 0, "RECEIVE": 0}
+        self.numbers, self.peer = {"SEND": 0, "RECEIVE": 0}, OTHER
 
     def step(self, clocks: int = 1) -> None:
         """Let clocks pass."""
@@ -72,7 +73,7 @@ class NicRun:
                 data, keep, last = self.coming[name][0]
                 model[f"{name}_tdata"], model[f"{name}_tlast"] = data, int(last)
                 if name == "s_axis_rx":
-                    model[f"{name}_tkeep"] = keep
+                    model[f"{name}_tkeep"], model[f"{name}_tid"] = keep, OTHER
             model[f"{name}_tvalid"] = int(self.valid[name])
         for name in OUT:
             model[f"{name}_tready"] = int(ready[name])
@@ -83,6 +84,8 @@ class NicRun:
         for name in OUT:
             if ready[name] and model[f"{name}_tvalid"]:
                 keep = model[f"{name}_tkeep"] if name == "m_axis_tx" else 0
+                if name == "m_axis_tx" and model[f"{name}_tdest"] != self.peer:
+                    raise RtlError(f"a frame goes to {model[f'{name}_tdest']}, not to {self.peer}")
                 self.taken[name].append((model[f"{name}_tdata"], keep, bool(model[f"{name}_tlast"])))
         model.clock()
         self.clocks += 1
@@ -140,6 +143,11 @@ class NicRun:
             self.write(f"{name}_{part}", **{key: value for key, value in fields.items() if key in known})
         self.numbers[name] += 1
 
+    def arrive(self) -> None:
+        """Wait until a frame is the oldest."""
+        self.wait(lambda: self.read("IRQ_STATUS")["arrived"], "no frame comes")
+        self.write("IRQ_STATUS", arrived=1)
+
     def ended(self, name: str) -> None:
         """Wait until all commands of a direction have ended well."""
         number = self.numbers[name]
@@ -196,6 +204,8 @@ class NicRun:
     def send(self, values: np.ndarray, positions: np.ndarray, row: int) -> bytes:
         """Give the command to send what is in memory; return the frame that has to leave."""
         n = self.numbers["SEND"]
+        if n == 0:
+            self.write("SEND_PEER", peer=self.peer)
         self.command(
             "SEND", count=values.size, row=row, last=last_symbol(values), block_log2=BLOCK_LOG2, step=0,
             chunk=n, width=16, sequence=n, load=0, save=0, fresh=int(n == 0),
@@ -214,10 +224,15 @@ class NicRun:
                 word = int.from_bytes(part, "little"), (1 << len(part)) - 1, part is parts[-1]
                 self.coming["s_axis_rx"].append(word)
         head = peek(frame)
+        self.arrive()
+        oldest = self.read("OLDEST_FRAME") | self.read("OLDEST_NAME")
+        if oldest != {"step": 1, "chunk": n, "peer": OTHER, "sub": 0, "number": n & 255, "there": 1}:
+            raise RtlError(f"another frame is told than {n} that came: {oldest}")
         fields = {k: getattr(head, k) for k in ("step", "chunk", "sub", "width", "sequence", "count")}
         self.command(
-            "RECEIVE", **fields, load=1, save=1, fresh=int(n == 0), row=row, add=not adopt, adopt=adopt
-        )
+            "RECEIVE", **fields, peer=OTHER, load=1, save=1, fresh=int(n == 0), row=row, add=not adopt,
+            adopt=adopt,
+        )  # fmt: skip
 
     def frame(self) -> bytes:
         """Wait for a frame to leave, and return it."""
