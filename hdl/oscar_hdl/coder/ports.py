@@ -9,6 +9,7 @@ ROW_BITS = 12  # rows of a block: up to 2^17 values
 VALUES_BITS = 18
 SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
 READ_CLOCKS = 4  # from a request to the first lane's data
+TURN = 4  # clocks that the phase of an engine is ahead of the one before it
 
 
 class PositionPort:

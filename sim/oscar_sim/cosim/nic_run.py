@@ -161,7 +161,7 @@ class NicRun:
         self.wait(
             lambda: not (self.coming["s_axis_values"] or self.coming["s_axis_side"]), "rows are not taken"
         )
-        self.step(80)  # zeros to the end of the group
+        self.step(140)  # zeros to the end of the group
 
     def check_rows(self, row: int, values: np.ndarray, positions: np.ndarray) -> None:
         """Read rows, and compare them with what they should be."""
