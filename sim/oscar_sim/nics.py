@@ -8,7 +8,6 @@ the host.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
@@ -37,7 +36,7 @@ from oscar.coding.codec import Codec, check_range
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
 from oscar_hdl.coder.rows import FrameRows, describe, frame_rows, in_rows
-from oscar_sim.blocks import COUNTS, counted, decoder_writes, directory, encoder_writes, thinning
+from oscar_sim.blocks import COUNTS, counted, directory, table_writes, thinning
 from oscar_sim.errors import RtlError
 from oscar_sim.units import DECODER_BLOCK, ENCODER_BLOCK, FRAME, Batch, Unit, faults
 
@@ -84,7 +83,7 @@ class UnitCoder(CompiledCoder):
         rows = frame_rows(values, classes if self.params.uses_position else None)
         log2, last = self.params.block_log2, rows.last
         tables.choose_tables(state.hist, last, self.counts, False, self.freq, self.levels)
-        batch, counts = self._batch(ENCODER_BLOCK, rows, log2, encoder_writes)
+        batch, counts = self._batch(ENCODER_BLOCK, rows, log2)
         room = (1 << log2) * 4
         data = np.zeros((len(batch.blocks), room), np.uint8)
         batch.blocks["bytes"], batch.blocks["room"] = _places(batch.hold(data), room, len(data)), room
@@ -140,7 +139,7 @@ class UnitCoder(CompiledCoder):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return local values plus those of coded blocks, and what was counted; raises FrameError."""
         totals = local.copy()
-        batch, counts = self._batch(DECODER_BLOCK, rows, log2, decoder_writes)
+        batch, counts = self._batch(DECODER_BLOCK, rows, log2)
         blocks, number = batch.blocks, len(entries)
         described = np.full(len(totals), UNTOLD, np.uint8)
         each = 1 << (log2 - 5)  # rows of a block
@@ -160,9 +159,7 @@ class UnitCoder(CompiledCoder):
             raise RtlError("the decoder describes other rows than it gives")
         return totals, counts.sum(axis=0, dtype=np.int64)
 
-    def _batch(
-        self, kind: np.dtype, rows: FrameRows, log2: int, writes: Callable[[np.ndarray, int], np.ndarray]
-    ) -> tuple[Batch, np.ndarray]:
+    def _batch(self, kind: np.dtype, rows: FrameRows, log2: int) -> tuple[Batch, np.ndarray]:
         """Return a frame's blocks, and where they are counted."""
         number, each, total = -(-rows.count >> log2), 1 << (log2 - 5), rows.means.size
         batch = Batch(np.zeros(number, kind), np.zeros(1, FRAME))
@@ -179,7 +176,7 @@ class UnitCoder(CompiledCoder):
         blocks["thinning"], blocks["reset_at"] = thinning(rows.count), -1
         counts = np.zeros((number, COUNTS), np.uint32)
         blocks["counts"] = _places(batch.hold(counts), 4 * COUNTS, number)
-        table = writes(self.freq, 0)
+        table = table_writes(self.freq, 0)
         batch.frames[0] = (batch.hold(table), table.size, 0)
         return batch, counts
 

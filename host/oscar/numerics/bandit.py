@@ -28,7 +28,7 @@ Share = Callable[[float], float]
 
 
 def loss_factor(coarseness: float) -> float:
-    """Return how many times as many iterations rounding with this coarseness may take, as a bound.
+    """Return an upper bound on the factor by which rounding this coarsely multiplies the iterations.
 
     A step of c sigma adds noise of c^2 / 12 of the gradient's energy, and a stochastic gradient method whose
     noise is so much larger takes 1 + c^2 / 12 times the iterations (QSGD, Alistarh et al., 2017).

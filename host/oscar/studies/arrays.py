@@ -64,7 +64,7 @@ def as_float32(flat: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
-    """Write `array` to exactly `path`."""
+    """Write `array` to `path`; no suffix is added."""
     with replacing(path) as file:
         np.save(file, array)
 

@@ -55,7 +55,7 @@ class Stage(NamedTuple):
 class Pipeline:
     """A NIC whose engines share every frame: encoders and decoders work side by side, frames in order.
 
-    A stage's `each_s` is of all `engines` together; block: values of a block, which one engine codes.
+    `each_s`: seconds per value with all `engines` at work. block: values of a block, all coded by one engine.
     """
 
     encode: Stage
