@@ -1,4 +1,4 @@
-"""What schemes share whose workers send bytes of their own to the owner of a chunk."""
+"""Messages of bytes from each worker to the owner of a chunk."""
 
 from __future__ import annotations
 

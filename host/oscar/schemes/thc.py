@@ -64,7 +64,7 @@ def _variance(low: float, high: float) -> float:
 
 @dataclass(frozen=True)
 class ThcOptions:
-    """Options of the scheme `thc`. Defaults are the paper's.
+    """Options of the scheme `thc`. Bits, granularity and tail are as others report of the paper.
 
     bits: of a value on its way to the owner. Raise it for less noise.
     granularity: steps of the grid on which sums are taken. Raise it for levels that fit the distribution
@@ -85,9 +85,7 @@ class ThcOptions:
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= 6:
             raise ValueError(f"a value has 1 to 6 bits, got {self.bits}")
-        if (
-            not (1 << self.bits) - 1 <= self.granularity <= 128
-        ):  # all pairs of places are tried for each level
+        if not (1 << self.bits) - 1 <= self.granularity <= 128:  # each level tries all pairs of places
             raise ValueError(
                 f"granularity is {(1 << self.bits) - 1} to 128 at {self.bits} bits, got {self.granularity}"
             )

@@ -19,6 +19,7 @@ from oscar.array import Array
 from oscar.coding.index import IndexCodec
 from oscar.errors import FrameError, GradientError
 from oscar.schemes.base import Message
+from oscar.schemes.owned import handed
 from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.hashing import Memory, deal
 from oscar.schemes.sparse.partitions import Partition
@@ -191,8 +192,7 @@ class PointToPoint(SparseExchange):
             packed = self._push(own)
         except GradientError as error:
             raise GradientError(f"rank {worker.rank}: {error}") from None
-        sizes = tuple(len(one) for one in packed)
-        came = yield Message("push", np.concatenate(packed), "exchange", bits=8, parts=sizes)
+        came = yield handed("push", packed)
         mine = members[worker.rank]
         sets = [self.unpack(self.index, data, mine, rank) for rank, data in enumerate(came)]
         positions, sums = self.add(sets)

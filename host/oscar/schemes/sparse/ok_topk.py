@@ -17,6 +17,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.errors import FrameError
 from oscar.schemes.base import Message
+from oscar.schemes.owned import handed
 from oscar.schemes.selection import largest
 from oscar.schemes.sparse.exchanges import Set
 from oscar.schemes.sparse.own_sets import OwnSets, OwnSetsOptions
@@ -130,7 +131,7 @@ class OkTopk(OwnSets):
         bounds = yield from self._regions(worker, own[0])
         mine = np.arange(bounds[worker.rank], bounds[worker.rank + 1])
         parts = [self._part(own, first, last) for first, last in pairwise(bounds)]
-        came = yield _exchange("push", parts)
+        came = yield handed("push", parts)
         sets = [self.sets.unpack(self.sets.index, data, mine, rank) for rank, data in enumerate(came)]
         positions, sums = self.sets.add(sets)
         cut = self.cut
@@ -179,7 +180,7 @@ class OkTopk(OwnSets):
             self.sets.pack(self.sets.index, held[0][low:high], self.values, held[1][low:high])
             for low, high in pairwise(ends)
         ]
-        came = yield _exchange("deal", parts)
+        came = yield handed("deal", parts)
         return self._joined(came)
 
     def _joined(self, every: Sequence[Array]) -> Set:
@@ -196,8 +197,3 @@ class OkTopk(OwnSets):
         self.bounds = self._memory.get("bounds", self.bounds)
         self.cut = self._memory["next cut"]
         return super().finish(totals)
-
-
-def _exchange(channel: str, parts: Sequence[Array]) -> Message:
-    sizes = tuple(part.size for part in parts)
-    return Message(channel, np.concatenate(parts), "exchange", bits=8, parts=sizes)
