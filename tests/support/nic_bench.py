@@ -83,7 +83,6 @@ class Bench:
         """Reset the NIC and forget what is under way."""
         self.rst.next = True
         self.coming.clear()
-        self.taken.clear()
         s = self.ports["s_axil"]
         for signal in (s.awvalid, s.wvalid, s.bready, s.arvalid, s.rready):
             signal.next = False
@@ -91,6 +90,7 @@ class Bench:
         self.rst.next = False
         self.simulator.run(2 + CLOCKS)  # oscar_nic holds it as long again
         self.frames.clear()
+        self.taken.clear()  # words of a frame that the reset cut off
 
     def run(self, script: Script, limit: int = 60_000) -> Any:
         """Run a script to its end and return what it returns."""
