@@ -9,7 +9,7 @@ from myhdl import ConcatSignal, always_comb, block
 from oscar_hdl.coder.ports import ROW_BITS, PositionPort, SourcePort, SumPort
 from oscar_hdl.nic.control.registers import ROW_BITS as MEMORY_BITS
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.ports import STREAM_BITS
+from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.zero import zero
@@ -96,9 +96,8 @@ def nic_flat(
     units = engines + 1
     wide = {name: word(bits * units) for name, bits, _ in WIDE}
     return _nic_flat(
-        bit(), bit(), AxiLite(8), bit(), Stream(bus_bits, keep=bus_bits // 8),
-        Stream(bus_bits, keep=bus_bits // 8), word(5), **wide, decode_rows=word(MEMORY_BITS * units),
-        encode_rows=word(MEMORY_BITS * units), adopt=word(units), clear=bit(), cleared=bit(),
-        clear_row=word(MEMORY_BITS), clear_rows=word(14), engines=engines, bus_bits=bus_bits, sets=sets,
-        store_log2=store_log2, rows_log2=rows_log2,
+        bit(), bit(), AxiLite(8), bit(), frames_in(bus_bits), frames_out(bus_bits), word(5), **wide,
+        decode_rows=word(MEMORY_BITS * units), encode_rows=word(MEMORY_BITS * units), adopt=word(units),
+        clear=bit(), cleared=bit(), clear_row=word(MEMORY_BITS), clear_rows=word(14),
+        engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
     )  # fmt: skip

@@ -36,12 +36,23 @@ class Session(NicRun):
         print(f"{name}: {len(words):,} words  {shown}{' ..' if len(words) > SHOWN else ''}")
         super().packet(name, words)
 
+    def await_frame(self) -> None:
+        """See NicBench.await_frame."""
+        self.wait(lambda: self.read("IRQ_STATUS")["arrived"], "no frame comes")
+        for each in ("IRQ_STATUS", "OLDEST_NAME", "OLDEST_FRAME"):
+            self.tell(each)
+        self.write("IRQ_STATUS", arrived=1)
+
+    def tell(self, name: str) -> None:
+        """Read a register, and say what it has."""
+        said = " ".join(f"{key}={value}" for key, value in self.read(name).items() if value)
+        print(f"read  {name:<16} {BY_NAME[name].offset:#04x}  {said}")
+
     def ended(self, name: str) -> None:
         """See NicRun.ended."""
         super().ended(name)
         for each in (f"{name}_RESULT", "IRQ_STATUS"):
-            said = " ".join(f"{key}={value}" for key, value in self.read(each).items() if value)
-            print(f"read  {each:<16} {BY_NAME[each].offset:#04x}  {said}")
+            self.tell(each)
 
 
 def rows_of(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, FrameRows]:

@@ -73,12 +73,13 @@ def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
     rng = dice(f"command_port {name}")
     clk, rst, issue, abort, locked, refused = (bit() for _ in range(6))
     order, frame, shape, tables = (word(32) for _ in range(4))
+    peer, peers = word(8), []
     row, running, result = word(ROW_BITS), word(2), word(23)
     command = FrameCommand()
     command.idle._val = True
     dut = command_port(
-        clk, rst, issue, order, frame, shape, tables, abort, command, row, running, locked, refused, result,
-        receive=name == "RECEIVE", sets=SETS, rows_log2=ROWS_LOG2, block_log2=block_log2,
+        clk, rst, issue, order, peer, frame, shape, tables, abort, command, row, running, locked, refused,
+        result, receive=name == "RECEIVE", sets=SETS, rows_log2=ROWS_LOG2, block_log2=block_log2,
     )  # fmt: skip
     given: list[Order] = []  # valid, not started yet
     under_way: list[int] = []  # when they end; at 0: when they are aborted
@@ -101,6 +102,7 @@ def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
         else:
             found |= {"adopt": int(command.adopt), "add": 1 - int(command.adopt)}
         assert found == wanted.frame | wanted.shape | wanted.tables | wanted.order
+        assert command.peer == peers.pop(0)
         under_way.append(now + rng.randrange(2, 60))
 
     def each() -> None:
@@ -134,14 +136,17 @@ def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
                 signal.next = register.pack(**getattr(wanted, part))
         order.next = BY_NAME[f"{name}_COMMAND"].pack(**wanted.order) | wanted.stray << 30
         issue.next = True
+        peer.next = number = rng.getrandbits(8)
         held = wanted
         simulator.run(1)
         issue.next = False
         if not locked and wanted.valid:
             given.append(wanted)
+            peers.append(number)
         else:
             expected += 1
         abort.next = rng.random() < 0.05
+        peer.next = rng.getrandbits(8)
         simulator.run(1)
         abort.next = False
         simulator.run(rng.choice([5, 10, 40]))

@@ -121,6 +121,36 @@ def test_damage_is_dropped_and_counted() -> None:
     assert bench.run(bench.read("FRAMES_BAD")) == {"value": 2}
 
 
+def test_a_driver_learns_which_frame_came_and_from_whom() -> None:
+    """Frames of one name from three peers: a command for one drops another's; and to whom frames go."""
+    bench = Bench("peers")
+    values, positions = gradient(bench.rng, 300, "normal")
+    frame = Encoder(ASC).encode(values, step=2, context=positions, width=12, chunk=7, sub=3)
+    order = {**header_fields(frame), "load": 0, "save": 0, "fresh": 1, "row": 0, "adopt": 1}
+    assert not bench.run(bench.read("OLDEST_NAME"))["there"]
+    for peer in (200, 31, 8):
+        bench.put(frame, peer)
+    for number, (peer, wanted) in enumerate([(200, 200), (31, 8), (8, 8)]):
+        while not bench.run(bench.read("IRQ_STATUS"))["arrived"]:
+            pass
+        bench.run(bench.write("IRQ_STATUS", arrived=1))
+        assert bench.run(bench.read("OLDEST_FRAME")) == {"step": 2, "chunk": 7}
+        name = {"peer": peer, "sub": 3, "number": number, "there": 1}
+        assert bench.run(bench.read("OLDEST_NAME")) == name
+        if number < 2:
+            bench.run(bench.give("RECEIVE", **order, peer=wanted))
+    assert bench.run(bench.ended("RECEIVE", 2))["reason"] == 12
+    for n, peer in enumerate((255, 17)):
+        bench.run(bench.write("SEND_PEER", peer=peer))
+        where = {"step": 3, "chunk": n, "sub": 1, "width": 16, "sequence": n, "load": 5, "save": 5}
+        bench.run(bench.send(values, positions, row=32 * n, fresh=int(n == 0), **where))
+    bench.run(bench.write("SEND_PEER", peer=1))  # of the next one
+    assert bench.run(bench.ended("SEND", 2))["error"] == 0
+    while len(bench.frames) < 2:
+        bench.simulator.run(1)
+    assert bench.peers == [255, 17]
+
+
 def test_both_directions_at_once_and_reset_at_any_clock() -> None:
     """A reset in the middle of whatever goes on; then frames both ways, commands queued."""
     bench = Bench("reset")

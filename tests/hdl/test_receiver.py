@@ -13,7 +13,7 @@ import pytest
 from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.frame import HEADER_BYTES
 from oscar_sim.seeds import dice
-from support.receiver_bench import ReceiverBench, blocks_of
+from support.receiver_bench import ReceiverBench, blocks_of, peer_of
 
 pytestmark = pytest.mark.usefixtures("seed")
 
@@ -110,9 +110,10 @@ def test_damaged_frames_and_strangers_are_dropped_and_the_right_one_is_taken():
             (7, "sub-frame or width"), (8, "sequence"), (11, "checksum"), (12, "count"), (15, "count"),
         ):  # fmt: skip
             wrong.append((forge(frame, {at: frame[at] ^ 1 << rng.randrange(8)}), name))
+        wrong.append((frame, "peer"))
         rng.shuffle(wrong)
-        for other, _ in wrong:
-            bench.send(other)
+        for other, name in wrong:
+            bench.send(other, peer_of(other) ^ (name == "peer"))
         bench.send(frame)
         assert bench.receive(frame) == GOOD
         assert sorted(bench.bads) == sorted(name for _, name in wrong)
@@ -134,6 +135,28 @@ def test_a_frame_may_come_long_before_its_command_and_others_behind_it():
         if int.from_bytes(frame[12:16], "little"):
             same(bench, frame)
     assert not bench.bads
+
+
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+def test_the_oldest_frame_is_named_and_more_than_sixteen_wait_outside(gaps: float):
+    rng = dice("receiver names")
+    bench = ReceiverBench(rng, store_log2=10, gaps=gaps)
+    encoder = Encoder(AscParams(block_log2=10))
+    fields = [(rng.getrandbits(8), rng.getrandbits(16), rng.getrandbits(8)) for _ in range(20)]
+    frames = [encode(rng, 1, encoder, chunk=chunk, sub=sub) for _, chunk, sub in fields]
+    for (peer, *_), frame in zip(fields, frames, strict=True):
+        bench.send(frame, peer)
+        bench.send(forge(frame, {1: 0xEE}), peer)  # a codec that there is not has no name
+    bench.sim.run(6000)
+    assert len(bench.queue) > 0
+    assert not bench.rx.tready
+    for (peer, *_), frame in zip(fields, frames, strict=True):
+        assert bench.receive(frame, peer=peer) == GOOD
+        same(bench, frame)
+    assert bench.named == [(n, peer, 3, chunk, sub) for n, (peer, chunk, sub) in enumerate(fields)]
+    bench.sim.run(100)
+    assert not bench.oldest.there
+    assert bench.bads == ["codec"] * 20
 
 
 def test_frames_overlap():

@@ -16,7 +16,7 @@ from oscar.coding.asc.link import ASC_CODE, Encoder
 from oscar.coding.asc.params import AscParams
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, peek
 from oscar_hdl.coder.ports import EncoderJob, SourcePort, TablesPort
-from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.ports import FrameCommand, frames_out
 from oscar_hdl.nic.send.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copies_of
@@ -92,6 +92,11 @@ class Frame:
     fresh: bool = False
     bad: int = -1  # the block whose job ends with bad
     error: int = 0
+
+    @property
+    def peer(self) -> int:
+        """To whom it goes: any number that goes with its chunk and sub-frame."""
+        return self.header.chunk + self.header.sub & 255
 
     def bytes(self) -> bytes:
         """The frame."""
@@ -245,7 +250,7 @@ class Bench:
     ) -> None:  # fmt: skip
         self.rng, self.pressure = rng, pressure
         self.clk, self.rst, self.row = bit(), bit(), word(ROW_BITS)
-        self.tx = Stream(bus_bits, keep=bus_bits // 8)
+        self.tx = frames_out(bus_bits)
         self.command, self.tables, self.source = FrameCommand(), TablesPort(), SourcePort()
         self.jobs = [EncoderJob() for _ in range(units)]
         self.streams = [Stream(16, keep=2) for _ in range(units)]
@@ -270,7 +275,8 @@ class Bench:
         self.read: deque[int] = deque([0] * 3)
         self.events: dict[str, int] = {}
         self.query: deque[tuple[int, bool]] = deque([(0, False)] * 2)
-        self.waiting: tuple[int, int, bool] | None = None
+        self.waiting: tuple[int, int, bool, int] | None = None
+        self.goes: list[int] = []  # to whom frames
         self.gap = 0
 
         @block
@@ -379,7 +385,7 @@ class Bench:
 
     def _sink(self) -> None:
         tx = self.tx
-        now = (int(tx.tdata), int(tx.tkeep), bool(tx.tlast))
+        now = (int(tx.tdata), int(tx.tkeep), bool(tx.tlast), int(tx.tdest))
         if self.waiting is not None:
             assert tx.tvalid
             assert now == self.waiting
@@ -391,6 +397,10 @@ class Bench:
             kept = now[1].bit_length()
             assert now[1] == (1 << kept) - 1
             assert kept == size or tx.tlast
+            if self.taken:
+                assert now[3] == self.goes[-1], "a frame is for one peer"
+            else:
+                self.goes.append(now[3])
             self.taken += now[0].to_bytes(size, "little")[:kept]
             if tx.tlast:
                 self.frames.append(bytes(self.taken))
@@ -407,6 +417,7 @@ class Bench:
             getattr(command, name).next = getattr(header, name)
         for name in ("load", "save", "fresh", "last", "block_log2"):
             getattr(command, name).next = getattr(frame, name)
+        command.peer.next = frame.peer
         self.row.next = frame.row
         command.start.next = True
         self.simulator.run(1)
@@ -426,6 +437,7 @@ class Bench:
         self.simulator.run(1)
         self.rst.next = False
         self.simulator.run(2)
+        self.goes.clear()
 
     def check(self, frames: list[Frame], pauses: float = 0.2) -> None:
         """Send frames, good or not; compare all that comes of them."""
@@ -440,6 +452,8 @@ class Bench:
         assert self.errors == [frame.error for frame in frames]
         assert [len(f) for f in self.frames] == [len(frame.bytes()) for frame in good]
         assert self.frames == [frame.bytes() for frame in good]
+        assert self.goes == [frame.peer for frame in good]
+        self.goes.clear()
         full = [(n, frame) for n, frame in enumerate(frames) if frame.parts]
         assert self.builds == [(f.load, f.fresh, f.last, n % 2) for n, f in full]
         assert self.learns == [(f.save, n % 2, bool(f.error)) for n, f in full]

@@ -13,7 +13,8 @@ from oscar.coding.frame import peek
 from oscar_hdl.coder.rows import frame_rows, last_symbol
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.streams.bundles import AxiLite, Stream, bit
+from oscar_hdl.nic.ports import frames_in, frames_out
+from oscar_hdl.streams.bundles import AxiLite, bit
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, in_bytes, in_words
@@ -33,14 +34,15 @@ class Bench:
         self.rng = dice(name)
         self.clk, self.rst = bit(), bit(1)
         self.ports: dict[str, Any] = {
-            "s_axil": AxiLite(8), "irq": bit(), "s_axis_rx": Stream(BUS, keep=BUS // 8),
-            "m_axis_tx": Stream(BUS, keep=BUS // 8),
+            "s_axil": AxiLite(8), "irq": bit(), "s_axis_rx": frames_in(BUS),
+            "m_axis_tx": frames_out(BUS),
         }  # fmt: skip
         self.bus = Manager(self.ports["s_axil"])
         self.pause = chance(pause, random.Random(self.rng.random()))
-        self.coming: deque[tuple[int, int, bool]] = deque()
+        self.coming: deque[tuple[int, int, bool, int]] = deque()
         self.taken: list[tuple[int, int, bool]] = []
         self.frames: list[bytes] = []
+        self.peers: list[int] = []  # to whom they go
         self.offered = self.ready = False
         self.script: Any = iter(())
         self.simulator = copies_of(self.build(), self.clk, self._tick, [[self.rst, self.ports]])
@@ -69,11 +71,12 @@ class Bench:
             self.offered = bool(self.coming) and not self.pause()
             rx.tvalid.next = self.offered
             if self.offered:
-                rx.tdata.next, rx.tkeep.next, rx.tlast.next = self.coming.popleft()
+                rx.tdata.next, rx.tkeep.next, rx.tlast.next, rx.tid.next = self.coming.popleft()
         if self.ready and tx.tvalid:
             self.taken.append((int(tx.tdata), int(tx.tkeep), bool(tx.tlast)))
             if tx.tlast:
                 self.frames.append(in_bytes(self.taken))
+                self.peers.append(int(tx.tdest))
                 self.taken.clear()
         self.ready = not self.pause()
         tx.tready.next = self.ready
@@ -106,9 +109,9 @@ class Bench:
                 return value[0]
         raise TimeoutError(f"the NIC was not done within {limit} clocks")
 
-    def put(self, frame: bytes) -> None:
-        """Let a frame come."""
-        self.coming.extend(in_words(frame, BUS // 8))
+    def put(self, frame: bytes, peer: int = 0) -> None:
+        """Let a frame come that a peer made."""
+        self.coming.extend((*word, peer) for word in in_words(frame, BUS // 8))
 
     def give(self, name: str, **fields: int) -> Script:
         """Write a command."""

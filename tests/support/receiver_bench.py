@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
 from oscar.coding.frame import HEADER_BYTES, peek
 from oscar_hdl.coder.ports import DecoderJob, RawJob, TablesPort
-from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.ports import FrameCommand, frames_in
 from oscar_hdl.nic.receive.deframer import REASONS
-from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped
+from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, OldestFrame
 from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copies_of
@@ -63,6 +64,11 @@ def blocks_of(frame: bytes, units: int, row: int) -> tuple[dict[str, Any], list[
                 ReceivedBlock((first + n) % units, values, base, data, {**fields, "odd": len(data) & 1})
             )
     return {"last": prefix >> 11 & 15, "mask": mask, "rows": rows}, blocks
+
+
+def peer_of(frame: bytes) -> int:
+    """Return who made a frame, unless told: any number that goes with its step, chunk and sub-frame."""
+    return zlib.crc32(frame[2:7]) & 255
 
 
 class ReceiverUnit:
@@ -167,7 +173,8 @@ class ReceiverBench:
     ) -> None:  # fmt: skip
         self.dice, self.units, self.size, self.gaps, self.speed = dice, units, bus_bits // 8, gaps, speed
         self.clk, self.rst, self.bad, self.reason = bit(), bit(), bit(), word(4)
-        self.rx, self.sent, self.raw_stream = Stream(bus_bits, keep=bus_bits // 8), Stream(64), Stream(16)
+        self.rx, self.sent, self.raw_stream = frames_in(bus_bits), Stream(64), Stream(16)
+        self.oldest, self.named = OldestFrame(), []
         self.command, self.tables, self.raw = FrameCommand(), TablesPort(), RawJob()
         jobs, streams = [DecoderJob() for _ in range(units)], [Stream(16) for _ in range(units)]
         self.row, self.clear, self.cleared, self.clear_rows = word(17), bit(), bit(), word(14)
@@ -178,14 +185,14 @@ class ReceiverBench:
         decoders = DecoderUnits(jobs, streams, self.raw, self.raw_stream, bases)
         top = elaborated(
             lambda: receiver(
-                self.clk, self.rst, self.rx, self.command, self.row, dropped, self.tables, self.sent,
-                decoders, clear, bus_bits=bus_bits, store_log2=store_log2,
+                self.clk, self.rst, self.rx, self.command, self.row, dropped, self.oldest, self.tables,
+                self.sent, decoders, clear, bus_bits=bus_bits, store_log2=store_log2,
                 buffer_log2=(depth - 1).bit_length(),
             )
         )  # fmt: skip
         self.doers = [ReceiverUnit(self, n, jobs[n], streams[n], bases[n], depth) for n in range(units)]
         self.doers.append(ReceiverUnit(self, units, self.raw, self.raw_stream, bases[units], depth))
-        self.queue: deque[tuple[int, int, bool]] = deque()
+        self.queue: deque[tuple[int, int, bool, int]] = deque()
         self.given: list[ReceivedBlock] = []
         self.finished: list[ReceivedBlock] = []
         self.shared: list[tuple[int, tuple[int, int]]] = []  # with the number of the command
@@ -214,19 +221,20 @@ class ReceiverBench:
         self.beside = 0  # rows that were cleared while blocks were worked on
         ports = [self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables]
         ports += [self.sent, *jobs, *streams, *bases, self.raw, self.raw_stream, self.clear, self.cleared]
-        ports += [self.clear_rows]
+        ports += [self.clear_rows, self.oldest]
         self.sim = copies_of(top, self.clk, self.clock, [ports])
         self.reset()
 
     def jam(self, number: int) -> bool:
         return self.jammed or self.dice.random() < self.gaps
 
-    def send(self, frame: bytes) -> None:
-        """Queue a frame."""
+    def send(self, frame: bytes, peer: int | None = None) -> None:
+        """Queue a frame; peer: who made it (peer_of)."""
+        peer = peer_of(frame) if peer is None else peer
         for at in range(0, len(frame), self.size):
             part = frame[at : at + self.size]
             last = at + self.size >= len(frame)
-            self.queue.append((int.from_bytes(part, "little"), (1 << len(part)) - 1, last))
+            self.queue.append((int.from_bytes(part, "little"), (1 << len(part)) - 1, last, peer))
 
     def clock(self) -> None:
         if self.rst:
@@ -236,6 +244,10 @@ class ReceiverBench:
         self._clear()
         for unit in self.doers:
             unit.clock()
+        if self.oldest.arrived:
+            oldest = self.oldest
+            name = oldest.number, oldest.peer, oldest.step, oldest.chunk, oldest.sub
+            self.named.append(tuple(map(int, name)))
         if self.bad:
             self.bads.append(REASONS[int(self.reason)])
         if self.command.done:
@@ -261,8 +273,8 @@ class ReceiverBench:
             return
         rx.tvalid.next = False
         if self.queue and self.dice.random() >= self.gaps:
-            data, keep, last = self.queue.popleft()
-            rx.tdata.next, rx.tkeep.next, rx.tlast.next, rx.tvalid.next = data, keep, last, True
+            rx.tdata.next, rx.tkeep.next, rx.tlast.next, rx.tid.next = self.queue.popleft()
+            rx.tvalid.next = True
 
     def _tables(self) -> None:
         tables, sent = self.tables, self.sent
@@ -333,7 +345,8 @@ class ReceiverBench:
         fields = {
             name: getattr(head, name) for name in ("step", "chunk", "sub", "width", "sequence", "count")
         }
-        for name, value in {**fields, "load": load, "save": save, "fresh": fresh, **wrong}.items():
+        fields |= {"peer": peer_of(frame), "load": load, "save": save, "fresh": fresh} | wrong
+        for name, value in fields.items():
             getattr(command, name).next = value
         adopt, row = self.dice.random() < 0.4, self.dice.getrandbits(15)
         if self.first_rows and self.dice.random() < 0.5:
@@ -391,7 +404,7 @@ class ReceiverBench:
         """Forget what units and tables were given."""
         self.spoil, self.ended, self.both = -1, 0, 0
         self.spoiled.clear()
-        lists = (self.given, self.finished, self.shared, self.bads, self.built, self.learns)
+        lists = (self.given, self.finished, self.shared, self.bads, self.built, self.learns, self.named)
         for kept in (*lists, self.dones, self.first_rows, self.adopts, self.counts, self.wiped):
             kept.clear()
         self.timer_clear = 0

@@ -57,11 +57,11 @@ def _oscar_nic(
     block_log2: int = 12, granule_log2: int = 8,
 ) -> Any:  # fmt: skip
     from oscar_hdl.nic.oscar_nic import oscar_nic
-    from oscar_hdl.nic.ports import STREAM_BITS
+    from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
 
     if engines not in (2, 4, 8, 16, 32, 64):
         raise ValueError(f"oscar_nic has 2, 4, 8, 16, 32 or 64 engines, got {engines}")
-    rx, tx = Stream(bus_bits, keep=bus_bits // 8), Stream(bus_bits, keep=bus_bits // 8)
+    rx, tx = frames_in(bus_bits), frames_out(bus_bits)
     return oscar_nic(
         bit(), bit(), AxiLite(8), bit(), rx, tx, Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64),
         Stream(STREAM_BITS), Stream(8), engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2,

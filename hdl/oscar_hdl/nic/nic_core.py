@@ -25,8 +25,8 @@ from oscar_hdl.nic.control.command_port import command_port
 from oscar_hdl.nic.control.event_counters import event_counters, row_counter
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
 from oscar_hdl.nic.memory.planner import planner
-from oscar_hdl.nic.ports import FrameCommand
-from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped
+from oscar_hdl.nic.ports import PEER_BITS, FrameCommand
+from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, OldestFrame
 from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.nic.send.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -58,7 +58,7 @@ def nic_core(
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
-    s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), frames of
+    s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
     docs/protocol.md. Memory (docs/engine.md): phase u5; lists of engines + 1 elements, the last one for raw
     and constant blocks: positions, sums, sources (PositionPort, SumPort, SourcePort), decode_rows and
     encode_rows u20, the first row of a unit's block, still while it works; adopt: bits, local values are 0.
@@ -90,6 +90,10 @@ def nic_core(
     ID, CONFIG, STATUS, ABORT = (INDEX[name] for name in ("ID", "CONFIG", "STATUS", "ABORT"))
     RECEIVE_COMMAND, SEND_COMMAND = INDEX["RECEIVE_COMMAND"], INDEX["SEND_COMMAND"]
     RECEIVE_RESULT, SEND_RESULT = INDEX["RECEIVE_RESULT"], INDEX["SEND_RESULT"]
+    OLDEST_FRAME, OLDEST_NAME, SEND_PEER = (
+        INDEX[name] for name in ("OLDEST_FRAME", "OLDEST_NAME", "SEND_PEER")
+    )
+    PEER_AT = BY_NAME["RECEIVE_COMMAND"].field("peer").low
     PLAN_SEGMENT, PLAN_COMMAND = INDEX["PLAN_SEGMENT"], INDEX["PLAN_COMMAND"]
     PLAN_RESULT, FIRST_EDGE = INDEX["PLAN_RESULT"], INDEX["PLAN_EDGE_1"]
     STORED_COUNT = len(STORED)
@@ -103,6 +107,7 @@ def nic_core(
     locked, write_refused, events = word(STORED_COUNT), bit(), word(32)
     counter_events, second_events, third_events = word(16), word(16), word(16)
     receive_issue, send_issue, receive_abort = bit(), bit(), bit()
+    receive_peer, send_peer = word(PEER_BITS), word(PEER_BITS)
     receive_locked, send_locked = bit(), bit()
     receive_refused, send_refused = bit(), bit()
     receive_result, send_result = word(23), word(23)
@@ -115,7 +120,7 @@ def nic_core(
     receive, send = FrameCommand(), FrameCommand()
     send_row = word(ROW_BITS)
     turn, first_adopts, second_adopts = bit(), bit(), bit()
-    dropped, last_reason, clearing = Dropped(), word(4), ClearPort()
+    dropped, last_reason, clearing, oldest = Dropped(), word(4), ClearPort(), OldestFrame()
     clearing.start, clearing.done, clearing.rows = clear, cleared, clear_rows
     decoder_port, encoder_port = TablesPort(), TablesPort()
     # Tables pass from pair to pair; a block looks into them many clocks after it has begun.
@@ -141,12 +146,12 @@ def nic_core(
             events, irq,
         ),
         command_port(
-            clk, rst, receive_issue, wr_data, *receive_values, receive_abort, receive, clear_row,
-            receive_running, receive_locked, receive_refused, receive_result, receive=True, sets=sets,
-            rows_log2=rows_log2, block_log2=block_log2,
+            clk, rst, receive_issue, wr_data, receive_peer, *receive_values, receive_abort, receive,
+            clear_row, receive_running, receive_locked, receive_refused, receive_result, receive=True,
+            sets=sets, rows_log2=rows_log2, block_log2=block_log2,
         ),
         command_port(
-            clk, rst, send_issue, wr_data, *send_values, send_abort, send, send_row, send_running,
+            clk, rst, send_issue, wr_data, send_peer, *send_values, send_abort, send, send_row, send_running,
             send_locked, send_refused, send_result, receive=False, sets=sets, rows_log2=rows_log2,
             block_log2=block_log2,
         ),
@@ -156,8 +161,9 @@ def nic_core(
         ),
         event_counters(clk, rst, counter_events, second_events, third_events, rd_counter, counted),
         receiver(
-            clk, rst, s_axis_rx, command=receive, row=clear_row, dropped=dropped, tables=decoder_port,
-            m_axis_sent=sent, clear=clearing, bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2,
+            clk, rst, s_axis_rx, command=receive, row=clear_row, dropped=dropped, oldest_frame=oldest,
+            tables=decoder_port, m_axis_sent=sent, clear=clearing, bus_bits=bus_bits, store_log2=store_log2,
+            block_log2=block_log2,
             decoders=DecoderUnits(decoder_jobs, decoder_bytes, raw, raw_bytes, decode_rows),
         ),
         sender(
@@ -232,13 +238,17 @@ def nic_core(
         receive_abort.next = wr_strobe and wr_index == ABORT and wr_data[0]
         plan_segment.next = wr_strobe and wr_index == PLAN_SEGMENT
         plan_issue.next = wr_strobe and wr_index == PLAN_COMMAND
+        if wr_strobe and wr_index == SEND_PEER:
+            send_peer.next = wr_data[PEER_BITS:]
         if dropped.bad:
             last_reason.next = dropped.reason
         if rst:
+            send_peer.next = 0
             last_reason.next = 0
 
     @always_comb
     def locks():
+        receive_peer.next = wr_data[PEER_AT + PEER_BITS : PEER_AT]
         locked.next = concat(
             send_locked, send_locked, send_locked, receive_locked, receive_locked, receive_locked,
             modbv(0)[1:],
@@ -273,6 +283,7 @@ def nic_core(
         events.next[5] = bad_packets != 0
         events.next[6] = refused
         events.next[7] = planned
+        events.next[8] = oldest.arrived
         # In the order of COUNTER_EVENTS.
         counter_events.next[0] = True
         counter_events.next[1] = receive_running != 0
@@ -317,6 +328,10 @@ def nic_core(
             )  # fmt: skip
         elif rd_index == RECEIVE_RESULT:
             rd_value.next = concat(last_reason, receive_result)
+        elif rd_index == OLDEST_FRAME:
+            rd_value.next = concat(oldest.chunk, oldest.step)
+        elif rd_index == OLDEST_NAME:
+            rd_value.next = concat(oldest.there, modbv(0)[7:], oldest.number, oldest.sub, oldest.peer)
         elif rd_index == SEND_RESULT:
             rd_value.next = send_result
         elif rd_index == PLAN_RESULT:

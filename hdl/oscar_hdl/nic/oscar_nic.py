@@ -28,7 +28,7 @@ def oscar_nic(
 ) -> Any:  # fmt: skip
     """Decode frames into memory and encode memory into frames, as a driver asks (docs/registers.md).
 
-    s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), frames of
+    s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
     docs/protocol.md. Rows come and go in packets (row_port): s_axis_values, Stream(128), eight values a word;
     s_axis_side, Stream(128), a word a row (side_loader); s_axis_read, Stream(64), packets of one word, which
     ask for m_axis_values, Stream(128), eight values a word, and m_axis_descriptors, Stream(8), one a row

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from oscar.coding.asc.params import MAX_BLOCK_LOG2, MIN_BLOCK_LOG2
 from oscar_hdl.coder.ports import SET_BITS
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import Stream, bit, word
 
 COUNT_BITS = 19  # a frame has at most 2^18 values
 FRAME_ROW_BITS = 14  # rows of a frame
+PEER_BITS, TO_ALL = 8, 255  # of a peer's number; TO_ALL: to every peer
 STREAM_BITS = 128  # of a NIC's streams of rows: eight values, or all that belongs to a row but its values
 
 
@@ -18,12 +19,23 @@ def block_sizes(block_log2: int) -> tuple[int, int]:
     return block_log2 or MIN_BLOCK_LOG2, block_log2 or MAX_BLOCK_LOG2
 
 
+def frames_in(bus_bits: int) -> Stream:
+    """Return s_axis_rx of a NIC: frames, and who made each (tid)."""
+    return Stream(bus_bits, keep=bus_bits // 8, id=PEER_BITS)
+
+
+def frames_out(bus_bits: int) -> Stream:
+    """Return m_axis_tx of a NIC: frames, and to whom each goes (tdest)."""
+    return Stream(bus_bits, keep=bus_bits // 8, dest=PEER_BITS)
+
+
 class FrameCommand:
     """A frame to receive or to send, and its tables; fields hold from start until `idle` rises again."""
 
     def __init__(self) -> None:
         self.start, self.idle, self.done, self.error = bit(), bit(), bit(), word(5)
         self.step, self.chunk, self.sub, self.width = word(16), word(16), word(8), word(5)
+        self.peer = word(PEER_BITS)  # who made it, or to whom it goes
         self.sequence, self.count = word(16), word(COUNT_BITS)
         self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
         self.abort, self.adopt = bit(), bit()  # receive: give up waiting; rows are replaced, not added to

@@ -18,16 +18,20 @@ def word(bits: int, value: int = 0) -> SignalType:
 class Stream:
     """An AXI4-Stream: name the argument `s_axis...` or `m_axis...` and its ports follow.
 
-    bits: width of tdata; keep: bits of tkeep, 0 for none.
+    bits: width of tdata; keep, id, dest: bits of tkeep, tid and tdest, 0 for none.
     """
 
-    def __init__(self, bits: int, *, keep: int = 0) -> None:
+    def __init__(self, bits: int, *, keep: int = 0, id: int = 0, dest: int = 0) -> None:
         self.tdata = word(bits)
         self.tvalid = bit()
         self.tready = bit()
         self.tlast = bit()
         if keep:
             self.tkeep = word(keep)
+        if id:
+            self.tid = word(id)
+        if dest:
+            self.tdest = word(dest)
 
 
 class AxiLite:

@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oscar.coding.frame import HEADER_BYTES, peek
+from oscar.coding.frame import peek
+from oscar_hdl.nic.ports import TO_ALL
 from oscar_hdl.streams.bundles import AxiLite, Stream
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.errors import RtlError
@@ -28,23 +29,22 @@ class Arrival:
 class NetworkPort:
     """A NIC's two streams, at a switch that sends copies of a frame one after the other.
 
-    rate: words a clock each way, up to 1; latency: clocks from port to port. routes: for each frame that the
-    NIC makes, to whom it goes. arrived(source, header): a frame begins to enter the NIC. forward(source,
-    header): to whom a frame that came is passed on.
+    rate: words a clock each way, up to 1; latency: clocks from port to port. forward(source, header): to whom
+    a frame that came is passed on.
     """
 
     def __init__(
         self, rank: int, rx: Stream, tx: Stream, *, rate: float, latency: int,
-        arrived: Callable[[int, Any], None], forward: Callable[[int, Any], Sequence[int]],
+        forward: Callable[[int, Any], Sequence[int]],
     ) -> None:  # fmt: skip
         self.rank, self.rx, self.tx, self.rate, self.latency = rank, rx, tx, rate, latency
-        self.arrived, self.forward = arrived, forward
+        self.forward = forward
         self.peers: Sequence[NetworkPort] = ()
-        self.routes: deque[Sequence[int]] = deque()
         self.frames: list[bytes] = []
         self.clock = 0
         # Out: what the NIC gives, and when the wire is free.
         self.out: list[Word] = []
+        self.to: list[int] = []  # who is still to get it
         self.live: Arrival | None = None
         self.wire_free = 0.0
         self.tx_ready = False
@@ -58,7 +58,7 @@ class NetworkPort:
     @property
     def idle(self) -> bool:
         """Whether nothing is on its way."""
-        return not (self.routes or self.coming or self.inside or self.offered or self.out)
+        return not (self.coming or self.inside or self.offered or self.out)
 
     def tick(self) -> None:
         """One rising edge."""
@@ -78,15 +78,18 @@ class NetworkPort:
             word = int(tx.tdata), int(tx.tkeep), bool(tx.tlast)
             if self.live is None:
                 self.live = Arrival(self.rank)
-                self.peers[self.routes[0][0]].coming.append(self.live)
+                self.to = [int(tx.tdest)]
+                if tx.tdest == TO_ALL:
+                    self.to = [(self.rank + n) % len(self.peers) for n in range(1, len(self.peers))]
+                self.peers[self.to.pop(0)].coming.append(self.live)
             self._transmit(self.live, word)
             self.out.append(word)
             if word[2]:
                 self.frames.append(in_bytes(self.out))
-                for peer in self.routes.popleft()[1:]:
+                for peer in self.to:
                     self.copy(self.out, self.rank, peer)
                 self.out, self.live = [], None
-        ready = self.wire_free < self.clock + 2 and bool(self.routes)
+        ready = self.wire_free < self.clock + 2
         if ready != self.tx_ready:
             tx.tready.next = self.tx_ready = ready
 
@@ -118,17 +121,15 @@ class NetworkPort:
             _, word = self.inside.words.popleft()
             self.rx_free = max(self.rx_free + 1 / self.rate, self.clock)
             rx.tdata.next, rx.tkeep.next, rx.tlast.next = word
+            rx.tid.next = self.inside.source
             self._pass(word)
         if offer != self.offered:
             rx.tvalid.next = self.offered = offer
 
     def _pass(self, word: Word) -> None:
-        """Keep the frame that enters, tell its header, pass it on."""
+        """Keep the frame that enters, and pass it on."""
         assert self.inside is not None
-        size = len(self.took) * len(self.rx.tkeep)
         self.took.append(word)
-        if size < HEADER_BYTES <= size + len(self.rx.tkeep):
-            self.arrived(self.inside.source, peek(in_bytes(self.took)))
         if word[2]:
             frame = in_bytes(self.took)
             for peer in self.forward(self.inside.source, peek(frame)):

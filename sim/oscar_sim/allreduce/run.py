@@ -17,7 +17,8 @@ from oscar.collective.schedules import make_schedule
 from oscar.numerics.plans import ChunkPlan
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.streams.bundles import AxiLite, Stream, bit
+from oscar_hdl.nic.ports import frames_in, frames_out
+from oscar_hdl.streams.bundles import AxiLite, bit
 from oscar_sim.allreduce.expected import Iteration, host_run
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, NetworkPort
@@ -60,14 +61,14 @@ class SimulatedNode:
         self.signals: dict[str, Any] = {
             "s_axil": AxiLite(8),
             "irq": bit(),
-            "s_axis_rx": Stream(BUS_BITS, keep=BUS_BITS // 8),
-            "m_axis_tx": Stream(BUS_BITS, keep=BUS_BITS // 8),
+            "s_axis_rx": frames_in(BUS_BITS),
+            "m_axis_tx": frames_out(BUS_BITS),
             **memory_ports(options.engines + 1),
         }
         self.memory = MemoryModel(1 << run.rows_log2, self.signals)
         self.port = NetworkPort(
             rank, self.signals["s_axis_rx"], self.signals["m_axis_tx"], rate=options.rate,
-            latency=options.latency, arrived=self._arrived, forward=self._forward,
+            latency=options.latency, forward=self._forward,
         )  # fmt: skip
         self.driver = NicDriver(
             Manager(self.signals["s_axil"]), self.signals["irq"], self.memory, rank=rank, width=run.width,
@@ -81,9 +82,6 @@ class SimulatedNode:
         phase = Phase.ALL_GATHER if header.step == self.run.options.nodes - 1 else Phase.REDUCE_SCATTER
         return Key(phase, source, header.chunk, header.sub)
 
-    def _arrived(self, source: int, header: Header) -> None:
-        self.driver.arrived(self._key(source, header))
-
     def _forward(self, source: int, header: Header) -> list[int]:
         return self.programme.forwards.get(self._key(source, header), [])
 
@@ -96,12 +94,10 @@ class SimulatedNode:
             self.memory.load(place.row, frame_rows(local[part], classes[part]))
         self.port.frames.clear()
         self.driver.commands.clear()
-        for send in self.programme.sends:
-            if self.run.places[send.frame.chunk].count:
-                self.port.routes.append(send.peers)
         places = self.run.places
         yield from self.driver.run(self.programme, lambda chunk, sub: places[chunk])
-        while not self.port.idle:
+        sent = sum(command.name == "SEND" for command in self.driver.commands)
+        while len(self.port.frames) < sent or not self.port.idle:
             yield
 
     def result(self) -> np.ndarray:

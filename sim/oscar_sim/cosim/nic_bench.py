@@ -17,6 +17,7 @@ from oscar_sim.errors import RtlError
 
 BLOCK_LOG2, ENGINES, BUS_BYTES = 10, 2, 8
 SIZES = {"engines": ENGINES, "sets": 4, "store_log2": 10, "rows_log2": 9, "block_log2": BLOCK_LOG2}
+OTHER = 2  # the peer with which it exchanges frames
 BLOCK = 1 << (BLOCK_LOG2 - 5)  # rows: frames begin at multiples
 CLEARING = 600  # clocks after a reset in which memories of counts are cleared
 LIMIT = 60_000  # clocks of a step of the run
@@ -36,7 +37,7 @@ class NicBench(ABC):
         """Forget all frames: behind a reset links begin anew."""
         asc = AscParams(sent_rows=False, block_log2=BLOCK_LOG2)
         self.ours, self.theirs = Encoder(asc), Encoder(asc)
-        self.numbers = {"SEND": 0, "RECEIVE": 0}
+        self.numbers, self.peer = {"SEND": 0, "RECEIVE": 0}, OTHER
 
     @abstractmethod
     def step(self, clocks: int = 1) -> None:
@@ -103,6 +104,11 @@ class NicBench(ABC):
             self.write(f"{name}_{part}", **{key: value for key, value in fields.items() if key in known})
         self.numbers[name] += 1
 
+    def await_frame(self) -> None:
+        """Wait until a frame is the oldest."""
+        self.wait(lambda: self.read("IRQ_STATUS")["arrived"], "no frame comes")
+        self.write("IRQ_STATUS", arrived=1)
+
     def ended(self, name: str) -> None:
         """Wait until all commands of a direction have ended well."""
         number = self.numbers[name]
@@ -148,6 +154,8 @@ class NicBench(ABC):
     def send(self, values: np.ndarray, positions: np.ndarray, row: int) -> bytes:
         """Give the command to send what is in memory; return the frame that has to leave."""
         n = self.numbers["SEND"]
+        if n == 0:
+            self.write("SEND_PEER", peer=self.peer)
         self.command(
             "SEND", count=values.size, row=row, last=last_symbol(values), block_log2=BLOCK_LOG2, step=0,
             chunk=n, width=16, sequence=n, load=0, save=0, fresh=int(n == 0),
@@ -163,10 +171,15 @@ class NicBench(ABC):
         for data in (bytes(damaged), frame) if n == 0 else (frame,):
             self.arrive(data)
         head = peek(frame)
+        self.await_frame()
+        oldest = self.read("OLDEST_FRAME") | self.read("OLDEST_NAME")
+        if oldest != {"step": 1, "chunk": n, "peer": OTHER, "sub": 0, "number": n & 255, "there": 1}:
+            raise RtlError(f"another frame is told than {n} that came: {oldest}")
         fields = {k: getattr(head, k) for k in ("step", "chunk", "sub", "width", "sequence", "count")}
         self.command(
-            "RECEIVE", **fields, load=1, save=1, fresh=int(n == 0), row=row, add=not adopt, adopt=adopt
-        )
+            "RECEIVE", **fields, peer=OTHER, load=1, save=1, fresh=int(n == 0), row=row, add=not adopt,
+            adopt=adopt,
+        )  # fmt: skip
 
 
 def exchange(nic: NicBench, count: int, *, adopt: bool) -> None:

@@ -26,7 +26,7 @@ from cocotbext.axi import (
 )
 
 from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_sim.cosim.nic_bench import CLEARING, INTO, OUT, NicBench, exchange
+from oscar_sim.cosim.nic_bench import CLEARING, INTO, OTHER, OUT, NicBench, exchange
 from oscar_sim.errors import RtlError
 
 PERIOD = 10  # ns
@@ -85,7 +85,7 @@ class NicBuses(NicBench):
 
     def arrive(self, frame: bytes) -> None:
         """See NicBench.arrive."""
-        self.sources["s_axis_rx"].send_nowait(AxiStreamFrame(frame))
+        self.sources["s_axis_rx"].send_nowait(AxiStreamFrame(frame, tid=OTHER))
 
     def taken_in(self, name: str) -> bool:
         """See NicBench.taken_in."""
@@ -97,7 +97,12 @@ class NicBuses(NicBench):
 
     def frame_out(self) -> bytes | None:
         """See NicBench.frame_out."""
-        return None if (words := self.packet_out("m_axis_tx")) is None else bytes(words)
+        if self.sinks["m_axis_tx"].empty():
+            return None
+        frame = self.sinks["m_axis_tx"].recv_nowait()
+        if set(np.atleast_1d(frame.tdest).tolist()) != {self.peer}:
+            raise RtlError(f"a frame goes to {frame.tdest}, not to {self.peer}")
+        return bytes(frame.tdata)
 
 
 def _stream(kind: Any, dut: Any, name: str) -> Any:

@@ -7,7 +7,7 @@ from collections import deque
 import numpy as np
 
 from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_sim.cosim.nic_bench import BUS_BYTES, CLEARING, INTO, OUT, SIZES, NicBench
+from oscar_sim.cosim.nic_bench import BUS_BYTES, CLEARING, INTO, OTHER, OUT, SIZES, NicBench
 from oscar_sim.errors import RtlError
 from oscar_sim.verilator import Model
 
@@ -55,7 +55,7 @@ class NicRun(NicBench):
                 data, keep, last = self.coming[name][0]
                 model[f"{name}_tdata"], model[f"{name}_tlast"] = data, int(last)
                 if name == "s_axis_rx":
-                    model[f"{name}_tkeep"] = keep
+                    model[f"{name}_tkeep"], model[f"{name}_tid"] = keep, OTHER
             model[f"{name}_tvalid"] = int(self.valid[name])
         for name in OUT:
             model[f"{name}_tready"] = int(ready[name])
@@ -66,6 +66,8 @@ class NicRun(NicBench):
         for name in OUT:
             if ready[name] and model[f"{name}_tvalid"]:
                 keep = model[f"{name}_tkeep"] if name == "m_axis_tx" else 0
+                if name == "m_axis_tx" and model[f"{name}_tdest"] != self.peer:
+                    raise RtlError(f"a frame goes to {model[f'{name}_tdest']}, not to {self.peer}")
                 self.taken[name].append((model[f"{name}_tdata"], keep, bool(model[f"{name}_tlast"])))
         model.clock()
         self.clocks += 1

@@ -63,9 +63,8 @@ class Command:
 class NicDriver:
     """Performs a rank's programme; `run` is a script that takes a step each clock.
 
-    width(workers): bits of a raw value; block_log2: of frames that are made. `arrived` is to be told the key
-    of each frame that comes, in the order in which the NIC gets them, as soon as its header is there. now():
-    the clock, for `commands`, which keeps all that were given.
+    width(workers): bits of a raw value; block_log2: of frames that are made. now(): the clock, for
+    `commands`, which keeps all that were given.
     """
 
     def __init__(
@@ -75,12 +74,9 @@ class NicDriver:
         self.bus, self.irq, self.memory = bus, irq, memory
         self.rank, self.width, self.block_log2, self.now = rank, width, block_log2, now
         self.commands: list[Command] = []
-        self.coming: deque[Key] = deque()
+        self.coming: tuple[int, int, int, int] | None = None  # peer, step, chunk, sub of the oldest frame
+        self.seen = self.peer = -1  # the number of the last frame that was looked at, and SEND_PEER
         self.books: dict[str, TableSets] = {}
-
-    def arrived(self, frame: Key) -> None:
-        """A frame is coming in: its command is due."""
-        self.coming.append(frame)
 
     def attach(self) -> Script:
         """Look what the NIC is and enable interrupts; before anything else."""
@@ -93,13 +89,18 @@ class NicDriver:
         sets = 1 << config["sets_log2"]
         self.books = {"RECEIVE": TableSets(sets), "SEND": TableSets(sets)}
         self.ended = {"RECEIVE": 0, "SEND": 0}
+        self.coming, self.seen, self.peer = None, -1, -1
         yield from self.bus.write(BY_NAME["IRQ_ENABLE"].offset, BY_NAME["IRQ_ENABLE"].mask)
 
     def run(self, programme: Programme, places: Places) -> Script:
         """Perform all commands of an AllReduce."""
         self.places = places
         to_send = deque(s for s in programme.sends if places(s.frame.chunk, s.frame.sub).count)
-        receives = {k: r for k, r in programme.receives.items() if places(k.chunk, k.sub).count}
+        receives = {
+            (k.source, r.frame.table, k.chunk, k.sub): r
+            for k, r in programme.receives.items()
+            if places(k.chunk, k.sub).count
+        }
         given: dict[str, deque[Command]] = {"RECEIVE": deque(), "SEND": deque()}
         decoded: set[Key] = set()
         encoded: set[int] = set()
@@ -109,13 +110,18 @@ class NicDriver:
                 yield from self._ends(given)
                 decoded.update(self.done["RECEIVE"])
                 encoded.update(self.done["SEND"])
-            if self.coming and (receive := receives.get(self.coming[0])) is not None:
+            if self.coming is not None:
+                if (receive := receives.get(self.coming)) is None:
+                    raise RtlError(
+                        f"node {self.rank}: a frame came that nobody asked for; peer, step, chunk and "
+                        f"sub-frame are {self.coming}"
+                    )
                 if encoded.issuperset(receive.sends) and (yield from self._free("RECEIVE", given)):
-                    key = self.coming.popleft()
+                    del receives[self.coming]
+                    self.coming = None
+                    key = Key.of(receive.frame)
                     given["RECEIVE"].append(self._noted("RECEIVE", key, receive.frame))
-                    yield from self._receive(receives.pop(key))
-            elif self.coming:
-                raise RtlError(f"node {self.rank}: a frame came that nobody asked for: {self.coming[0]}")
+                    yield from self._receive(receive)
             if to_send and decoded.issuperset(to_send[0].receives) and (yield from self._free("SEND", given)):
                 send = to_send.popleft()
                 given["SEND"].append(self._noted("SEND", numbers[id(send)], send.frame))
@@ -158,15 +164,31 @@ class NicDriver:
             raise RtlError(f"node {self.rank}: a packet of rows was wrong (docs/registers.md)")
         if found["refused"]:
             raise RtlError(f"node {self.rank}: the NIC refused a write (docs/registers.md)")
+        if found["arrived"]:
+            yield from self._look()
+
+    def _look(self) -> Script:
+        """Look which frame is the oldest, into `coming`."""
+        register = BY_NAME["OLDEST_NAME"]
+        name = register.unpack((yield from self.bus.read(register.offset)))
+        if name["there"] and name["number"] != self.seen:
+            register = BY_NAME["OLDEST_FRAME"]
+            frame = register.unpack((yield from self.bus.read(register.offset)))
+            self.seen = name["number"]
+            self.coming = name["peer"], frame["step"], frame["chunk"], name["sub"]
 
     def _receive(self, receive: Receive) -> Script:
         frame = receive.frame
-        order = {"adopt": 1} if receive.adopt else {"add": 1}
+        order = {"peer": frame.source, "adopt" if receive.adopt else "add": 1}
         yield from self._give("RECEIVE", frame, Link(frame.phase, frame.source), order)
 
     def _send(self, send: Send) -> Script:
         frame = send.frame
         place = self.places(frame.chunk, frame.sub)
+        if send.destination != self.peer:
+            self.peer = send.destination
+            register = BY_NAME["SEND_PEER"]
+            yield from self.bus.write(register.offset, register.pack(peer=self.peer))
         order = {
             "last": last_symbol(self.memory.values(place.row, place.count)),
             "block_log2": self.block_log2,

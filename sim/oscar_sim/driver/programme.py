@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.schedule import Schedule
+from oscar_hdl.nic.ports import TO_ALL
 
 
 class Key(NamedTuple):
@@ -41,6 +42,11 @@ class Send:
     receives: tuple[Key, ...] = ()
     peers: list[int] = field(default_factory=list)
 
+    @property
+    def destination(self) -> int:
+        """The peer, or all."""
+        return self.peers[0] if len(self.peers) == 1 else TO_ALL
+
 
 @dataclass
 class Programme:
@@ -56,7 +62,10 @@ class Programme:
 
 
 def programme(rank: int, schedule: Schedule) -> Programme:
-    """Return what the NIC of `rank` does; raises ValueError for a schedule that keeps sums apart."""
+    """Return what the NIC of `rank` does.
+
+    Raises ValueError for a schedule that keeps sums apart, or has a frame for some peers, not one or all.
+    """
     if schedule.apart:
         raise ValueError(f"schedule {schedule.name} keeps two sums apart, a NIC's memory holds one")
     made = Programme()
@@ -75,4 +84,7 @@ def programme(rank: int, schedule: Schedule) -> Programme:
             added[part].append(Key.of(action))
         elif action.op is Op.FORWARD:
             made.forwards[Key.of(action)].append(action.peer)
+    for send in made.sends:
+        if len(send.peers) not in (1, schedule.nodes - 1):
+            raise ValueError(f"schedule {schedule.name} has a frame for {send.peers}: expected one or all")
     return made

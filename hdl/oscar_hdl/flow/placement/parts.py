@@ -14,7 +14,7 @@ from myhdl._block import _Block
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import CountChain, RawJob, TablesPort
 from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand
+from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, frames_in, frames_out
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 Arguments = Callable[[], tuple[Any, ...]]
@@ -95,13 +95,13 @@ def engine_pair() -> Any:
 
 def receiver(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
     """The receiver of so many decoders."""
-    from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped
+    from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, OldestFrame
     from oscar_hdl.nic.receive.receiver import receiver as function
 
     def make() -> tuple[Any, ...]:
         jobs, streams = [ports.DecoderJob() for _ in range(engines)], [Stream(16) for _ in range(engines)]
         bases = [word(ROW_BITS) for _ in range(engines + 1)]
-        head = Stream(bus_bits, keep=bus_bits // 8), FrameCommand(), word(ROW_BITS), Dropped(), TablesPort()
+        head = frames_in(bus_bits), FrameCommand(), word(ROW_BITS), Dropped(), OldestFrame(), TablesPort()
         return (*head, Stream(64), DecoderUnits(jobs, streams, RawJob(), Stream(16), bases), ClearPort())
 
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
@@ -115,7 +115,7 @@ def sender(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
         jobs = [ports.EncoderJob() for _ in range(engines)]
         streams = [Stream(16, keep=2) for _ in range(engines)]
         bases = [word(ROW_BITS) for _ in range(engines + 1)]
-        head = Stream(bus_bits, keep=bus_bits // 8), FrameCommand(), word(ROW_BITS), TablesPort()
+        head = frames_out(bus_bits), FrameCommand(), word(ROW_BITS), TablesPort()
         return (*head, jobs, streams, bases, ports.SourcePort())
 
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)

@@ -2,8 +2,8 @@
 
 For every block and every stream of it, over all inputs, stalls and resets:
 
-* what is offered stays: while tvalid and not tready, tvalid, tdata, tkeep and tlast hold (out: proven, in:
-  assumed);
+* what is offered stays: while tvalid and not tready, tvalid, tdata, tkeep, tlast, tid and tdest hold
+  (out: proven, in: assumed);
 * a clock after a reset nothing is offered;
 * where a block passes words on, what leaves is what came, in order: nothing is lost, doubled or changed, and
   all of it leaves;
@@ -115,7 +115,8 @@ def wrapper(proof: Proof, ports: dict[str, tuple[bool, int]]) -> str:
 
 def _holds(stream: str, comes: bool, forget: str, ports: dict[str, tuple[bool, int]]) -> list[str]:
     """What is offered stays, and a reset takes it back."""
-    parts = [f"{stream}_{part}" for part in ("tdata", "tkeep", "tlast") if f"{stream}_{part}" in ports]
+    named = ("tdata", "tkeep", "tlast", "tid", "tdest")
+    parts = [f"{stream}_{part}" for part in named if f"{stream}_{part}" in ports]
     same = " && ".join([f"{stream}_tvalid", *(f"{part} == $past({part})" for part in parts)])
     say, back = ("assume", "rst") if comes else ("`RULE", f"rst || {forget}")
     return [

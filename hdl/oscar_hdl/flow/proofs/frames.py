@@ -15,9 +15,31 @@ DEFRAMER = """
       `RULE(head == $past(head) || head == $past(wr_addr));
       `RULE(!wr_en || used >= kept);
       `RULE(!(bad && head != $past(head)));
+      `RULE(came_push == (head != $past(head)));
     end
     if (rst || (began && $past(rst))) assume(tail == 0);
     `SEEN(came && s_axis_rx_tlast); `SEEN(bad);
+  end
+"""
+
+FRAME_NAMES = """
+  // A frame comes as the deframer lets it: four clocks apart, and the next only if `full` was low between.
+  reg [4:0] level = 0; reg [1:0] since = 0; reg open = 1; reg [1:0] waits = 0; reg [7:0] popped = 0;
+  always @(posedge clk) begin
+    assume(!gone || oldest_there);
+    assume(!came_push || (open && since == 0));
+    open <= rst ? 1 : came_push ? 0 : open || !came_full;
+    since <= rst ? 0 : came_push ? 3 : since - (since != 0);
+    level <= rst ? 0 : level + came_push - gone; popped <= rst ? 0 : popped + gone;
+    waits <= rst || gone || level == 0 || oldest_there ? 0 : waits + 1;
+    if (!rst && began && !$past(rst)) begin
+      `RULE(level <= 4 && waits < 3);
+      `RULE(!oldest_there || (level != 0 && oldest_number == popped));
+      `RULE(oldest_arrived == (oldest_there && !$past(oldest_there)));
+      if ($past(oldest_there && !gone)) `RULE(oldest_there && $stable({oldest_peer, oldest_step}));
+      if ($past(oldest_there && !gone)) `RULE($stable({oldest_chunk, oldest_sub, oldest_number}));
+    end
+    `SEEN(level == 2 && gone); `SEEN(oldest_arrived);
   end
 """
 

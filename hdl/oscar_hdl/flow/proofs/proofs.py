@@ -7,6 +7,7 @@ from oscar_hdl.flow.proofs.frames import (
     COLLECTOR,
     DEFRAMER,
     FEEDER,
+    FRAME_NAMES,
     HEAD_WRITER,
     PREFIX_READER,
     RAW_FEEDER,
@@ -126,14 +127,17 @@ AXI_LITE = """
 FRAME_READER = """
   // A frame of 1 to 31 words; the words of its store are 0, 1, 2 .., all frames behind each other.
   reg busy = 0; reg [4:0] words_now, given = 0, at = 0; reg [2:0] tail_now;
+  reg [7:0] peer_now;
   wire gone = m_axis_tvalid && m_axis_tready;
   always @(posedge clk) begin
     assume(!start || (words != 0 && !busy && idle));
-    if (start) begin busy <= 1; words_now <= words; tail_now <= tail; given <= 0; end
+    if (start) begin busy <= 1; words_now <= words; tail_now <= tail; given <= 0;
+      peer_now <= peer; end
     if (m_axis_tvalid && !rst) begin
       `RULE(busy && m_axis_tlast == (given + 5'd1 == words_now) && m_axis_tdata == at);
       `RULE(m_axis_tkeep == (m_axis_tlast && tail_now ? (8'd1 << tail_now) - 8'd1 : 8'd255));
     end
+    if (m_axis_tvalid && !rst) `RULE(m_axis_tdest == peer_now);
     if (gone) begin given <= given + 1; at <= at + 1; busy <= !m_axis_tlast; end
     if (idle && !rst) `RULE(!m_axis_tvalid);
     `SEEN(gone && m_axis_tlast && given == 2 && !rst);
@@ -202,6 +206,12 @@ PROOFS: dict[str, Proof] = {
     "axi_lite_registers": Proof(HERE + "axi_lite_registers", rules=AXI_LITE),
     "command_port": Proof(HERE + "command_port", rules=COMMAND_PORT),
     "deframer": Proof(HERE + "deframer", light=False, rules=DEFRAMER, reach=24),
+    "frame_names": Proof(
+        HERE + "frame_names", 30,
+        passes=((Words("came_push", "{came_peer, came_sub, came_chunk, came_step}", 48),
+          Words("gone", "{oldest_peer, oldest_sub, oldest_chunk, oldest_step}", 48)),),
+        rules=FRAME_NAMES, most=7,
+    ),
     "byte_sink": Proof(HERE + "byte_sink", free=512),
     "byte_source": Proof(HERE + "byte_source", rules=BYTE_SOURCE, free=512, reach=40),
     "raw_decoder": Proof(HERE + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=80),

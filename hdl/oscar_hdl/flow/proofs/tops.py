@@ -9,7 +9,7 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite, ValueWrite
-from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand
+from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, frames_in
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -106,11 +106,11 @@ def raw_feeder() -> Any:
 
 
 @block
-def _frame_reader(clk, rst, start, words, tail, idle, left, m_axis):  # type: ignore[no-untyped-def]
+def _frame_reader(clk, rst, start, words, tail, peer, idle, left, m_axis):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.send.frame_reader import frame_reader as made
 
     address, advance, before = word(len(words)), bit(), word(len(words))
-    reader = made(clk, rst, start, words, tail, idle, left, address, advance, m_axis)
+    reader = made(clk, rst, start, words, tail, peer, idle, left, address, advance, m_axis)
 
     @always(clk.posedge)
     def store():
@@ -139,7 +139,9 @@ def sum_feed() -> Any:
 
 def frame_reader() -> Any:
     """With a store that holds at each address the address."""
-    return _frame_reader(bit(), bit(), bit(), word(5), word(3), bit(), word(6), Stream(5, keep=8))
+    return _frame_reader(
+        bit(), bit(), bit(), word(5), word(3), word(8), bit(), word(6), Stream(5, keep=8, dest=8)
+    )
 
 
 @block
@@ -169,16 +171,27 @@ def command_port() -> Any:
     from oscar_hdl.nic.control.command_port import command_port as made
 
     return made(
-        bit(), bit(), bit(), word(32), word(32), word(32), word(32), bit(), FrameCommand(), word(20), word(2),
-        bit(), bit(), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
+        bit(), bit(), bit(), word(32), word(8), word(32), word(32), word(32), bit(), FrameCommand(), word(20),
+        word(2), bit(), bit(), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
     )  # fmt: skip
 
 
 def deframer(at_bits: int = 5) -> Any:
     from oscar_hdl.nic.receive.deframer import deframer as made
+    from oscar_hdl.nic.receive.ports import CameFrame
 
     at = [word(at_bits) for _ in range(3)]
-    return made(bit(), bit(), Stream(64, keep=8), bit(), at[0], word(64), at[1], at[2], bit(), word(4))
+    return made(
+        bit(), bit(), frames_in(64), bit(), at[0], word(64), at[1], at[2], CameFrame(), bit(), word(4)
+    )
+
+
+def frame_names() -> Any:
+    """For four frames, not sixteen."""
+    from oscar_hdl.nic.receive.frame_names import frame_names as made
+    from oscar_hdl.nic.receive.ports import CameFrame, OldestFrame
+
+    return made(bit(), bit(), CameFrame(), bit(), OldestFrame(), most_log2=2)
 
 
 def raw_decoder() -> Any:

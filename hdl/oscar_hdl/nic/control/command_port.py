@@ -7,22 +7,22 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, concat, enum
 
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, ROW_BITS
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, FrameCommand, block_sizes
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, PEER_BITS, FrameCommand, block_sizes
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def command_port(
-    clk: Any, rst: Any, issue: Any, order: Any, frame: Any, shape: Any, tables: Any, abort: Any,
-    command: FrameCommand, row: Any, running: Any, locked: Any, refused: Any, result: Any, *, receive: bool,
-    sets: int, rows_log2: int, block_log2: int,
+    clk: Any, rst: Any, issue: Any, order: Any, peer: Any, frame: Any, shape: Any, tables: Any,
+    abort: Any, command: FrameCommand, row: Any, running: Any, locked: Any, refused: Any, result: Any, *,
+    receive: bool, sets: int, rows_log2: int, block_log2: int,
 ) -> Any:  # fmt: skip
     """Turn writes to a command's registers into frames for the receiver or the sender.
 
-    issue: pulse, with order u32: a write to COMMAND; frame, shape, tables u32: what the registers hold, still
-    while `locked`. abort: pulse. row u20: of the last command that was started. running u2: commands under
-    way, two at most. refused: pulse. result u23: how many ended, and three errors. block_log2: the only one
-    of a SEND command that is taken, and rows are multiples of such a block's; or 0: any.
+    issue: pulse, with order u32, a write to COMMAND, and peer u8; frame, shape, tables u32: what registers
+    hold, still while `locked`. abort: pulse. row u20: of the last command that was started. running u2:
+    commands under way, two at most. refused: pulse. result u23: how many ended, and three errors. block_log2:
+    the only one of a SEND command that is taken, and rows are multiples of such a block's; or 0: any.
     """
     NAME = "RECEIVE" if receive else "SEND"
     f_frame, f_shape, f_tables = (
@@ -52,7 +52,7 @@ def command_port(
 
     steps = enum("NOTHING", "LOOK", "MEASURE", "WEIGH", "DECIDE", "WAITING")
     at = Signal(steps.NOTHING)
-    wanted, rows = word(32), word(FRAME_ROW_BITS)
+    wanted, peer_wanted, rows = word(32), word(PEER_BITS), word(FRAME_ROW_BITS)
     bad_shape, bad_tables, bad_order, bad = bit(), bit(), bit(), bit()
     behind = word(ROW_BITS + 1)
     starting, aborting, ended, errors = bit(), bit(), word(8), word(15)
@@ -94,6 +94,7 @@ def command_port(
         if at == steps.NOTHING:
             if issue:
                 wanted.next = order
+                peer_wanted.next = peer
                 at.next = steps.LOOK
         elif at == steps.LOOK:
             at.next = steps.MEASURE
@@ -121,6 +122,7 @@ def command_port(
             command.count.next = shape[COUNT_END:COUNT]
             command.width.next = shape[WIDTH_END:WIDTH]
             command.sub.next = shape[SUB_END:SUB]
+            command.peer.next = peer_wanted
             command.sequence.next = tables[SEQUENCE_END:SEQUENCE]
             command.load.next = tables[LOAD_END:LOAD]
             command.save.next = tables[SAVE_END:SAVE]

@@ -8,14 +8,14 @@ from __future__ import annotations
 from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import MAGIC
 from oscar_hdl.nic.control.registers import COUNTERS, REGISTERS, Field
-from oscar_hdl.nic.ports import STREAM_BITS
+from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
 from oscar_hdl.streams.bundles import AxiLite, Stream
 
 BUS = 64  # bits of a word as drawn here
 STREAMS = {
     "s_axil": (AxiLite(8), "AXI4-Lite subordinate; byte addresses"),
-    "s_axis_rx": (Stream(BUS, keep=BUS // 8), "frames from the MAC"),
-    "m_axis_tx": (Stream(BUS, keep=BUS // 8), "frames to the MAC"),
+    "s_axis_rx": (frames_in(BUS), "frames from the MAC"),
+    "m_axis_tx": (frames_out(BUS), "frames to the MAC"),
     "s_axis_values": (Stream(STREAM_BITS), "values into memory"),
     "s_axis_side": (Stream(STREAM_BITS), "classes, sizes, means, distances into memory"),
     "s_axis_read": (Stream(64), "rows to read"),
@@ -77,11 +77,15 @@ beside it, which the hardware reads; do not edit. What a register does is in nic
 """
 STREAM_TEXT = """
 `tkeep` is all ones but in the word with `tlast`, where it is one or more ones from bit 0 on; a frame with
-gaps is dropped. `tlast` ends a frame or a packet. Packets of values have ceil(count / 8) words behind the
-first, side packets one for each row; values behind the last are taken as 0. A row is taken in four clocks on
-either stream, and read in four; `tready` pauses between words of a row, and where a word comes late, the next
-may wait one clock. What is read ends with `tlast` on both streams. Bits that no field names are 0, and
-ignored where the NIC reads.
+gaps is dropped. `tid` is the number of the peer that made the frame, also of one that another peer passed on;
+it counts in a frame's first word. `tdest` is the number of the peer that the frame is for, or 255: all; it is
+the same in all words of a frame.
+
+`tlast` ends a frame or a packet. Packets of values have ceil(count / 8) words behind the first, side packets
+one for each row; values behind the last are taken as 0. A row is taken in four clocks on either stream, and
+read in four; `tready` pauses between words of a row, and where a word comes late, the next may wait one
+clock. What is read ends with `tlast` on both streams. Bits that no field names are 0, and ignored where the
+NIC reads.
 
 A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. One
 that is too short goes on with zeros, of one that is too long the rest is thrown away: load its rows again.
@@ -109,6 +113,12 @@ A COMMAND is refused, and counted, if one waits already, a bit without a field i
 262,143, width is not 1..16, a set does not exist, the frame's rows are not all in memory, not just one of
 add and adopt is set, block_log2 is not STATUS.block_log2 (10..17 where that is 0), or the row is not a
 multiple of 2^(STATUS.block_log2 - 5) (any where that is 0).
+
+Frames that came whole and right wait in the order in which they came, 16 at most; then s_axis_rx stalls.
+OLDEST_FRAME and OLDEST_NAME say which is the oldest that no command has taken. It stays that until the
+RECEIVE command that it matches deals its blocks to engines, or until it is dropped; then IRQ_STATUS.arrived
+tells of the next, and OLDEST_NAME.number is another. So clear IRQ_STATUS.arrived, read both, and give the
+command for this frame: a RECEIVE for another drops it.
 
 A RECEIVE command does not start to decode before its frame has come whole and is the expected one. A bad
 frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT ends it. A command that ends

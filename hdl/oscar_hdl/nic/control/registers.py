@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from oscar_hdl.nic.ports import PEER_BITS, TO_ALL
+
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
 SPACE = 256  # bytes of addresses
-VERSION = 4
+VERSION = 5
 ID_VALUE = int.from_bytes(b"OSCA", "big")
 COUNTERS, EDGES = 0x80, 0xC0
 PLAN_EDGES = 15  # boundaries of a plan, at most
@@ -105,7 +107,7 @@ _ERRORS = (
 )
 _REASONS = (
     "why the last frame was dropped: 1 length, 2 magic or version, 3 codec, 4 CRC, 5 too long for the store, "
-    "6 step, 7 chunk, 8 sub-frame or width, 9 sequence, 10 checksum, 11 count"
+    "6 step, 7 chunk, 8 sub-frame or width, 9 sequence, 10 checksum, 11 count, 12 peer"
 )
 _IRQ = (
     Field("received", 0, 1, "a RECEIVE command has ended: see RECEIVE_RESULT"),
@@ -116,6 +118,7 @@ _IRQ = (
     Field("bad_packet", 5, 1, "a packet of rows was too short or too long, or of rows that there are not"),
     Field("refused", 6, 1, "a write was not taken: its register is locked, or it is no valid command"),
     Field("planned", 7, 1, "a plan is cut: see PLAN_RESULT"),
+    Field("arrived", 8, 1, "another frame is the oldest: see OLDEST_NAME"),
 )
 
 
@@ -199,10 +202,28 @@ REGISTERS: tuple[Register, ...] = (
     *_port(
         "RECEIVE", 0x20, "decode",
         (
+            Field("peer", 20, 8, "who made the frame: s_axis_rx_tid"),
             Field("add", 30, 1, "sums are added to what memory holds"),
             Field("adopt", 31, 1, "memory holds what was decoded, and nothing else; one of the two is set"),
         ),
         (Field("reason", 8 + 5 * KEPT_ERRORS, 4, _REASONS),),
+    ),
+    Register(
+        "OLDEST_FRAME", 0x34, "RO", "header fields of the oldest frame that no command has taken yet",
+        (Field("step", 0, 16, ""), Field("chunk", 16, 16, "")),
+    ),
+    Register(
+        "OLDEST_NAME", 0x38, "RO", "who made it",
+        (
+            Field("peer", 0, 8, "its s_axis_rx_tid"),
+            Field("sub", 8, 8, "sub-frame"),
+            Field("number", 16, 8, "frames that were the oldest before it, modulo 256"),
+            Field("there", 31, 1, "there is one; else the others mean nothing, nor does OLDEST_FRAME"),
+        ),
+    ),
+    Register(
+        "SEND_PEER", 0x3C, "WO", "to whom frames go of SEND commands that are given behind the write",
+        (Field("peer", 0, PEER_BITS, f"m_axis_tx_tdest; {TO_ALL}: to all"),),
     ),
     *_port(
         "SEND", 0x40, "encode",

@@ -9,6 +9,8 @@ from myhdl import Signal, always, always_comb, block, concat, enum
 from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import HEADER_BYTES, MAGIC
 from oscar_hdl.nic.crc.frame_crc import frame_crc
+from oscar_hdl.nic.ports import PEER_BITS
+from oscar_hdl.nic.receive.ports import CameFrame
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 
@@ -74,7 +76,8 @@ def crc_feed(
 
 
 # Why a frame was dropped.
-LENGTH, VERSION, CODEC, DAMAGED, TOO_LONG, STEP, CHUNK, SUB_WIDTH, SEQUENCE, CHECKSUM, COUNT = range(1, 12)
+LENGTH, VERSION, CODEC, DAMAGED, TOO_LONG = range(1, 6)
+STEP, CHUNK, SUB_WIDTH, SEQUENCE, CHECKSUM, COUNT, PEER = range(6, 13)
 REASONS = {
     LENGTH: "length",
     VERSION: "magic or version",
@@ -87,6 +90,7 @@ REASONS = {
     SEQUENCE: "sequence",
     CHECKSUM: "checksum",
     COUNT: "count",
+    PEER: "peer",
 }
 SPARE = 8  # words of the ring that stay empty
 
@@ -94,12 +98,13 @@ SPARE = 8  # words of the ring that stay empty
 @block
 def deframer(
     clk: Any, rst: Any, s_axis_rx: Stream, wr_en: Any, wr_addr: Any, wr_data: Any, head: Any, tail: Any,
-    bad: Any, reason: Any,
+    came: CameFrame, bad: Any, reason: Any,
 ) -> Any:  # fmt: skip
     """Write frames to the store, each from a word on; `head` moves behind a frame that is whole.
 
-    s_axis_rx: Stream(8 size, keep=size), a frame up to tlast. wr_en, wr_addr, wr_data: the store. Frames lie
-    between tail (an input) and head. bad (strobe) with reason u4: a frame was dropped.
+    s_axis_rx: frames_in(8 size), a frame up to tlast, whose first word has the tid. wr_en, wr_addr, wr_data:
+    the store. Frames lie between tail (an input) and head. came: one that is whole, as `head` moves; while it
+    is full, no other is taken. bad (strobe) with reason u4: a frame was dropped.
     """
     size, at_bits = len(s_axis_rx.tkeep), len(head)
     rest_bits = (size - 1).bit_length()
@@ -116,6 +121,7 @@ def deframer(
     states = enum("RECEIVE", "SETTLE", "COMPARE", "JUDGE", "TELL", "REST")
     state = Signal(states.RECEIVE)
     accept, taken, data, keep, final = bit(), bit(), word(8 * size), word(size), bit()
+    peer = word(PEER_BITS)
     header = word(HEAD_BITS, 1)  # the word of the header that comes, 0 behind it
     used, room, dropping = word(at_bits), bit(), bit()
     length, announced, measured, expected = word(32), word(32), word(LENGTH_BITS), word(LENGTH_BITS)
@@ -145,6 +151,7 @@ def deframer(
         taken.next = accept and s_axis_rx.tvalid
         data.next = s_axis_rx.tdata
         keep.next = s_axis_rx.tkeep
+        peer.next = s_axis_rx.tid
         final.next = s_axis_rx.tlast
         room.next = used[at_bits:3] != NEARLY
         accept.next = state == states.RECEIVE and (room or dropping)
@@ -183,6 +190,10 @@ def deframer(
             if header[0]:
                 foreign.next = data[8:] != MAGIC_BYTE
                 unknown.next = data[16:8] != CODEC_BYTE
+                came.peer.next = peer
+                came.step.next = data[32:16]
+                came.chunk.next = data[48:32]
+                came.sub.next = data[56:48]
             if header[PLACE]:
                 length.next = data[AT + 32 : AT]
                 announced.next = data[AT + 64 : AT + 32]
@@ -198,6 +209,7 @@ def deframer(
     @always(clk.posedge)
     def run():
         bad.next = False
+        came.push.next = False
         alone.next = head == tail
         if state == states.RECEIVE:
             if taken and not dropping:
@@ -222,14 +234,16 @@ def deframer(
                 wr_addr.next = head
             else:
                 head.next = wr_addr
+                came.push.next = True
             state.next = states.REST
-        elif state == states.REST:  # until there is room again
+        elif state == states.REST and not came.full:  # until there is room again
             state.next = states.RECEIVE
         if rst:
             state.next = states.RECEIVE
             head.next = 0
             wr_addr.next = 0
             bad.next = False
+            came.push.next = False
             dropping.next = False
 
     return feed, check, give, take, look, measure, run

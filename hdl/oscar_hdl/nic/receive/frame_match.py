@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.nic.ports import FrameCommand
-from oscar_hdl.nic.receive.deframer import CHECKSUM, CHUNK, COUNT, SEQUENCE, STEP, SUB_WIDTH
+from oscar_hdl.nic.receive.deframer import CHECKSUM, CHUNK, COUNT, PEER, SEQUENCE, STEP, SUB_WIDTH
 from oscar_hdl.nic.receive.frame_places import Places
 from oscar_hdl.nic.receive.ports import MatchPort, ReaderUse, SpanAsk
 from oscar_hdl.nic.receive.unit_reader import UnitPort
@@ -17,10 +17,11 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def frame_match(
     clk: Any, rst: Any, match: MatchPort, command: FrameCommand, checksum: Any, head: Any, oldest: Any,
-    places: Places, ask: SpanAsk, units: UnitPort, use: ReaderUse, *, word_bits: int,
+    peer: Any, places: Places, ask: SpanAsk, units: UnitPort, use: ReaderUse, *, word_bits: int,
 ) -> Any:  # fmt: skip
     """Wait for a frame between oldest and head, read its header, and compare with command and checksum u16.
 
+    peer u8: who made it, from ten clocks on behind it came, or the one before left.
     When it matched, places.start is the payload's place and places.end the frame's end; when the next stage
     has it, `oldest` moves behind it. ask: a span for the unit reader begins at oldest. use.raw_reads began up
     to three clocks after use.reads was low.
@@ -32,7 +33,7 @@ def frame_match(
     part, got, leave, behind, kept = word(2), bit(), bit(), word(at_bits), word(at_bits)
     some, free, first, second = (bit() for _ in range(4))
     step_same, chunk_same, sequence_same, sum_same, count_same = (word(2) for _ in range(5))
-    sub_same, width_same = bit(), bit()
+    sub_same, width_same, peer_same = bit(), bit(), bit()
     early, late = word(4), word(4)  # the first difference of each half
 
     @always_comb
@@ -52,6 +53,7 @@ def frame_match(
         chunk_same.next[1] = units.units[48:40] == command.chunk[16:8]
         sub_same.next = units.units[56:48] == command.sub
         width_same.next = units.units[64:56] == command.width
+        peer_same.next = peer == command.peer
         sequence_same.next[0] = units.units[8:] == command.sequence[8:]
         sequence_same.next[1] = units.units[16:8] == command.sequence[16:8]
         sum_same.next[0] = units.units[24:16] == checksum[8:]
@@ -74,6 +76,8 @@ def frame_match(
             early.next = CHUNK
         elif not (sub_same and width_same):
             early.next = SUB_WIDTH
+        elif not peer_same:
+            early.next = PEER
         late.next = 0
         if sequence_same != 3:
             late.next = SEQUENCE
@@ -152,6 +156,7 @@ def frame_match(
         """The frame is the next stage's, or dropped."""
         leave.next = match.forget or match.heard
         match.matched.next = state == states.JUDGE and match.reason == 0
+        match.gone.next = state == states.HOLD and leave
         if state == states.JUDGE:
             match.refuse.next = match.reason != 0
             kept.next = behind
@@ -162,6 +167,7 @@ def frame_match(
         if rst:
             match.refuse.next = False
             leave.next = False
+            match.gone.next = False
             match.matched.next = False
             oldest.next = 0
 

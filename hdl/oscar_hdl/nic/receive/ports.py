@@ -8,7 +8,7 @@ from myhdl import SignalType
 
 from oscar_hdl.coder.ports import DecoderJob, RawJob
 from oscar_hdl.nic.first_unit import unit_word
-from oscar_hdl.nic.ports import COUNT_BITS, FRAME_ROW_BITS
+from oscar_hdl.nic.ports import COUNT_BITS, FRAME_ROW_BITS, PEER_BITS
 from oscar_hdl.nic.receive.block_counter import Blocks
 from oscar_hdl.nic.receive.block_places import BlockPlaces
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -37,6 +37,23 @@ class Dropped:
         self.bad, self.reason = bit(), word(4)  # strobe; why: deframer.REASONS
 
 
+class CameFrame:
+    """A frame that is in the store, whole and right; its name holds for two clocks from push on."""
+
+    def __init__(self) -> None:
+        self.push, self.full = bit(), bit()  # strobe; level: but this one, no other may come
+        self.peer, self.step, self.chunk, self.sub = word(PEER_BITS), word(16), word(16), word(8)
+
+
+class OldestFrame:
+    """The oldest frame in the store that no command has taken."""
+
+    def __init__(self) -> None:
+        self.there, self.arrived = bit(), bit()  # level: there is one; strobe: it just became the oldest
+        self.number = word(8)  # how many frames were the oldest before it
+        self.peer, self.step, self.chunk, self.sub = word(PEER_BITS), word(16), word(16), word(8)
+
+
 class ClearPort:
     """Rows of a frame to adopt, which become 0: from the command's first row on."""
 
@@ -55,6 +72,7 @@ class MatchPort:
         self.idle = bit()  # level: no frame is looked at
         self.refuse, self.reason = bit(), word(4)  # level, until heard: a frame is dropped, and why
         self.heard = bit()  # strobe
+        self.gone = bit()  # strobe: the oldest frame left the store
 
 
 class SpanAsk:

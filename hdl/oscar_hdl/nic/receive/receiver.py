@@ -18,14 +18,17 @@ from oscar_hdl.nic.receive.directory_reader import directory_reader
 from oscar_hdl.nic.receive.feeder import feeder
 from oscar_hdl.nic.receive.fetch_ring import Span, fetch_ring
 from oscar_hdl.nic.receive.frame_match import frame_match
+from oscar_hdl.nic.receive.frame_names import frame_names
 from oscar_hdl.nic.receive.frame_places import Places, frame_places
 from oscar_hdl.nic.receive.ports import (
+    CameFrame,
     ClearPort,
     DealPort,
     DecoderUnits,
     Dropped,
     FrontFrame,
     MatchPort,
+    OldestFrame,
     ReaderUse,
     SpanAsk,
     StepPort,
@@ -75,12 +78,12 @@ def ring_stride(units: int) -> int:
 @block
 def receiver(
     clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, row: Any, dropped: Dropped,
-    tables: TablesPort, m_axis_sent: Stream, decoders: DecoderUnits, clear: ClearPort, *, bus_bits: int = 64,
-    store_log2: int = 12, buffer_log2: int = 9, block_log2: int = 0,
+    oldest_frame: OldestFrame, tables: TablesPort, m_axis_sent: Stream, decoders: DecoderUnits,
+    clear: ClearPort, *, bus_bits: int = 64, store_log2: int = 12, buffer_log2: int = 9, block_log2: int = 0,
 ) -> Any:  # fmt: skip
     """Take the frames that commands name, and give their blocks to decoders; two commands at a time.
 
-    s_axis_rx: Stream(bus_bits, keep=bus_bits / 8), frames. row (14 bits or more, holds as the command's
+    s_axis_rx: frames_in(bus_bits). row (14 bits or more, holds as the command's
     fields do): the first one of the frame. tables, m_axis_sent Stream(64): link_tables. decoders: their bases
     are as wide as row.
     bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
@@ -105,7 +108,9 @@ def receiver(
     span, avail, land = Span(units + 1, store_log2, pair_bits), word(units + 1), word(units + 1)
     pairs, top, low, final = word(bus_bits), word(pair_bits), word(pair_bits), bit()
     store = block_ram(clk, wr_en, wr_addr, wr_data, rd_addr, rd_data)
-    frames = deframer(clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, faulty, fault)
+    came, match = CameFrame(), MatchPort()
+    frames = deframer(clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, came, faulty, fault)
+    names = frame_names(clk, rst, came, match.gone, oldest_frame)
     # Unit n is reader STRIDE n modulo units of the ring, the unit reader is the last.
     STRIDE, ring_span, landed = ring_stride(units), Span(units + 1, store_log2, pair_bits), word(units + 1)
     for name in ("put", "placed", "at", "bottom", "low", "top", "none", "odd"):
@@ -153,11 +158,12 @@ def receiver(
     entries = block_ram(clk, keep, keep_place, kept, deal_place, dealt)
 
     # The steps of a command.
-    match, use, prefix, listing, raw_feed = MatchPort(), ReaderUse(), StepPort(), StepPort(), StepPort()
+    use, prefix, listing, raw_feed = ReaderUse(), StepPort(), StepPort(), StepPort()
     match_ask, deal_ask, up, up_late, starts = SpanAsk(), SpanAsk(), bit(), bit(), word(units)
     matcher = frame_match(
         clk, rst, match=match, command=command, checksum=tables.checksum, head=head, oldest=oldest,
-        places=match_places, ask=match_ask, units=match_units, use=use, word_bits=word_bits,
+        peer=oldest_frame.peer, places=match_places, ask=match_ask,
+        units=match_units, use=use, word_bits=word_bits,
     )  # fmt: skip
     read_prefix = prefix_reader(
         clk, rst, go=prefix.go, units=prefix_units, log2=log2, build=tables.build, last=tables.last,
@@ -271,6 +277,6 @@ def receiver(
             up.next = False
 
     return (
-        store, frames, ring, feeders, reader, placing, counting, entries, matcher, read_prefix, directory,
-        front, firsts, back, dealer, feed_raw, slots, readers, spans, share, merge, run,
+        store, frames, names, ring, feeders, reader, placing, counting, entries, matcher, read_prefix,
+        directory, front, firsts, back, dealer, feed_raw, slots, readers, spans, share, merge, run,
     )  # fmt: skip

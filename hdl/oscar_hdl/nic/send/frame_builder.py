@@ -229,8 +229,8 @@ def frame_builder(
         finish=total.finish, pad=total.pad, idle=total.idle, crc=total.crc, word_bytes=2 * lanes,
     )  # fmt: skip
     reader = frame_reader(
-        clk, rst, start=leaving.send, words=leaving.words, tail=leaving.tail, idle=leaving.sent, left=left,
-        address=read_address, advance=advance, m_axis=m_axis,
+        clk, rst, start=leaving.send, words=leaving.words, tail=leaving.tail, peer=leaving.peer,
+        idle=leaving.sent, left=left, address=read_address, advance=advance, m_axis=m_axis,
     )  # fmt: skip
 
     @always_comb

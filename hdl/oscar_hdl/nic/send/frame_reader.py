@@ -11,12 +11,13 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def frame_reader(
-    clk: Any, rst: Any, start: Any, words: Any, tail: Any, idle: Any, left: Any, address: Any, advance: Any,
-    m_axis: Any,
+    clk: Any, rst: Any, start: Any, words: Any, tail: Any, peer: Any, idle: Any, left: Any, address: Any,
+    advance: Any, m_axis: Any,
 ) -> Any:  # fmt: skip
     """Read a frame behind the one before.
 
-    start (strobe, while idle): a frame of `words` words, of whose last one `tail` bytes belong to it, 0: all.
+    start (strobe, while idle): a frame of `words` words, of whose last one `tail` bytes belong to it, 0: all;
+    for `peer`.
     left: the words that are not read yet and one more; 0 when the frame before was read.
     address, advance: to the store, whose data come two clocks of advance later, as m_axis.tdata; the other
     signals of m_axis are driven here.
@@ -50,6 +51,7 @@ def frame_reader(
         if start:
             left.next = words + 1
             more.next = True
+            m_axis.tdest.next = peer
             for i in range(size):
                 keep.next[i] = tail == 0 or i < tail
         if rst:

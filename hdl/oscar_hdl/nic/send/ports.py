@@ -5,6 +5,7 @@ from __future__ import annotations
 from myhdl import SignalType
 
 from oscar_hdl.nic.first_unit import unit_word
+from oscar_hdl.nic.ports import PEER_BITS
 from oscar_hdl.streams.bundles import bit, word
 
 RESULT_BITS = 43  # of a job: constant, value[0], bits u4, seeds u3, first u7, last u7, bytes u19, idle
@@ -102,6 +103,7 @@ class Leaving:
     def __init__(self, word_bits: int, tail_bits: int) -> None:
         self.send, self.sent = bit(), bit()  # strobe, while sent: nothing is leaving
         self.words, self.tail = word(word_bits), word(tail_bits)  # bytes of the last word, 0: all
+        self.peer = word(PEER_BITS)  # to whom
 
 
 class Collectors:

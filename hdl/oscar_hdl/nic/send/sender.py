@@ -62,7 +62,7 @@ def sender(
 ) -> Any:  # fmt: skip
     """Run two FrameCommands at a time: one is planned and dealt while the other is coded and collected.
 
-    m_axis_tx: Stream(bus_bits, keep=bus_bits / 8), a frame without a pause. row: the first row of the frame
+    m_axis_tx: frames_out(bus_bits), a frame without a pause. row: the first row of the frame
     in the memory, and bases: that of each unit's block; as wide as row.
     tables: TablesPort. jobs: E EncoderJobs; bytes_in: E Stream(16, keep=2) from the encoders. An encoder is
     not idle in the clock after start; its stream ends with tlast, also if it was bad, but if the block is
@@ -162,6 +162,7 @@ def sender(
             fields.checksum.next = frame.checksum
             fields.last.next = command.last
             fields.block_log2.next = command.block_log2
+            leaving.peer.next = command.peer
 
     @always(clk.posedge)
     def watch():

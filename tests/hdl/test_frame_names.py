@@ -1,0 +1,66 @@
+"""frame_names against a queue: names leave in the order in which they came, and none is lost."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+
+from oscar_hdl.nic.receive.frame_names import frame_names
+from oscar_hdl.nic.receive.ports import CameFrame, OldestFrame
+from oscar_hdl.streams.bundles import bit
+from oscar_sim.cycles import CycleSimulator
+from oscar_sim.seeds import dice
+
+pytestmark = pytest.mark.usefixtures("seed")
+
+BITS = {"peer": 8, "step": 16, "chunk": 16, "sub": 8}
+
+
+@pytest.mark.parametrize(("coming", "going"), [(1.0, 1.0), (1.0, 0.02), (0.05, 1.0), (0.3, 0.1)])
+def test_names_leave_in_order(coming: float, going: float) -> None:
+    rng = dice(f"frame_names {coming} {going}")
+    clk, rst, gone, came, oldest = bit(), bit(), bit(), CameFrame(), OldestFrame()
+    waiting: deque[dict[str, int]] = deque()
+    seen = {"most": 0, "left": 0, "resets": 0}
+    since, late, number, allowed, told = 0, 0, 0, True, 0
+
+    def reset() -> None:
+        nonlocal number, allowed, told
+        waiting.clear()
+        number, allowed, told = 0, True, 0
+        seen["resets"] += 1
+
+    def each() -> None:
+        nonlocal since, late, number, allowed, told
+        if gone and not rst:
+            waiting.popleft()
+            number = number + 1 & 255
+            seen["left"] += 1
+        if came.push and not rst:
+            waiting.append({name: int(getattr(came, name)) for name in BITS})
+            seen["most"] = max(seen["most"], len(waiting))
+        told += int(oldest.arrived)
+        if rst:
+            reset()
+        elif oldest.there and not gone:
+            assert oldest.number == number
+            assert {name: int(getattr(oldest, name)) for name in BITS} == waiting[0]
+        late = late + 1 if waiting and not oldest.there and not gone else 0
+        assert late <= 3
+        since = 0 if came.push else since + 1
+        allowed = not came.push and (allowed or not came.full)
+        rst.next = again = rng.random() < 0.002
+        came.push.next = push = since >= 3 and allowed and not again and rng.random() < coming
+        if push:
+            for name, bits in BITS.items():
+                getattr(came, name).next = rng.getrandbits(bits)
+        gone.next = bool(oldest.there and not gone and not rst and not again and rng.random() < going)
+
+    simulator = CycleSimulator(frame_names(clk, rst, came, gone, oldest), clk, each)
+    simulator.run(6000)
+    assert seen["left"] > 20
+    assert seen["resets"]
+    assert len(waiting) <= 16
+    if coming > 0.2 > going:
+        assert seen["most"] == 16
