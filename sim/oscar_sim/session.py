@@ -39,9 +39,10 @@ class Session(NicRun):
     def await_frame(self) -> None:
         """See NicBench.await_frame."""
         self.wait(lambda: self.read("IRQ_STATUS")["arrived"], "no frame comes")
-        for each in ("IRQ_STATUS", "OLDEST_NAME", "OLDEST_FRAME"):
+        self.tell("IRQ_STATUS")
+        self.write("IRQ_STATUS", arrived=1)  # before the look: a frame that comes in between sets it again
+        for each in ("OLDEST_NAME", "OLDEST_FRAME"):
             self.tell(each)
-        self.write("IRQ_STATUS", arrived=1)
 
     def tell(self, name: str) -> None:
         """Read a register, and say what it has."""

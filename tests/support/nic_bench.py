@@ -137,6 +137,12 @@ class Bench:
                 return result
             yield
 
+    def arrived(self) -> Script:
+        """Wait for a frame to come, and clear what tells it."""
+        while not (yield from self.read("IRQ_STATUS"))["arrived"]:
+            yield
+        yield from self.write("IRQ_STATUS", arrived=1)
+
     def send(self, values: np.ndarray, positions: np.ndarray, *, row: int, **fields: int) -> Script:
         """Load values and give the command to encode them."""
         self.memory.load(row, frame_rows(values, positions))
