@@ -16,6 +16,7 @@ from oscar.coding.asc.state import TableState
 from oscar_hdl.coder.engine_pair import engine_pair
 from oscar_hdl.coder.ports import (
     COUNT_BITS,
+    TURN,
     CountChain,
     DecoderJob,
     EncoderJob,
@@ -56,9 +57,11 @@ class Bench:
             self.taken, sources, *self.chains[1],
         )  # fmt: skip
         nothing = frame_rows(np.zeros(32))
-        self.positions = [PositionMemory(p, self.phase, nothing, rng, ok=0.9) for p in positions]
-        self.sums = [SumMemory(p, self.phase, nothing.values, 32, rng) for p in sums]
-        self.sources = [SourceMemory(p, self.phase, nothing, rng, ok=0.9) for p in sources]
+        self.phases = self.phase, word(5, TURN)
+        ports = tuple(zip(positions, sums, sources, self.phases, strict=True))
+        self.positions = [PositionMemory(p, phase, nothing, rng, ok=0.9) for p, _, _, phase in ports]
+        self.sums = [SumMemory(s, phase, nothing.values, 32, rng) for _, s, _, phase in ports]
+        self.sources = [SourceMemory(s, phase, nothing, rng, ok=0.9) for _, _, s, phase in ports]
         self.feeds: list[deque[tuple[int, bool]]] = [deque(), deque()]
         self.coded = [bytearray(), bytearray()]
         self.ended = [False, False]
@@ -70,7 +73,8 @@ class Bench:
 
     def each(self) -> None:
         now = self.simulator.clocks
-        self.phase.next = (int(self.phase) + 1) % 32
+        for phase in self.phases:
+            phase.next = (int(phase) + 1) % 32
         for part in (*self.positions, *self.sums, *self.sources):
             part.step()
         for tables in (self.tables, self.encoder_tables):

@@ -85,7 +85,7 @@ class NicBench(Bench):
         self.packet("s_axis_side", [start, *side_words(rows)])
         while self.queues["s_axis_values"] or self.queues["s_axis_side"] or any(self.valid.values()):
             yield
-        for _ in range(80):  # zeros to the end of the group
+        for _ in range(140):  # zeros to the end of the group
             yield
 
     def fetch(self, row: int, count: int) -> Script:

@@ -54,9 +54,9 @@ def forge(frame: bytes, changes: dict[int, int], *, tail: bytes = b"", cut: int 
 def same(bench: ReceiverBench, frame: bytes) -> None:
     """Check what units and tables were given for the frame that ended last."""
     built, done = bench.built.pop(0), bench.done
-    tables, blocks = blocks_of(frame, bench.units, done.row)
+    tables, blocks = blocks_of(frame)
     assert {name: built[name] for name in tables} == tables
-    assert [(b.unit, b.base) for b in done.given] == [(b.unit, b.base) for b in blocks]
+    assert [(b.raw, b.base) for b in done.given] == [(b.raw, b.base) for b in blocks]
     assert sorted(map(repr, done.finished)) == sorted(map(repr, blocks))
     assert {shared[:1] for shared in done.shared} <= {(built["bank"],)}
 
@@ -304,7 +304,7 @@ def test_a_bad_block_ends_the_command_and_the_next_frame_is_taken():
         frame = np.tile(np.arange(-9, 10), rng.randrange(30, 260)).astype(np.int16)
         frame = encoder.encode(frame, step=3, width=16)
         bench.send(frame)
-        bench.spoil = rng.randrange(sum(block.unit < 4 for block in blocks_of(frame, 4, 0)[1]))
+        bench.spoil = rng.randrange(sum(not block.raw for block in blocks_of(frame)[1]))
         assert bench.receive(frame) == BLOCK
         assert len(bench.done.finished) == len(bench.done.given)
         bench.built.clear()

@@ -13,7 +13,7 @@ import pytest
 from oscar.timeline.nic import load_nic
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.coder.rows import FrameRows, frame_rows
-from oscar_hdl.nic.memory.bank_ports import STREAM_LANES, RowCommand
+from oscar_hdl.nic.memory.bank_ports import STREAM_LANES, RowCommand, bank_count
 from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -25,26 +25,33 @@ from oscar_sim.seeds import dice
 pytestmark = pytest.mark.usefixtures("seed")
 
 BLOCK_ROWS = 32
-ROW_BITS = 9
-SEEN = 30  # the phase in which ok is looked at
-ENGINE, RAW = 25, 1  # the phases in which sums are asked for
+ROW_BITS = 11
+POSITION_SEEN = 30  # the phase in which ok is looked at
+ENGINE, RAW = (
+    (30, 25, 43),
+    (23, 1, 45),
+)  # where source's ok is; of sums' take; from there to what describes them
 
 
 class Unit:
     """Takes rows as a decoder and an encoder do, and keeps what it is given."""
 
-    def __init__(self, bench: Bench, sum_phase: int) -> None:
-        self.rng, self.sum_phase = bench.rng, sum_phase
+    def __init__(self, bench: Bench, phases: tuple[int, int, int], ahead: int) -> None:
+        self.rng, self.ahead, self.raw = bench.rng, ahead, phases is RAW
+        source_seen, self.sum_phase, self.describes = phases
+        self.seen = {"position": POSITION_SEEN, "source": source_seen}
         self.position, self.sums, self.source = PositionPort(), SumPort(), SourcePort()
         self.adopt, self.decode_row, self.encode_row = bit(), word(16), word(16)
         self.asked: list[deque[tuple[bool, int]]] = [deque(), deque()]  # of position, of source
         self.plan: dict[int, list[tuple[str, Any]]] = {}  # by clock
         self.got: dict[str, list[tuple[bool, int, list[int], list[int]]]] = {}
-        self.begin({}, [])
+        self.begin({}, [], set())
 
-    def begin(self, new: dict[int, tuple[np.ndarray, int, int]], rows: list[tuple[bool, int]]) -> None:
-        """Decode rows, of which `new` gives totals, class and size; encode all rows."""
-        self.new, self.got = new, {"position": [], "sums": [], "source": []}
+    def begin(
+        self, new: dict[int, tuple[np.ndarray, int, int]], rows: list[tuple[bool, int]], live: set[int]
+    ) -> None:
+        """Decode rows, of which `new` gives totals, class and size; encode all that are live."""
+        self.new, self.live, self.got = new, live, {"position": [], "sums": [], "source": []}
         for queue in self.asked:
             queue.extend(rows)
 
@@ -55,13 +62,20 @@ class Unit:
     def at(self, clock: int, what: str, data: Any) -> None:
         self.plan.setdefault(clock, []).append((what, data))
 
+    def wants(self, name: str, header: bool, row: int) -> bool:
+        """Whether it asks for this: encoders do not for rows of class 0, nor raw packers for headers."""
+        if name == "position":
+            return header or row in self.new
+        return header is not self.raw and (header or self.raw or row in self.live)
+
     def step(self, now: int, phase: int) -> None:
         """Set what is there in the next clock, and look at what is there in this one."""
+        phase = (phase + self.ahead) % 32
         for name, queue in zip(("position", "source"), self.asked, strict=True):
             port = getattr(self, name)
-            if phase == SEEN and queue and port.ok and self.rng.random() < 0.8:
+            if phase == self.seen[name] and queue and port.ok and self.rng.random() < 0.8:
                 entry = (*queue[0], [], [])
-                if entry[0] or name == "source" or entry[1] in self.new:
+                if self.wants(name, *entry[:2]):
                     self.at(now + 1, name, entry)
                     for i in range(32):
                         self.at(now + 6 + i, f"read {name}", entry)
@@ -88,7 +102,7 @@ class Unit:
                 for i in range(32):
                     self.at(now + 5 + i, "read sums", data)
                     self.at(now + 6 + i, "total", int(totals[31 - i]))
-                self.at(now + 40 + self.rng.randrange(24), "described", (data[1], row_class, size))
+                self.at(now + self.describes, "described", (data[1], row_class, size))
             self.got[what].append(data)
         elif what == "total":
             self.sums.valid.next, self.sums.total.next = True, data & 0xFFFF
@@ -103,10 +117,11 @@ class Unit:
 class Bench:
     """A NIC's memory, with units, streams and commands."""
 
-    def __init__(self, rng: Random, banks: int, come: float) -> None:
+    def __init__(self, rng: Random, engines: int, come: float) -> None:
         self.rng, self.come = rng, come
         self.clk, self.rst, self.phase = bit(), bit(), word(5)
-        self.units = [Unit(self, ENGINE) for _ in range(banks)] + [Unit(self, RAW)]
+        banks = bank_count(engines)
+        self.units = [*(Unit(self, ENGINE, 4 * (n // banks)) for n in range(engines)), Unit(self, RAW, 2)]
         self.commands = {name: RowCommand(ROW_BITS) for name in ("values", "side", "unload")}
         self.in_values, self.in_side = Stream(STREAM_BITS), Stream(STREAM_BITS)
         self.out_values, self.out_descriptors = Stream(STREAM_BITS), Stream(8)
@@ -197,6 +212,7 @@ class Work:
         unit.begin(
             {j: (total[j], int(after.classes[j]), int(after.sizes[j])) for j in self.live},
             [(True, 0), *((False, j) for j in range(rows.means.size - 1, -1, -1))],
+            set(np.flatnonzero(rows.classes).tolist()),
         )
 
     def check(self) -> None:
@@ -219,14 +235,17 @@ class Work:
             wanted = (
                 rows.headers.tolist() + padding if header else (wanted * (rows.classes[row] > 0)).tolist()
             )
+            if self.unit.raw:
+                assert data == [value & 0xFFFF for value in wanted]
+                continue
             assert data == wanted
             assert header or set(means) == {int(rows.means[row])}
 
 
-@pytest.mark.parametrize("banks", [2, 4])
-def test_only_the_rows_that_are_asked_for_are_cleared(banks: int):
-    rng = dice(f"memory clear {banks}")
-    bench = Bench(rng, banks, 1.0)
+@pytest.mark.parametrize("engines", [2, 16])
+def test_only_the_rows_that_are_asked_for_are_cleared(engines: int):
+    rng = dice(f"memory clear {engines}")
+    bench = Bench(rng, engines, 1.0)
     bench.rst.next = True
     bench.simulator.run(CLOCKS)
     bench.rst.next = False
@@ -278,18 +297,18 @@ def test_rows_take_the_clocks_of_the_time_model():
     assert clocks == [driver.load_clocks, driver.read_clocks]
 
 
-@pytest.mark.parametrize(("banks", "come"), [(2, 0.6), (4, 1.0)])
-def test_frames_are_loaded_added_and_read(banks: int, come: float):
-    rng = dice(f"memory {banks} {come}")
-    bench = Bench(rng, banks, come)
+@pytest.mark.parametrize(("engines", "come"), [(2, 0.6), (8, 0.6), (16, 1.0)])
+def test_frames_are_loaded_added_and_read(engines: int, come: float):
+    rng = dice(f"memory {engines} {come}")
+    bench = Bench(rng, engines, come)
     bench.simulator.run(rng.randrange(1, 40))
     bench.rst.next = True
     bench.simulator.run(CLOCKS)
     bench.rst.next = False
     bench.simulator.run(1)
-    first, second = 0, 2 * BLOCK_ROWS * banks
+    first, second = 0, 2 * BLOCK_ROWS * engines
     # The last unit is the raw one; it has the block behind those of the engines, in bank 0.
-    frame = random_rows(rng, banks * 1024 + rng.randrange(1, 200))
+    frame = random_rows(rng, engines * 1024 + rng.randrange(1, 200))
     other = random_rows(rng, rng.randrange(1, 300))
     bench.load(frame, first)
     bench.wait()

@@ -182,8 +182,6 @@ class Unit:
             index, self.part = bench.block_at(frame, int(self.base), int(job.values))
             self.bank = int(job.bank)
             bench.ahead += frame is not bench.frame
-            first = frame.row >> (frame.block_log2 - 5)
-            assert self is bench.units[(first + index) % len(bench.units)]
             self.bad = index == frame.bad
             assert int(job.bank) != bench.drained
             assert int(job.thinning) == (frame.header.count > 1 << 15)

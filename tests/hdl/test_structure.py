@@ -18,8 +18,7 @@ LEAF = 60  # lines of a file that only one block uses
 WIDE = {
     "byte_source", "decoder_core", "decoder_slots", "encoder_core", "encoder_slots", "renormalise",
     "row_list", "step_bits", "engine_pair", "learn_control", "set_store",
-    "axi_lite_registers", "command_port", "decode_share", "lane_reader", "row_bank", "row_memory",
-    "side_bank", "value_bank", "nic_core",
+    "axi_lite_registers", "command_port", "row_memory", "side_bank", "nic_core",
 }  # fmt: skip
 ORDERED = ast.Lt | ast.LtE | ast.Gt | ast.GtE
 

@@ -23,7 +23,7 @@ from oscar_sim.cycles import elaborated
 class ReceivedBlock:
     """What a unit was given."""
 
-    unit: int
+    raw: bool  # for the raw decoder
     values: int
     base: int
     data: bytes = b""
@@ -31,11 +31,8 @@ class ReceivedBlock:
     frame: int = field(default=0, compare=False, repr=False)  # the number of its command
 
 
-def blocks_of(frame: bytes, units: int, row: int) -> tuple[dict[str, Any], list[ReceivedBlock]]:
-    """Return what the tables are built of, and what each unit is given, in the order of the directory.
-
-    row: the frame's first.
-    """
+def blocks_of(frame: bytes) -> tuple[dict[str, Any], list[ReceivedBlock]]:
+    """Return what the tables are built of, and what units are given, in the order of the directory."""
     count, payload = peek(frame).count, frame[HEADER_BYTES:]
     prefix = int.from_bytes(payload[:2], "little")
     at, mask, rows = 2, 0, []
@@ -45,24 +42,21 @@ def blocks_of(frame: bytes, units: int, row: int) -> tuple[dict[str, Any], list[
         at += 4 + 8 * len(rows)
     size = 1 << (prefix & 31)
     entries = [int.from_bytes(payload[at + 6 * i :][:6], "little") for i in range(-(-count // size))]
-    place, first = at + 6 * len(entries), row // (size // 32)
-    blocks = []
+    place, blocks = at + 6 * len(entries), []
     for n, entry in enumerate(entries):
         values, base, kind = min(size, count - n * size), n * size // 32, entry & 3
         if kind == 2:
             value = entry >> 16 & 0xFFFF
             if value:
-                blocks.append(ReceivedBlock(units, values, base, b"", {"constant": 1, "value": value}))
+                blocks.append(ReceivedBlock(True, values, base, b"", {"constant": 1, "value": value}))
             continue
         data = payload[place : place + (entry >> 24)]
         place += len(data)
         if kind == 1:
-            blocks.append(ReceivedBlock(units, values, base, data, {"constant": 0, "width": entry >> 2 & 31}))
+            blocks.append(ReceivedBlock(True, values, base, data, {"constant": 0, "width": entry >> 2 & 31}))
         else:
             fields = {"seeds": entry >> 2 & 7, "first": entry >> 5 & 127, "last": entry >> 12 & 127}
-            blocks.append(
-                ReceivedBlock((first + n) % units, values, base, data, {**fields, "odd": len(data) & 1})
-            )
+            blocks.append(ReceivedBlock(False, values, base, data, {**fields, "odd": len(data) & 1}))
     return {"last": prefix >> 11 & 15, "mask": mask, "rows": rows}, blocks
 
 
@@ -104,7 +98,7 @@ class ReceiverUnit:
             frame = bench.frame_of(int(job.bank))
             assert frame in bench.wiped or not bench.adopts[frame]
             base = int(self.base) - bench.first_rows[frame]
-            self.block = ReceivedBlock(self.number, int(job.values), base, b"", fields, frame)
+            self.block = ReceivedBlock(self.number == bench.units, int(job.values), base, b"", fields, frame)
             self.pairs: list[int] = []
             self.complete, self.rest = bool(fields.get("constant")), dice.randrange(1, 30)
             bench.given.append(self.block)
@@ -113,6 +107,8 @@ class ReceiverUnit:
             bench.both += bool(others)
             for unit in others:
                 assert bench.units not in (unit.number, self.number), "both may add to the same rows"
+                theirs = bench.rows_of_block(unit.block)
+                assert not set(theirs) & set(bench.rows_of_block(self.block)), "both add to the same rows"
             job.idle.next = False
         elif self.block is not None:
             if self.fifo and not self.complete and dice.random() < bench.speed:
@@ -332,6 +328,11 @@ class ReceiverBench:
             self.timer_clear -= 1
             if not self.timer_clear:
                 self.wiped.append(own)
+
+    def rows_of_block(self, block: ReceivedBlock) -> range:
+        """Return the rows of a block in memory."""
+        first = self.first_rows[block.frame] + block.base
+        return range(first, first - (-block.values // 32))
 
     def rows_of(self, frame: int) -> range:
         """Return the rows of a command's frame."""

@@ -11,6 +11,7 @@ from myhdl import always, block
 from oscar_hdl.coder.decode.decoder import decoder
 from oscar_hdl.coder.encode.encoder import encoder
 from oscar_hdl.coder.ports import (
+    TURN,
     CountChain,
     CountPort,
     DecoderJob,
@@ -36,9 +37,10 @@ def engine_pair(
 ) -> Any:  # fmt: skip
     """Decode two blocks and encode two, side by side; of each sequence the first is the first engine's.
 
-    Tables are passed on a clock later, and kept then. The chains pass from before to after.
+    The second engine's phase is TURN clocks ahead of the first one's. Tables are passed on a clock later, and
+    kept then. The chains pass from before to after.
     """
-    phases = [word(5) for _ in range(4)]  # all units' phases are equal
+    phases = [word(5) for _ in range(4)]
     decoder_counts, encoder_counts = [CountPort(), CountPort()], [CountPort(), CountPort()]
     decoder_chain = [decoder_before, CountChain(), decoder_after]
     encoder_chain = [encoder_before, CountChain(), encoder_after]
@@ -52,7 +54,11 @@ def engine_pair(
         encoder_passed.address.next = encoder_tables.address
         encoder_passed.data.next = encoder_tables.data
 
-    parts = [next_phase(clk, before, after) for before, after in pairwise([phase, *phases])]
+    ahead = (0, 0, TURN, 0)
+    parts = [
+        next_phase(clk, before, after, ahead=more)
+        for (before, after), more in zip(pairwise([phase, *phases]), ahead, strict=True)
+    ]
     for n in range(2):
         parts += [
             decoder(

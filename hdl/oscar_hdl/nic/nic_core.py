@@ -10,6 +10,7 @@ from myhdl import always, always_comb, block, concat, modbv
 from oscar_hdl.coder.decode.raw_decoder import raw_decoder
 from oscar_hdl.coder.engine_pair import engine_pair
 from oscar_hdl.coder.ports import (
+    TURN,
     CountChain,
     CountPort,
     DecoderJob,
@@ -46,6 +47,7 @@ def copy_bit(source: Any, target: Any) -> Any:
 
 
 COUNTERS = len(COUNTER_EVENTS)
+RAW_AHEAD = 2  # clocks that the raw decoder's phase is ahead
 
 
 @block
@@ -53,8 +55,8 @@ def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
     sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
     clear_row: Any, clear_rows: Any, bad_packets: Any, s_axis_sums: Any, *, engines: int, bus_bits: int = 64,
-    sets: int = 16, store_log2: int = 12, rows_log2: int = 14, block_log2: int = 0, granule_log2: int = 8,
-    pair: Any = engine_pair,
+    sets: int = 16, store_log2: int = 12, rows_log2: int = 14, block_log2: int = 0, banks: int = 1,
+    granule_log2: int = 8, pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
@@ -69,6 +71,7 @@ def nic_core(
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
     block_log2: of the blocks that memory is made for, others are refused; 0: any, 10 to 17;
+    banks: of the memory; block b of it is for an engine whose number is b modulo banks, too;
     granule_log2: of the values of a plan's block, 3 to 12;
     pair: what two engines are, with engine_pair's arguments.
     """
@@ -76,7 +79,11 @@ def nic_core(
         raise ValueError(f"a NIC has an even number of engines, 2 to 64, got {engines}")
     if sets & (sets - 1) or not 2 <= sets <= 128:
         raise ValueError(f"a direction has a power of two of table sets, 2 to 128, got {sets}")
+    if banks < 1 or engines % (2 * banks):
+        raise ValueError(f"each bank has as many pairs of engines, got {engines} engines and {banks} banks")
     UNITS, PAIRS = engines + 1, engines // 2
+    # Engines in the order of pairs: those of a bank are neighbours, and come to it one behind the other.
+    order = [place * banks + bank for bank in range(banks) for place in range(engines // banks)]
     CONFIG_VALUE = BY_NAME["CONFIG"].pack(
         engines=engines,
         bus_bytes=bus_bits // 8,
@@ -130,8 +137,8 @@ def nic_core(
     encoder_jobs = [EncoderJob() for _ in range(engines)]
     decoder_bytes = [Stream(16) for _ in range(engines)]
     encoder_bytes = [Stream(16, keep=2) for _ in range(engines)]
-    raw, raw_bytes, sent = RawJob(), Stream(16), Stream(64)
-    banks = [bit() for _ in range(UNITS)]
+    raw, raw_bytes, sent, raw_phase = RawJob(), Stream(16), Stream(64), word(5)
+    frame_banks = [bit() for _ in range(UNITS)]
     used_banks = [job.bank for job in (*decoder_jobs, raw)]
     none_sent = Stream(64)
     # Counts pass from the tables through all that count back to them.
@@ -139,7 +146,7 @@ def nic_core(
     encoder_counts = [CountChain() for _ in range(PAIRS + 1)]
     raw_count = CountPort()
 
-    parts = [copy_bit(used, copy) for used, copy in zip(used_banks, banks, strict=True)]
+    parts = [copy_bit(used, copy) for used, copy in zip(used_banks, frame_banks, strict=True)]
     parts += [
         axi_lite_registers(
             clk, rst, s_axil, values, locked, write_refused, wr_strobe, wr_index, wr_data, rd_index, rd_value,
@@ -163,12 +170,12 @@ def nic_core(
         receiver(
             clk, rst, s_axis_rx, command=receive, row=clear_row, dropped=dropped, oldest_frame=oldest,
             tables=decoder_port, m_axis_sent=sent, clear=clearing, bus_bits=bus_bits, store_log2=store_log2,
-            block_log2=block_log2,
+            block_log2=block_log2, banks=banks,
             decoders=DecoderUnits(decoder_jobs, decoder_bytes, raw, raw_bytes, decode_rows),
         ),
         sender(
             clk, rst, m_axis_tx, send, send_row, encoder_port, encoder_jobs, encoder_bytes, encode_rows,
-            sources[engines], bus_bits=bus_bits, store_log2=store_log2,
+            sources[engines], bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2, banks=banks,
         ),
         link_tables(
             clk, rst, decoder_port, sent, decoder_tables[0], decoder_counts[0], decoder_counts[PAIRS + 1],
@@ -178,16 +185,18 @@ def nic_core(
             clk, rst, encoder_port, none_sent, encoder_tables[0], encoder_counts[0], encoder_counts[PAIRS],
             encoding=True, sets=sets,
         ),
-        raw_decoder(clk, rst, phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
+        raw_decoder(clk, rst, raw_phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
         symbol_counts(
             clk, rst, raw_count, raw.bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1]
         ),
     ]  # fmt: skip
     parts += [zero(clk, signal) for signal in (send_abort, none_sent.tvalid)]
     phases = [phase, *(word(5) for _ in range(PAIRS - 1))]
-    parts += [next_phase(clk, before, after) for before, after in pairwise(phases)]
+    parts += [next_phase(clk, before, after, ahead=2 * TURN) for before, after in pairwise(phases)]
+    parts.append(next_phase(clk, phase, raw_phase, ahead=RAW_AHEAD))
     for p in range(PAIRS):
-        two = slice(2 * p, 2 * p + 2)
+        first, second = order[2 * p : 2 * p + 2]
+        two = slice(first, second + 1, banks)
         parts.append(
             pair(
                 clk, rst, phases[p], decoder_tables[p], decoder_tables[p + 1], encoder_tables[p],
@@ -226,7 +235,7 @@ def nic_core(
                 first_adopts.next = receive.adopt
         for i in range(UNITS):
             adopt[i].next = first_adopts
-            if banks[i]:
+            if frame_banks[i]:
                 adopt[i].next = second_adopts
         if rst:
             turn.next = False

@@ -8,7 +8,7 @@ from myhdl import always_comb, block, concat
 
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.memory.bank_ports import RowCommand
+from oscar_hdl.nic.memory.bank_ports import RowCommand, bank_count
 from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
@@ -58,7 +58,7 @@ def oscar_nic(
         clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, positions, sums, decode_rows, adopt, sources,
         encode_rows, clear, cleared, clear_row, clear_rows, bad_packets, totals, engines=engines,
         bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
-        granule_log2=granule_log2,
+        banks=bank_count(engines), granule_log2=granule_log2,
     )  # fmt: skip
     memory = row_memory(
         clk, held, phase, positions, sums, decode_rows, adopt, sources, encode_rows, load_values, load_side,
@@ -69,7 +69,9 @@ def oscar_nic(
         row_port(
             clk, held, s_axis_values, values, never, no_row, no_rows, unused_values, load_values, bad_values
         ),
-        row_port(clk, held, s_axis_side, side, clear, clear_row, clear_rows, cleared, load_side, bad_side),
+        row_port(
+            clk, held, s_axis_side, side, clear, clear_row, clear_rows, cleared, load_side, bad_side, align=5
+        ),
         row_port(
             clk, held, s_axis_read, nothing, never, no_row, no_rows, unused_read, unload, bad_read
         ),

@@ -1,4 +1,4 @@
-"""A phase for those that are next to each other."""
+"""A phase for those that are next to each other, or whose turn comes earlier."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from myhdl import always, block
 
 
 @block
-def next_phase(clk: Any, before: Any, after: Any) -> Any:
-    """Give the phase u5 again, from a register of its own.
+def next_phase(clk: Any, before: Any, after: Any, *, ahead: int = 0) -> Any:
+    """Give the phase u5 again, or `ahead` more, from a register of its own.
 
     Each register counts on from the one before it, not all from one: equal registers with equal inputs would
     be made one again by synthesis, with readers all over the part.
     """
+    STEP = 1 + ahead
 
     @always(clk.posedge)
     def count():
-        after.next = before + 1
+        after.next = before + STEP
 
     return count

@@ -1,7 +1,8 @@
-"""Clocks in which a NIC's engines code frames: blocks dealt in turn, each in slots (docs/engine.md).
+"""Clocks in which a NIC's engines code frames: a block goes to one that is free, in slots (docs/engine.md).
 
-Clocks count from any multiple of 32 of the NIC's: slots begin where they are one. `Units` are carried from a
-frame to the next, so that its blocks wait for what the frame before still holds.
+Clocks count from any multiple of 32 of the NIC's: slots of engine 0 begin where they are one, those of each
+other TURN clocks before the ones of the engine before it. `Units` are carried from a frame to the next, so
+that its blocks wait for what the frame before still holds.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from oscar.coding.asc.params import GROUP_ROWS, LANES
+from oscar.coding.asc.params import GROUP_ROWS
 from oscar.coding.asc.slots import LEAD, cell_values
 
-SLOT = 32  # clocks
+SLOT, TURN = 32, 4  # clocks
 # Encoding: from a block that is found finished to the next that is, and to its unit's next job; from a job to
 # the phase by which a slot can begin; from the last slot's begin to the end.
-SETTLE, AGAIN, DEAL, LAST = 22, 6, 4, 20
-LAUNCH, QUICK = 10, 11  # until a collector takes pairs, one a clock; and at least until its block is settled
+SETTLE, AGAIN, DEAL, LAST = 24, 7, 5, 20
+LAUNCH, QUICK = 10, 13  # until a collector takes pairs, one a clock; and at least until its block is settled
 GATHER = 20  # from a block's last pair to its CRC
 CRC = 2, 14  # to add a block's CRC to the frame's, and more for each 1 in how many words lie between
 BUFFER = 1792  # bytes that an encoder keeps of a block before those before it are coded
 HEAD = 220, 3  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
 # Decoding: clocks of the dealer for a block of zeros, and for another; from a job to its first word of bytes;
 # until a unit is free again behind the begin of its last slot.
-EMPTY, GIVE, FETCH, FREE = 10, 15, 18, 28
+EMPTY, GIVE, FETCH, FREE = 10, 15, 18, 29
 ENOUGH = 128  # bytes that a decoder waits for
 LOAD, TAIL = 2, 2  # slots before a block's groups and behind
 SUMMED = 40  # clocks from the begin of the last row's slot to its last sum
@@ -48,8 +49,10 @@ class Units:
 
     engines: int
     free: Any = field(init=False)
+    last: int = -1  # who had a block last
     raw: float = -1e9  # when the raw unit's last block ends
     dealt: float = -1e9  # when the last block of the frame before was dealt
+    ends: Any = field(default_factory=lambda: np.zeros(0))  # when decoders were free of each of its blocks
 
     def __post_init__(self) -> None:
         self.free = np.full(self.engines, -1e9)
@@ -62,14 +65,30 @@ def _turn(units: int) -> int:
 
 
 @njit(cache=True, nogil=True)
+def _pick(free: Any, now: float, last: int) -> tuple[int, float]:
+    """Return the first engine behind `last` that is free at `now`, or else the next one to be, and when."""
+    now = max(now, free.min())
+    for n in range(1, free.size + 1):
+        if free[(last + n) % free.size] <= now:
+            break
+    return (last + n) % free.size, now
+
+
+@njit(cache=True, nogil=True)
+def _slot(u: int, clock: float) -> float:
+    """Return when the first slot of engine u begins that does not begin before `clock`."""
+    return np.ceil((clock + TURN * u) / SLOT) * SLOT - TURN * u
+
+
+@njit(cache=True, nogil=True)
 def encoding(
-    slots: Any, sizes: Any, raw: Any, free: Any, first: int, deal: float, begin: float, word: int
+    slots: Any, sizes: Any, raw: Any, free: Any, u: int, deal: float, begin: float, word: int
 ) -> Any:
     """Return clocks at which the last block is dealt, all are coded, their bytes are collected and added up.
 
     slots, sizes, raw [blocks]: slots, bytes, rows if a block goes raw. free [engines]: when each can take a
-    job; kept up to date. first: the unit of the first block. deal, begin: when blocks may be dealt, when
-    they may be collected. word: bytes of a word of the store.
+    job; kept up to date. u: who had a block last. deal, begin: when blocks may be dealt, when they may be
+    collected. word: bytes of a word of the store.
     """
     blocks, units = sizes.size, free.size
     lanes = min(units, word // 2)
@@ -77,17 +96,16 @@ def encoding(
     crc = np.array([begin, 0.0])
     dealt, judged, plain, coded, at = deal, begin, begin, begin, 0.0
     for b in range(blocks):
-        u = (first + b) % units
-        lane = u % lanes
-        dealt = max(dealt, free[u]) + DEAL
-        start = np.ceil((dealt + 3) / SLOT) * SLOT
+        u, dealt = _pick(free, dealt, u)
+        lane, dealt = u % lanes, dealt + DEAL
+        start = _slot(u, dealt + 3)
         add_up(taken, place, busy, crc, lane)
         launched = max(judged, busy[lane]) + LAUNCH
         length = sizes[b] * RAW_CODED if raw[b] > 0 else sizes[b]
         took, share = SLOT * slots[b], min(1.0, BUFFER / max(1.0, length))
         end = start + took * share
         if share < 1:
-            end = np.ceil(max(end, launched) / SLOT) * SLOT + took * (1 - share)
+            end = _slot(u, max(end, launched)) + took * (1 - share)
         end += LAST
         coded = max(coded, end)
         judged = max(end + SETTLE, launched + QUICK)
@@ -103,7 +121,7 @@ def encoding(
             taken[lane], place[lane] = gathered + GATHER, at
     for lane in range(lanes):
         add_up(taken, place, busy, crc, lane)
-    return dealt, coded, max(crc[0], judged)
+    return dealt, coded, max(crc[0], judged), u
 
 
 @njit(cache=True, nogil=True)
@@ -125,18 +143,21 @@ def add_up(taken: Any, place: Any, busy: Any, crc: Any, lane: int) -> None:
 
 @njit(cache=True, nogil=True)
 def decoding(
-    slots: Any, sizes: Any, raw: Any, free: Any, first: int, begin: float, plain: float, word: int
+    slots: Any, sizes: Any, raw: Any, free: Any, u: int, twins: Any, begin: float, plain: float, word: int
 ) -> Any:
     """Return clocks at which all blocks are decoded, at which the last was dealt, the raw unit's last end.
 
+    The last results: when decoders are free of each block, and who had the last.
+
     slots, sizes, raw [blocks]: slots (0: nobody does it), bytes, and clocks of one that is raw. free: as of
-    `encoding`. plain: when the raw unit's last block ends, of the frame before.
+    `encoding`. twins: when they are free of the frame before's blocks of the same rows, as many as there are.
+    plain: when the raw unit's last block ends, of the frame before.
     """
     units = free.size
     turn = _turn(units)
     turn *= np.ceil(word / 2 / turn)  # a word's pairs go out one a clock
     before = free.max()
-    dealt, end, mine = begin, begin, plain
+    dealt, end, mine, ends = begin, begin, plain, np.full(slots.size, -1e9)
     for b in range(slots.size):
         dealt += EMPTY
         if raw[b] > 0:
@@ -144,41 +165,48 @@ def decoding(
             mine = dealt + raw[b]
             end = max(end, mine)
         elif slots[b] > 0:
-            u = (first + b) % units
-            given = max(dealt, free[u], plain)
+            u, given = _pick(free, max(dealt, plain, twins[b] if b < twins.size else plain), u)
             dealt = given + GIVE - EMPTY
             bytes_there = given + FETCH + turn * np.ceil(min(sizes[b], ENOUGH) / word)
-            start = np.ceil(bytes_there / SLOT) * SLOT
+            start = _slot(u, bytes_there)
             last = start + SLOT * (LOAD + slots[b] - 1)
-            free[u] = last + SLOT * TAIL + FREE
+            free[u] = ends[b] = last + SLOT * TAIL + FREE
             end = max(end, last + SUMMED)
-    return end, dealt, mine
+    return end, dealt, mine, ends, u
 
 
 def encode_clocks(
     cells: Any, count: int, size: int, engines: int, block: int, sizes: Any = None, *,
-    units: Units | None = None, first: int = 0, deal: float = 0.0, begin: float = 0.0,
+    units: Units | None = None, deal: float = 0.0, begin: float = 0.0,
 ) -> tuple[float, float]:  # fmt: skip
     """Return clocks at which the blocks of a frame are coded, and at which its first word goes out.
 
     cells: of `asc.slots.cells_of`; block: values of a block. sizes: bytes of blocks; None: as their rows
-    share the frame's `size`. units: as other frames left them. first: unit of the first block. deal, begin:
-    when blocks may be dealt, and collected.
+    share the frame's `size`. units: as other frames left them. deal, begin: when blocks may be dealt, and
+    collected.
     """
     units = units or Units(engines)
     work = _blocks(cells, 0, count, size, engines, block, sizes)
-    units.dealt, coded, kept = encoding(*work, units.free, first, deal, max(deal, begin), _word(engines))
+    units.dealt, coded, kept, units.last = encoding(
+        *work, units.free, units.last, deal, max(deal, begin), _word(engines)
+    )
     return coded, kept + HEAD[0] + HEAD[1] * len(work[0])
 
 
 def decode_clocks(
     cells: Any, count: int, engines: int, block: int, size: int = 0, sizes: Any = None, *,
-    units: Units | None = None, first: int = 0, begin: float = 0.0,
+    units: Units | None = None, again: bool = False, begin: float = 0.0,
 ) -> float:  # fmt: skip
-    """Return clocks at which a frame's last sum is there; begin: when its blocks may be dealt."""
+    """Return clocks at which a frame's last sum is there.
+
+    again: its rows are those of the frame before. begin: when its blocks may be dealt.
+    """
     units = units or Units(engines)
     work = _blocks(cells, 1, count, size, engines, block, sizes)
-    end, units.dealt, units.raw = decoding(*work, units.free, first, begin, units.raw, _word(engines))
+    twins = units.ends if again else np.zeros(0)
+    end, units.dealt, units.raw, units.ends, units.last = decoding(
+        *work, units.free, units.last, twins, begin, units.raw, _word(engines)
+    )
     return float(end)
 
 
@@ -192,10 +220,6 @@ class EngineFrame:
     sizes: Any
     row: int
 
-    def first(self, engines: int, block: int) -> int:
-        """Return the unit of the first block (nic/first_unit.py)."""
-        return self.row * LANES // block % engines
-
 
 def sent(frames: Sequence[EngineFrame], engines: int, block: int, begin: float) -> list[float]:
     """Return when the first word of each goes out, of frames one right after the other.
@@ -208,9 +232,8 @@ def sent(frames: Sequence[EngineFrame], engines: int, block: int, begin: float) 
         if n:
             deal = max(units.dealt + NEXT[0], begin + FRONT[0], learnt[n])
             begin = max(deal, ends[-1] + NEXT[0])
-        first = frame.first(engines, block)
         args = frame.cells, frame.count, frame.size, engines, block, frame.sizes
-        ends.append(encode_clocks(*args, units=units, first=first, deal=deal, begin=begin)[1])
+        ends.append(encode_clocks(*args, units=units, deal=deal, begin=begin)[1])
         learnt.append(max(ends[-1], learnt[-1]) + LEARN)
     return ends
 
@@ -231,9 +254,9 @@ def received(frames: Sequence[EngineFrame], engines: int, block: int, begin: flo
         if n:
             front = max(begin, ends[n - 2] + DONE if n > 1 else begin) + receive_front(frame.count, block)
             begin = max(units.dealt + NEXT[1], front, learnt[n])
-        first = frame.first(engines, block)
+        again = n > 0 and frames[n - 1].row == frame.row
         args = frame.cells, frame.count, engines, block, frame.size, frame.sizes
-        end = decode_clocks(*args, units=units, first=first, begin=begin)
+        end = decode_clocks(*args, units=units, again=again, begin=begin)
         ends.append(max(end, ends[-1] if ends else end))
         learnt.append(max(ends[-1] + DONE, learnt[-1]) + LEARN)
     return ends

@@ -124,7 +124,7 @@ class NicBench(ABC):
         self.packet("s_axis_values", [start, *value_words(rows)])
         self.packet("s_axis_side", [start, *side_words(rows)])
         self.wait(lambda: all(map(self.taken_in, ("s_axis_values", "s_axis_side"))), "rows are not taken")
-        self.step(80)  # zeros to the end of the group
+        self.step(140)  # zeros to the end of the group
 
     def check_rows(self, row: int, values: np.ndarray, positions: np.ndarray) -> None:
         """Read rows, and compare them with what they should be."""

@@ -5,6 +5,8 @@
 
 constexpr int LANES = 32;
 constexpr int READ_CLOCKS = 4;  // from a request to the first lane's data
+constexpr int TURN = 4;         // clocks that an engine's phase is ahead of that of the one before
+constexpr int RAW_AHEAD = 2;    // and that of the raw decoder ahead of the first engine's
 constexpr int SUM_CLOCKS = 6;   // from a request to the first total
 constexpr int COUNTS = 512;
 constexpr int RESET = 64;  // clocks

@@ -342,9 +342,10 @@ struct Driver {
     for (uint32_t i = 0; i < run.units; ++i) {
       Unit& u = units[i];
       const uint32_t in = get(&p.decode_rows, 20 * i, 20), out = get(&p.encode_rows, 20 * i, 20);
-      faults |= u.positions.look(t, p.phase, get(&p.position_take, i, 1), get(&p.position_header, i, 1),
+      const int phase = (p.phase + (i + 1 < run.units ? TURN * i : RAW_AHEAD)) % LANES;
+      faults |= u.positions.look(t, phase, get(&p.position_take, i, 1), get(&p.position_header, i, 1),
                                  get(&p.position_row, 12 * i, 12), refuse, rng, in);
-      faults |= u.sources.look(t, p.phase, get(&p.source_take, i, 1), get(&p.source_header, i, 1),
+      faults |= u.sources.look(t, phase, get(&p.source_take, i, 1), get(&p.source_header, i, 1),
                                get(&p.source_row, 12 * i, 12), refuse, rng, out);
       faults |= u.sums.look(t, get(&p.sum_take, i, 1), get(&p.sum_row, 12 * i, 12), get(&p.sum_valid, i, 1),
                             get(&p.sum_total, 16 * i, 16), get(&p.sum_described, i, 1),

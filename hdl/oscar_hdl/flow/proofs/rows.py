@@ -80,47 +80,45 @@ ROW_PORT = """
 """
 
 SIDE_LOADER = """
-  // A word a row: its header with the first half of its distances, then the other half; headers of 0 to the
-  // end of the last group. Or each row is cleared once, and none but those from the first on.
-  reg busy = 0, held = 0, wiping, second = 0; reg [7:0] left, row_now, rows_now; reg [127:0] word;
+  // A word a row: its header and its distances; headers of 0 to the end of the last group. Or each row is
+  // cleared once, and none but those from the first on.
+  reg busy = 0, held = 0, wiping; reg [7:0] left, row_now, rows_now; reg [127:0] word;
   wire came = s_axis_side_tvalid && s_axis_side_tready, put = write_header != 0 || write_distances != 0;
-  wire [1:0] here = row_now[2] ? 2 : 1;
-  (* anyconst *) wire [5:0] one; reg wiped = 0; wire [6:0] offset = {1'b0, one} - command_first;
-  wire now = write_clear[one[2]] && write_row == {one[5:3], one[1:0]};
+  wire [1:0] here = row_now[5] ? 2 : 1;
+  (* anyconst *) wire [6:0] one; reg wiped = 0; wire [7:0] offset = {1'b0, one} - command_first;
+  wire now = write_clear[one[5]] && write_row[5] == one[6] && write_lanes[one[4:0]];
   always @(posedge clk) begin
-    assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count < 1024));
-    assume(!command_start || !command_clear || command_first[1:0] == 0);
-    assume(!command_start || command_first + ((command_count + 31) >> 5) <= 64);
+    assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count < 4096));
+    assume(!command_start || !command_clear || command_first[4:0] == 0);
+    assume(!command_start || command_first + ((command_count + 31) >> 5) <= 128);
     if (busy) assume($stable(command_first) && $stable(command_count) && $stable(command_clear));
     assume(!began || phase == $past(phase) + 5'd1);
     if (!rst) begin
-      if (came) `RULE(busy && !wiping && left != 0 && !held && !phase[0]);
+      if (came) `RULE(busy && !wiping && left != 0 && !held && phase[1:0] == 0);
       if (put) begin
-        `RULE(busy && !wiping && phase[0] && write_clear == 0 && write_row == {row_now[5:3], row_now[1:0]});
-        `RULE(write_header == (second ? 0 : here) && write_distances == (left ? here : 0));
-        if (!second) `RULE(write_header_data == (left ? word[10:0] : 11'd0) && held == (left != 0));
-        if (left) `RULE(held && write_half == second && write_data == (second ? word[127:80] : word[79:32]));
+        `RULE(busy && !wiping && phase[1:0] == 1 && write_clear == 0);
+        `RULE(write_row == {row_now[6], row_now[4:0]});
+        `RULE(write_header == here && write_distances == (left ? here : 0) && held == (left != 0));
+        `RULE(write_header_data == (left ? word[10:0] : 11'd0));
+        if (left) `RULE(write_data == word[127:32]);
       end
-      if (write_clear != 0) `RULE(busy && wiping && phase[0] && !put);
+      if (write_clear != 0) `RULE(busy && wiping && phase[1:0] == 1 && !put);
       if (now) `RULE(!wiped && one >= command_first && offset < rows_now);
       if (command_done) `RULE(busy);
       if (busy && $past(command_done) && !wiping) `RULE(left == 0);
       if (busy && $past(command_done) && wiping) `RULE(wiped || one < command_first || offset >= rows_now);
     end
     if (came) begin word <= s_axis_side_tdata; held <= 1; end
-    if (put) begin
-      second <= left && !second;
-      if (!left || second) begin row_now <= row_now + 1; left <= left ? left - 1 : 0; held <= 0; end
-    end
+    if (put) begin row_now <= row_now + 1; left <= left ? left - 1 : 0; held <= 0; end
     wiped <= busy && (wiped || now);
     if (busy && $past(command_done)) busy <= 0;
     if (command_start) begin
-      busy <= 1; wiping <= command_clear; row_now <= command_first; second <= 0; wiped <= 0;
+      busy <= 1; wiping <= command_clear; row_now <= command_first; wiped <= 0;
       left <= (command_count + 31) >> 5; rows_now <= (command_count + 31) >> 5;
     end
-    `SEEN(put && second && left == 1); `SEEN(command_done && wiping && wiped && left > 5);
+    `SEEN(put && left == 1); `SEEN(command_done && wiping && wiped && left > 35);
     `SEEN(command_done && !wiping);
-    if (rst) begin busy <= 0; held <= 0; second <= 0; end
+    if (rst) begin busy <= 0; held <= 0; end
   end
 """
 

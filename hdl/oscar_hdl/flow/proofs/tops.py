@@ -214,7 +214,7 @@ def side_loader() -> Any:
     from oscar_hdl.nic.memory.side_loader import side_loader as made
 
     return made(
-        bit(), bit(), word(5), RowCommand(6), Stream(STREAM_BITS), SideWrite(2, 5), block_bits=2, skip_bits=1
+        bit(), bit(), word(5), RowCommand(7), Stream(STREAM_BITS), SideWrite(2, 6), block_bits=5, skip_bits=1
     )
 
 

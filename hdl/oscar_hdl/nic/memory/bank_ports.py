@@ -1,8 +1,7 @@
 """Bundles of ports between a NIC's banks of rows and what loads and reads them, and whose clock is which.
 
-A bank's word is half a row. Phases modulo 4 (docs/engine.md, "Banks"): units ask for positions and sources in
-0, for sums in 1. A loader writes halves in every second clock, values in even ones and all else in odd ones;
-a reader's row is looked at in 2 and 3.
+A bank's word is four lanes of a row, in eight memories side by side: memory m has lanes 4 m to 4 m + 3. What
+comes in which clock of `phase` modulo 4 is in docs/engine.md, "Banks of rows".
 """
 
 from __future__ import annotations
@@ -13,13 +12,20 @@ from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import bit, word
 
 STREAM_LANES = STREAM_BITS // 16
-HALF_LANES = 16
-FOUR = 4  # lanes that a unit has of a word, and words of so many lanes in a half
-HALF_BITS = 16 * HALF_LANES
-DISTANCE_BITS = 3 * HALF_LANES  # of half a row
+FOUR = 4  # lanes of a bank's word
+TURNS = 8  # of four clocks: words of a row, memories of a bank, engines that one can serve
+POSITION_FOUR, FOUR_BITS, SOURCE_FOUR = 4 * FOUR, 16 * FOUR, 19 * FOUR
+HALF_BITS = 16 * 16  # values of half a row
+DISTANCE_BITS = 3 * 32  # of a row
 DESCRIPTOR_BITS = 7  # class, size << 4
 HEADER_BITS = 11  # and mean << 7
-POSITION_PHASE, SUM_PHASE, SOURCE_PHASE = 0, 1, 0  # modulo 4
+
+
+def bank_count(engines: int) -> int:
+    """Return how many banks serve so many engines, 2, 4, 8 .. 64; engine e has bank e modulo that."""
+    if engines < 2 or engines & (engines - 1):
+        raise ValueError(f"memory serves 2, 4, 8 .. engines, got {engines}")
+    return max(1, engines // TURNS)
 
 
 class ValueWrite:
@@ -31,11 +37,14 @@ class ValueWrite:
 
 
 class SideWrite:
-    """Half a row of distances (`distances`), a header (`header`) or a class of 0 (`clear`) for a bank."""
+    """A row's distances (`distances`) and header (`header`), or classes of 0 (`clear`), for a bank.
+
+    clear: of the rows of the group of `row` that `lanes` has bits for.
+    """
 
     def __init__(self, banks: int, row_bits: int) -> None:
         self.distances, self.header, self.clear = word(banks), word(banks), word(banks)
-        self.row, self.half = word(row_bits), bit()
+        self.row, self.lanes = word(row_bits), word(32)
         self.data, self.header_data = word(DISTANCE_BITS), word(HEADER_BITS)
 
 
@@ -49,6 +58,21 @@ class BankRead:
     def __init__(self, row: SignalType, described: SignalType, *, bits: int = HALF_BITS) -> None:
         self.row, self.described = row, described
         self.data, self.descriptor = word(bits), word(DESCRIPTOR_BITS)
+
+
+class BankClocks:
+    """Whose clock it is, of all that is in a bank; made by bank_clocks.
+
+    Lists have a bit for each place in the bank's turns.
+    """
+
+    def __init__(self) -> None:
+        self.turn, self.is_0, self.is_1, self.is_2, self.is_3 = word(3), bit(), bit(), bit(), bit()
+        self.takes = word(TURNS)  # in phase 0 modulo 4: who takes a row; until the next
+        self.sums = word(TURNS)  # in phase 1: who takes sums
+        self.describes = word(TURNS)  # in phase 0: who describes a row
+        self.amount, self.total_amount = word(3), word(3)  # of turn_back, in phases 3 and 0; 3
+        self.raw_down, self.raw_up = word(TURNS), word(TURNS)  # what raw units get, in phases 1, 2
 
 
 class RowCommand:

@@ -16,7 +16,7 @@ CHECKED = 3  # clocks until it is known whether all rows are in memory
 @block
 def row_port(
     clk: Any, rst: Any, s_axis: Stream, m_axis: Stream, clear: Any, first_row: Any, rows: Any, cleared: Any,
-    command: Any, wrong: Any,
+    command: Any, wrong: Any, *, align: int = 0,
 ) -> Any:  # fmt: skip
     """Start a command with the first word of each packet, and pass the rest on.
 
@@ -26,9 +26,9 @@ def row_port(
     command: RowCommand; the memory has as many rows as `first` tells apart. While rst is high nothing is
     taken.
 
-    wrong (pulse): a packet was not as its first word says. Of rows that are not all in memory, or of no
-    values, none is written or read. A packet that is too short goes on with zeros, of one that is too long
-    the rest is thrown away.
+    wrong (pulse): a packet was not as its first word says. Of rows that are not all in memory, of no values,
+    or from a row on that is no multiple of 2^align, none is written or read. A packet that is too short goes
+    on with zeros, of one that is too long the rest is thrown away.
     """
     steps = enum("HEADER", "CHECK", "DATA", "REST")
     at = Signal(steps.HEADER)
@@ -36,6 +36,7 @@ def row_port(
     over, lacking = bit(), bit()  # the packet has ended, and was too short
     stray, outside, wait = bit(), bit(), word(2)
     FIRST_BITS, COUNT_BITS = len(command.first), len(command.count)
+    ALIGN = (1 << align) - 1
     FIRST_END, COUNT_END, ROWS = ROW_AT + FIRST_BITS, COUNT_AT + COUNT_BITS, 1 << FIRST_BITS
     number, behind = word(FRAME_ROW_BITS + 1), word(max(FIRST_BITS, FRAME_ROW_BITS + 1) + 1)
 
@@ -59,6 +60,7 @@ def row_port(
                 s_axis.tdata[COUNT_AT:FIRST_END] != 0
                 or s_axis.tdata[64:COUNT_END] != 0
                 or s_axis.tdata[COUNT_END:COUNT_AT] == 0
+                or (s_axis.tdata[FIRST_END:ROW_AT] & ALIGN) != 0
             )
         number.next = concat(False, command.count[COUNT_BITS:5])
         if command.count[5:] != 0:

@@ -33,7 +33,7 @@ def row_unloader(
     """
     BANKS = len(banks)
     state = Signal(States.IDLE)
-    restart, at_end = bit(), bit()
+    restart = bit()
     bank, row_now = word(BANKS), word(len(row))
     left, before, issue = word(ROWS_BITS), word(ROWS_BITS), bit()  # rows to be asked for
     # Every four clocks a row goes on: its descriptor is asked for, its values are, all of it comes.
@@ -45,7 +45,7 @@ def row_unloader(
 
     parts = [
         row_walk(
-            clk, restart, command.first, issue, None, bank, row_now, at_end, block_bits=block_bits,
+            clk, restart, command.first, issue, None, bank, row_now, block_bits=block_bits,
             skip_bits=skip_bits,
         ),
         hot_tree(None, banks, live_bank, found),

@@ -2,174 +2,139 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from myhdl import always, always_comb, block, concat, modbv
+from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.nic.memory.bank_ports import (
-    DESCRIPTOR_BITS,
-    DISTANCE_BITS,
-    FOUR,
-    POSITION_PHASE,
-    SOURCE_PHASE,
-)
-from oscar_hdl.nic.memory.lane_reader import lane_reader
+from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, FOUR, TURNS
+from oscar_hdl.nic.memory.side_four import Described, side_four
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.hot_tree import hot_tree
+
+RAW_SUMS, RAW_SOURCE = 7, 5  # the turns in which raw units ask for their rows
+
+
+@block
+def row_means(clk: Any, write: Any, look: Any, found: Any, *, index: int) -> Any:
+    """Keep each row's mean; found u4 is that of the row that was in `look` (a register) two clocks before."""
+    at, enable, data = word(len(look)), bit(), word(4)
+    memory = block_ram(clk, enable, at, data, read_at=look, read=found)
+
+    @always(clk.posedge)
+    def put() -> None:
+        at.next = write.row
+        data.next = write.header_data[11:7]
+        enable.next = write.header[index]
+
+    return memory, put
+
+
+@block
+def describe(valid: Any, row: Any, row_size: Any, row_class: Any, all: Any) -> Any:
+    """Give all that says what a row is like."""
+
+    @always_comb
+    def join() -> None:
+        all.next = concat(valid, row, row_size, row_class)
+
+    return join
+
+
+@block
+def keep_described(clk: Any, clocks: Any, all: Any, kept: Any) -> Any:
+    """Keep a row that is described in a clock of phase 0 modulo 4, until the next such."""
+    ROW_BITS = len(kept.row)
+    ROW_END = DESCRIPTOR_BITS + ROW_BITS
+
+    @always(clk.posedge)
+    def keep() -> None:
+        if clocks.is_0:
+            kept.valid.next = all[ROW_END]
+            kept.row.next = all[ROW_END:DESCRIPTOR_BITS]
+            kept.data.next = all[DESCRIPTOR_BITS:]
+
+    return keep
 
 
 @block
 def side_bank(
-    clk: Any, rst: Any, phase: Any, position: Any, position_row: Any, sums: Any, sum_row: Any,
-    described_row: Any, live: Any, source_take: Any, source_header: Any, source_row: Any,
-    source_distance: Any, instead: Any, header: Any, source_mean: Any, write: Any, read: Any, *, index: int,
+    clk: Any, clocks: Any, rows: Any, sums: Sequence[Any], described_rows: Sequence[Any], raw_described: Any,
+    raw_row: Any, raw_sums: Any, values: Sequence[Any], position_fours: Sequence[Any],
+    source_fours: Sequence[Any], looked: Any, mean: Any, source_mean: Any, write: Any, read: Any, *,
+    index: int,
 ) -> Any:  # fmt: skip
-    """Serve a PositionPort, keep descriptors of sums, and serve what a SourcePort gives beside values.
+    """Keep all of a bank's rows but values.
 
-    position, sums: PositionPort and SumPort; position_row, sum_row, described_row, source_row: rows of ports
-    in the bank. live: the class of the row taken is above 0; from the third to the 34th clock behind
-    sums.take. instead: the next clock's data of the SourcePort are `header` u16, which is 0 for a row of
-    class 0; otherwise source_distance u3 goes with its value.
-    write: SideWrite, in clocks of odd phase. read: BankRead.
+    sums, raw_sums: SumPorts, of which described_rows and raw_row are the rows in the bank, raw_described:
+    strobe. values: fours as the value bank shows them, position_fours, source_fours: see side_four.
+    looked u7: three clocks behind the clock of phase modulo 4 which is 0: the descriptor of the row whose
+    turn it is to be taken by an engine's decoder; 3: of the raw units' rows. mean, source_mean u4: of the row
+    that enters a ring three clocks before; mean in phase 1 modulo 4: of the raw decoder's row.
+    write: SideWrite, in clocks of phase 1 modulo 4. read: BankRead.
     """
-    ROW_BITS = len(position_row)
-    step, row_kept, at_row, at_half = word(5), word(ROW_BITS), word(ROW_BITS), bit()
-    source_step, source_half = word(5), bit()
-    source_kept, source_at = word(ROW_BITS), word(ROW_BITS)
-    # Distances of half a row, and fours of them; the position port has each in a nibble.
-    enable, at, data, found = bit(), word(ROW_BITS + 1), word(DISTANCE_BITS), word(DISTANCE_BITS)
-    second_at, second_found = word(ROW_BITS + 1), word(DISTANCE_BITS)
-    nibbles, fours = [word(4 * FOUR) for _ in range(FOUR)], [word(3 * FOUR) for _ in range(FOUR)]
-    # Means, for each direction of its own, and descriptors.
-    means = [word(4) for _ in range(1 << ROW_BITS)]
-    source_means = [word(4) for _ in range(1 << ROW_BITS)]
-    mean_write, write_row, mean_data = bit(), word(ROW_BITS), word(4)
-    mean_at, mean_fetched, mean_found = word(ROW_BITS), word(4), word(4)
-    source_mean_at, source_mean_fetched, source_mean_found = word(ROW_BITS), word(4), word(4)
-    d_enable, d_at, d_data, d_found = bit(), word(ROW_BITS), word(DESCRIPTOR_BITS), word(DESCRIPTOR_BITS)
-    d_second_found = word(DESCRIPTOR_BITS)
-    lives = [bit() for _ in range(1 << ROW_BITS)]
-    live_at, live_fetched = word(ROW_BITS), bit()
-    pending, pending_row, pending_data = bit(), word(ROW_BITS), word(DESCRIPTOR_BITS)
-    header_now, header3, was_header, was_source_header = bit(), bit(), bit(), bit()
+    ROW_BITS, GROUPS = len(write.row), len(write.row) - 5
+    ALL_BITS = DESCRIPTOR_BITS + ROW_BITS + 1
+    everything, raw_all, chosen = [word(ALL_BITS) for _ in sums], word(ALL_BITS), word(ALL_BITS)
+    engine_row, raw_described_row = Described(ROW_BITS), Described(ROW_BITS)
+    group_means, gathered = word(4 * FOUR), word(4 * (FOUR - 1))
+    look_row, look_group, lane_2, lane_3 = word(ROW_BITS), word(GROUPS), word(5), word(5)
+    descriptors = [word(DESCRIPTOR_BITS) for _ in range(TURNS * FOUR)]
+    mean_row, source_row = word(ROW_BITS), word(ROW_BITS)
+    position_enters, source_enters = rows.position[0], rows.source[0]
+    RAW_TURN = RAW_SUMS
 
     parts = [
-        block_ram(clk, enable, at, data, read_at=second_at, read=second_found, found=found),
-        block_ram(clk, d_enable, d_at, d_data, read_at=source_mean_at, read=d_second_found, found=d_found),
-        lane_reader(
-            clk, rst, phase, position.take, position_row, step, row_kept, at_row, at_half, nibbles, header3,
-            mean_found, position.data, down=True, begin=POSITION_PHASE,
-        ),
-        lane_reader(
-            clk, rst, phase, source_take, source_row, source_step, source_kept, source_at, source_half,
-            fours, instead, None, source_distance, down=False, begin=SOURCE_PHASE,
-        ),
-        *[four_distances(found, second_found, nibbles[i], fours[i], four_at=i) for i in range(FOUR)],
+        describe(port.described, row, port.row_size, port.row_class, one)
+        for port, row, one in zip(sums, described_rows, everything, strict=True)
+    ]
+    parts += [
+        describe(raw_described, raw_row, raw_sums.row_size, raw_sums.row_class, raw_all),
+        hot_tree(None, everything, clocks.describes, chosen),
+        keep_described(clk, clocks, chosen, engine_row),
+        keep_described(clk, clocks, raw_all, raw_described_row),
+        row_means(clk, write, mean_row, mean, index=index),
+        row_means(clk, write, source_row, source_mean, index=index),
+    ]
+    fours = [
+        side_four(
+            clk, clocks, rows, write, group_means, engine_row, raw_described_row, look_group, values[m],
+            position_fours[m], source_fours[m], descriptors[FOUR * m : FOUR * (m + 1)], index=index, four=m,
+        )
+        for m in range(TURNS)
     ]  # fmt: skip
 
     @always_comb
+    def split() -> None:
+        look_group.next = look_row[ROW_BITS:5]
+        group_means.next = concat(write.header_data[11:7], gathered)
+        looked.next = descriptors[int(lane_3)]
+
+    @always(clk.posedge)
+    def look() -> None:
+        look_row.next = read.described
+        if clocks.is_0:
+            look_row.next = position_enters[ROW_BITS:]
+        elif clocks.is_3:
+            look_row.next = rows.raw_source
+            if clocks.turn == RAW_TURN:
+                look_row.next = rows.raw_sums
+        lane_2.next = look_row[5:]
+        lane_3.next = lane_2
+        mean_row.next = position_enters[ROW_BITS:]
+        if clocks.is_2:
+            mean_row.next = rows.raw_position[ROW_BITS:]
+        source_row.next = source_enters[ROW_BITS:]
+
+    @always(clk.posedge)
     def show() -> None:
-        header.next = 0
-        if header_now:
-            header.next = concat(modbv(0)[5:], source_mean_found, d_second_found)
-        instead.next = header_now or d_second_found[4:] == 0
+        if clocks.is_1:
+            read.descriptor.next = looked
 
     @always(clk.posedge)
-    def distances() -> None:
-        at.next = concat(at_row, at_half)
-        enable.next = False
-        data.next = write.data
-        if phase[0]:
-            at.next = concat(write.row, write.half)
-            enable.next = write.distances[index]
-        second_at.next = concat(source_at, source_half)
+    def gather_means() -> None:
+        if clocks.is_1 and write.header[index]:
+            gathered.next = concat(write.header_data[11:7], gathered[12:4])
 
-    # A header's rows come one a clock, in the order of lanes; a row's mean is the first that is read.
-    @always(clk.posedge)
-    def means_of_rows() -> None:
-        if mean_write:
-            means[write_row].next = mean_data
-            source_means[write_row].next = mean_data
-        mean_fetched.next = means[mean_at]
-        mean_found.next = mean_fetched
-        source_mean_fetched.next = source_means[source_mean_at]
-        source_mean_found.next = source_mean_fetched
-
-    @always(clk.posedge)
-    def positions() -> None:
-        mean_at.next = mean_at - 1
-        if position.take:
-            was_header.next = position.header
-            mean_at.next = position_row
-            if position.header:
-                mean_at.next[5:] = 31
-        if step == 2:
-            header3.next = was_header
-        if step == 3:
-            position.mean.next = mean_found
-        if was_source_header:
-            source_mean_at.next = source_mean_at + 1
-        if source_take:
-            was_source_header.next = source_header
-            source_mean_at.next = source_row
-        if source_step == 2:
-            header_now.next = was_source_header
-        if source_step == 3:
-            source_mean.next = source_mean_found
-
-    # Descriptors of sums wait for the clock that is theirs.
-    @always(clk.posedge)
-    def descriptors() -> None:
-        mean_write.next = False
-        mean_data.next = write.header_data[11:7]
-        write_row.next = write.row
-        d_enable.next = False
-        d_at.next = write.row
-        d_data.next = write.header_data[7:]
-        if phase[0]:
-            d_enable.next = write.header[index] or write.clear[index]
-            mean_write.next = write.header[index]
-            if write.clear[index]:
-                d_data.next = 0
-        elif phase[1]:
-            d_at.next = read.described
-        else:
-            d_at.next = pending_row
-            d_data.next = pending_data
-            d_enable.next = pending
-            pending.next = False
-        if sums.described:
-            pending.next = True
-            pending_row.next = described_row
-            pending_data.next = concat(sums.row_size, sums.row_class)
-        if phase[2:] == 1:
-            read.descriptor.next = d_found
-        if rst:
-            pending.next = False
-
-    @always(clk.posedge)
-    def classes_above_0() -> None:
-        if d_enable:
-            lives[d_at].next = d_data[4:] != 0
-        if sums.take:
-            live_at.next = sum_row
-        live_fetched.next = lives[live_at]
-        live.next = live_fetched
-
-    return parts, show, distances, means_of_rows, positions, descriptors, classes_above_0
-
-
-@block
-def four_distances(found: Any, other: Any, nibbles: Any, four: Any, *, four_at: int) -> Any:
-    """Give four distances of half a row in four bits each, and four of another as they are."""
-    A, B, C, D, E = (3 * (FOUR * four_at + lane) for lane in range(FOUR + 1))
-
-    @always_comb
-    def cut() -> None:
-        nibbles.next = concat(
-            modbv(0)[1:], found[E:D], modbv(0)[1:], found[D:C], modbv(0)[1:], found[C:B], modbv(0)[1:],
-            found[B:A],
-        )  # fmt: skip
-        four.next = other[E:A]
-
-    return cut
+    return parts, fours, split, look, show, gather_means

@@ -2,97 +2,122 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.nic.memory.bank_ports import FOUR, SOURCE_PHASE, SUM_PHASE
-from oscar_hdl.nic.memory.lane_reader import lane_reader
+from oscar_hdl.nic.memory.bank_ports import FOUR, FOUR_BITS, HALF_BITS, TURNS
+from oscar_hdl.nic.memory.bank_rows import WRITTEN_LATER
+from oscar_hdl.nic.memory.turn_ring import turn_back
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 
-FOUR_BITS = 16 * FOUR
+LAST = TURNS - 1
+
+
+@block
+def gather(clk: Any, valid: Any, total: Any, four: Any) -> Any:
+    """Keep the last four totals, the newest lowest, and above them whether there was one a clock ago."""
+    KEPT = FOUR_BITS - 16
+
+    @always(clk.posedge)
+    def shift() -> None:
+        four.next = concat(valid, four[KEPT:], total)
+
+    return shift
 
 
 @block
 def value_bank(
-    clk: Any, rst: Any, phase: Any, sums: Any, sum_row: Any, adopt: Any, source_take: Any, source_row: Any,
-    instead: Any, other: Any, source_value: Any, write: Any, read: Any, *, index: int,
+    clk: Any, clocks: Any, rows: Any, sums: Sequence[Any], raw_valid: Any, raw_total: Any, write: Any,
+    read: Any, found: Sequence[Any], *, index: int,
 ) -> Any:  # fmt: skip
-    """Serve a SumPort and the values of a SourcePort, and be loaded and read half a row at a time.
+    """Keep values; read for units what BankRows says, and add what SumPorts `sums` of all places give.
 
-    sums: SumPort; sum_row: sums.row in the bank; adopt: its local values are 0. source_take, source_row (in
-    the bank): rows whose values go to source_value u16, or `other` does where `instead` says so.
-    write: ValueWrite, its enable is in clocks of even phase. read: BankRead.
+    found: the words of all eight memories, three clocks behind that in which they are asked for.
+    raw_valid, raw_total u16: of the raw decoder's SumPort, if it works here. write: ValueWrite, its enable is
+    in clocks of even phase. read: BankRead.
     """
-    ROW_BITS = len(sum_row)
-    at, write_at = word(ROW_BITS + 1), word(ROW_BITS + 1)
-    found = [word(FOUR_BITS) for _ in range(FOUR)]
-    first, second, third, fourth = found
-    step, row_kept, at_row, at_half = word(5), word(ROW_BITS), word(ROW_BITS), bit()
-    source_step, source_kept, source_at, source_half = word(5), word(ROW_BITS), word(ROW_BITS), bit()
-    totals, valid, total_row, total_four = word(FOUR_BITS), bit(), word(ROW_BITS), word(3)
-
-    fours = [
-        four_lanes(
-            clk, phase, write, valid, total_four, totals, write_at, at, found[four], index=index, four=four
-        )
-        for four in range(FOUR)
+    low_bits, high_bits, upper = word(HALF_BITS), word(HALF_BITS), word(HALF_BITS)
+    raw_four, none = word(FOUR_BITS + 1), word(FOUR_BITS + 1)
+    fours = [word(FOUR_BITS + 1) for _ in sums]
+    totals = [word(FOUR_BITS + 1) for _ in range(TURNS)]
+    lanes = [
+        value_four(clk, clocks, write, rows, totals[m], raw_four, read.row, found[m], index=index, four=m)
+        for m in range(TURNS)
     ]
-    readers = [
-        lane_reader(
-            clk, rst, phase, sums.take, sum_row, step, row_kept, at_row, at_half, found, adopt, None,
-            sums.local, down=True, begin=SUM_PHASE,
-        ),
-        lane_reader(
-            clk, rst, phase, source_take, source_row, source_step, source_kept, source_at, source_half,
-            found, instead, other, source_value, down=False, begin=SOURCE_PHASE,
-        ),
-    ]  # fmt: skip
+    parts = [gather(clk, port.valid, port.total, four) for port, four in zip(sums, fours, strict=True)]
+    parts.append(gather(clk, raw_valid, raw_total, raw_four))
+    parts.append(turn_back([*fours, *[none] * (TURNS - len(fours))], clocks.total_amount, totals))
+    low, high = join_fours(found[:FOUR], low_bits), join_fours(found[FOUR:], high_bits)
 
     @always_comb
     def show() -> None:
-        read.data.next = concat(fourth, third, second, first)
-
-    # Totals come from the sixth clock on, four of them are complete in the tenth.
-    @always(clk.posedge)
-    def gather() -> None:
-        totals.next = concat(totals[FOUR_BITS - 16 :], sums.total)
-        valid.next = sums.valid
-        total_four.next = 1 - step[5:2]
-        if step == 8:
-            total_row.next = row_kept
-        write_at.next = concat(total_row, total_four[2])
-        if not phase[0]:
-            write_at.next = concat(write.row, write.half)
+        read.data.next = upper
+        if clocks.is_1:
+            read.data.next = low_bits
 
     @always(clk.posedge)
-    def look() -> None:
-        at.next = concat(read.row, phase[0])
-        if phase[2:] == SOURCE_PHASE:
-            at.next = concat(source_at, source_half)
-        elif phase[2:] == SUM_PHASE:
-            at.next = concat(at_row, at_half)
+    def keep() -> None:
+        none.next = 0
+        if clocks.is_1:
+            upper.next = high_bits
 
-    return fours, readers, show, gather, look
+    return lanes, parts, low, high, show, keep
 
 
 @block
-def four_lanes(
-    clk: Any, phase: Any, write: Any, valid: Any, total_four: Any, totals: Any, write_at: Any, at: Any,
-    found: Any, *, index: int, four: int,
+def join_fours(fours: Sequence[Any], whole: Any) -> Any:
+    """Give four words as one, the first lowest."""
+    first, second, third, fourth = fours
+
+    @always_comb
+    def join() -> None:
+        whole.next = concat(fourth, third, second, first)
+
+    return join
+
+
+@block
+def value_four(
+    clk: Any, clocks: Any, write: Any, rows: Any, total: Any, raw_total: Any, read_row: Any, found: Any, *,
+    index: int, four: int,
 ) -> Any:  # fmt: skip
-    """Keep four lanes of each half: what is loaded in clocks of even phase, or totals of these lanes."""
-    LOW, HIGH = FOUR_BITS * four, FOUR_BITS * (four + 1)
-    enable, data = bit(), word(FOUR_BITS)
+    """Keep four lanes of each row; `total` and what BankRows has for these are of those whose turn it is."""
+    source_row, sum_row = rows.source[four], rows.sums[LAST - four]
+    total_row = rows.sums[LAST - four + WRITTEN_LATER + 1]
+    raw_sum_row, raw_source_row, raw_total_row = rows.raw_sums, rows.raw_source, rows.raw_total
+    LOW, HIGH, UPPER = FOUR_BITS * (four % FOUR), FOUR_BITS * (four % FOUR + 1), four >= FOUR
+    RAW_READ, RAW_WRITE = (6 - four) % TURNS, (1 - four) % TURNS
+    ROW_BITS = len(sum_row)
+    enable, data, write_at, at = bit(), word(FOUR_BITS), word(ROW_BITS), word(ROW_BITS)
     memory = block_ram(clk, enable, write_at, data, read_at=at, read=found)
 
     @always(clk.posedge)
     def put() -> None:
-        data.next = totals
-        enable.next = phase[1] and valid and total_four[2:] == four
-        if not phase[0]:
-            data.next = write.data[HIGH:LOW]
-            enable.next = write.enable[index]
+        data.next = write.data[HIGH:LOW]
+        write_at.next = write.row
+        enable.next = write.enable[index] and write.half == UPPER
+        if clocks.is_1:
+            data.next = raw_total[FOUR_BITS:]
+            write_at.next = raw_total_row
+            enable.next = raw_total[FOUR_BITS] and clocks.turn == RAW_WRITE
+        elif clocks.is_3:
+            data.next = total[FOUR_BITS:]
+            write_at.next = total_row
+            enable.next = total[FOUR_BITS]
 
-    return memory, put
+    @always(clk.posedge)
+    def look() -> None:
+        at.next = read_row
+        if clocks.is_0:
+            at.next = source_row[ROW_BITS:]
+        elif clocks.is_1:
+            at.next = sum_row
+        elif clocks.is_3:
+            at.next = raw_source_row
+            if clocks.turn == RAW_READ:
+                at.next = raw_sum_row
+
+    return memory, put, look

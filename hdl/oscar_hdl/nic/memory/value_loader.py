@@ -28,13 +28,13 @@ def value_loader(
     block_bits, skip_bits: see row_walk.
     """
     state = Signal(States.IDLE)
-    restart, forward, at_end = bit(), bit(), bit()
+    restart, forward = bit(), bit()
     bank, row, part = word(len(write.enable)), word(len(write.row)), word(2)
     left, more, go = word(LEFT_BITS), bit(), bit()  # words to be taken
     held, given = word(STREAM_BITS), word(STREAM_BITS)
 
     walk = row_walk(
-        clk, restart, command.first, forward, None, bank, row, at_end, block_bits=block_bits,
+        clk, restart, command.first, forward, None, bank, row, block_bits=block_bits,
         skip_bits=skip_bits,
     )  # fmt: skip
 

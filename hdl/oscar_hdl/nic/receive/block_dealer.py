@@ -1,4 +1,4 @@
-"""Deals the blocks of frames to decoders in turn, and says when all of a frame are done."""
+"""Deals the blocks of frames to decoders that are free, and says when all of a frame are done."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from myhdl import Signal, always, always_comb, block, concat, enum
 from oscar.coding.asc.params import CODED, CONSTANT
 from oscar_hdl.nic.receive.fetch_ring import Span
 from oscar_hdl.nic.receive.ports import DealPort, DecoderUnits, ReaderUse, SpanAsk, StepPort
+from oscar_hdl.nic.unit_choice import unit_choice
 from oscar_hdl.streams.bundles import bit, word
 
 PAUSE = 5  # clocks until entry, values and rows of the next block are there
@@ -17,9 +18,9 @@ PAUSE = 5  # clocks until entry, values and rows of the next block are there
 @block
 def block_dealer(
     clk: Any, rst: Any, deal: DealPort, span: Span, ask: SpanAsk, up: Any, up_at: Any, use: ReaderUse,
-    units: DecoderUnits, starts: Any, raw_feed: StepPort, *, word_bits: int,
+    units: DecoderUnits, starts: Any, raw_feed: StepPort, *, word_bits: int, banks: int, block_log2: int,
 ) -> Any:  # fmt: skip
-    """Start a job for each block that is not a constant 0, as soon as its unit is idle.
+    """Start a job for each block that is not a constant 0, as soon as a unit is idle.
 
     deal.places.start is where the first block begins; `done` comes when all are dealt, or need not be.
     ask: `span` goes in, of a block or, with up a clock before, the unit reader's from the word up_at on.
@@ -27,7 +28,9 @@ def block_dealer(
     (go); all its bytes went out (done, a level).
 
     Blocks of the frame before, of the other bank, may be under way. Both frames may add to the same rows: a
-    decoder does one after the other, and no raw block is worked on beside blocks of the other frame.
+    block waits until nobody has that of the same number of the other frame, or where blocks do not lie on
+    each other (deal.same) but meet (deal.apart), until nobody has any of it. No raw block is worked on beside
+    blocks of the other frame. banks: of the memory, if not 1: a block's is for each banks-th decoder only.
     """
     jobs, raw, raw_base = units.jobs, units.raw, units.bases[-1]
     blocks, places = deal.blocks, deal.places
@@ -39,10 +42,12 @@ def block_dealer(
     bads = [job.bad for job in jobs]
     states = enum("IDLE", "WAIT", "ADD", "CHOOSE", "PUT", "PLACE", "STEP", "DRAIN")
     state = Signal(states.IDLE)
-    busy, free, turn, ended = word(UNITS), word(UNITS), word(UNITS, 1), word(UNITS)
+    busy, free, turn, ended = word(UNITS), word(UNITS), word(UNITS), word(UNITS)
+    pick, numbers = word(UNITS), [word(8) for _ in range(UNITS)]
+    twins, clash = word(UNITS), bit()  # units with the block of the same number of the other frame
     owner, owners, raw_owner, mixed, alone = word(UNITS), word(UNITS), bit(), bit(), bit()  # their banks
     raw_busy, raw_quiet, putting, pause, late = bit(), bit(), bit(), word(3), bit()
-    turn_free, raw_free, coded, constant, nothing, upward = (bit() for _ in range(6))
+    raw_free, coded, constant, nothing, upward = (bit() for _ in range(5))
     pairs = word(word_bits + 1)
 
     @always_comb
@@ -60,11 +65,22 @@ def block_dealer(
                 else:
                     deal.wrong.next[0] = True
 
+    choice = unit_choice(clk, free, blocks.base, turn, pick, banks=banks, block_log2=block_log2)
+
+    @always(clk.posedge)
+    def match():
+        for n in range(UNITS):
+            twins.next[n] = not free[n] and owner[n] != deal.bank and numbers[n] == deal.number
+            if starts[n]:
+                numbers[n].next = deal.number
+        clash.next = not deal.apart and not alone and (not deal.same or twins != 0)
+        if rst:
+            clash.next = False
+
     @always(clk.posedge)
     def watch():
         busy.next = (busy | starts) & ~ended
         raw_busy.next = (raw_busy or raw.start) and not raw.done
-        turn_free.next = (free & turn) != 0
         raw_quiet.next = raw.idle and not raw_busy and not raw.start and not use.raw_reads
         raw_free.next = raw.idle and not raw_busy and not raw.start and not use.raw_reads and not use.reads
         putting.next = state == states.PUT or state == states.PLACE
@@ -127,11 +143,8 @@ def block_dealer(
             pause.next = pause + 1
         if state == states.IDLE:
             deal.number.next = 0
-            for n in range(UNITS):
-                turn.next[n] = deal.first == n
         elif state == states.STEP:
             deal.number.next = deal.number + 1
-            turn.next = (turn << 1) | (turn >> (UNITS - 1))
 
     @always(clk.posedge)
     def run():
@@ -152,8 +165,9 @@ def block_dealer(
                 state.next = states.DRAIN
             elif nothing:
                 state.next = states.STEP
-            elif coded and turn_free and not mixed:
-                starts.next = turn
+            elif coded and pick != 0 and not clash and not mixed:
+                starts.next = pick
+                turn.next = pick
                 state.next = states.PUT
             elif raw_free and alone and not coded:
                 raw.start.next = True
@@ -183,4 +197,4 @@ def block_dealer(
             raw_feed.go.next = False
             deal.done.next = False
 
-    return collect, watch, walk, tell, run
+    return choice, collect, match, watch, walk, tell, run

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from myhdl import SignalType
 
 from oscar_hdl.coder.ports import DecoderJob, RawJob
-from oscar_hdl.nic.first_unit import unit_word
 from oscar_hdl.nic.ports import COUNT_BITS, FRAME_ROW_BITS, PEER_BITS
 from oscar_hdl.nic.receive.block_counter import Blocks
 from oscar_hdl.nic.receive.block_places import BlockPlaces
@@ -107,17 +106,18 @@ class FrontFrame:
         self.matched, self.built = bit(), bit()  # it lies in the store; its tables were asked for
         self.right = bit()  # a level: prefix and directory are, its blocks will be dealt
         self.thinning = word(2)
-        self.unit_known = bit()  # level: the unit of its first block is
         self.crowded = bit()  # level: no other may enter the first stage
 
 
 class DealPort:
     """The frame that is dealt; its fields hold from `go` to `done`, strobes both."""
 
-    def __init__(self, units: int, row_bits: int, at_bits: int, entry_bits: int) -> None:
+    def __init__(self, row_bits: int, at_bits: int, entry_bits: int) -> None:
         self.go, self.done = bit(), bit()
         self.stop = bit()  # level: blocks that are not dealt yet need not be
-        self.bank, self.thinning, self.first = bit(), word(2), unit_word(units)  # first block's unit
+        self.bank, self.thinning = bit(), word(2)
+        # Against the frame before: it has other rows, or the same, cut in the same way; otherwise it waits.
+        self.apart, self.same = bit(), bit()
         self.count, self.row = word(COUNT_BITS), word(row_bits)
         self.number, self.entry = word(8), word(entry_bits)  # of the directory, two clocks later
         self.blocks, self.places = Blocks(row_bits), BlockPlaces(at_bits)  # the walk

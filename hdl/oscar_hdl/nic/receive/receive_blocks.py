@@ -17,12 +17,13 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def receive_blocks(
     clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, row: Any, frame: FrontFrame,
-    deal: DealPort, match: MatchPort, held: Any, clear: ClearPort,
+    alike: Any, deal: DealPort, match: MatchPort, held: Any, clear: ClearPort,
 ) -> Any:  # fmt: skip
     """Take frames from the first stage when the counts of their bank are drained, and end them in order.
 
     block_dealer deals a frame while the one before may have blocks under way. row: the first one of the
-    command's frame. held u2: frames of which banks are needed in the store.
+    command's frame; alike: its blocks are as large as those of the frame that was taken last. held u2: frames
+    of which banks are needed in the store.
 
     Rows of a frame to adopt are cleared when it is known to be right, and the frame before it is done or has
     other rows. Then it is taken.
@@ -64,6 +65,8 @@ def receive_blocks(
             deal.thinning.next = frame.thinning
             deal.count.next = command.count
             deal.row.next = row
+            deal.apart.next = apart
+            deal.same.next = row == deal.row and alike
             if frame.bank:
                 error_1.next = frame.error
             else:

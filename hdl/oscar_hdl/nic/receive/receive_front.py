@@ -129,7 +129,7 @@ def receive_front(
             if step:
                 state.next = states.BUILD
         elif state == states.BUILD:
-            if not building and frame.unit_known:
+            if not building:
                 state.next = states.HAND
         elif state == states.HAND:
             if frame.taken:

@@ -8,7 +8,6 @@ from typing import Any
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.ports import DecoderJob, TablesPort
-from oscar_hdl.nic.first_unit import first_unit
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.block_counter import Blocks, block_counter
 from oscar_hdl.nic.receive.block_dealer import block_dealer
@@ -80,6 +79,7 @@ def receiver(
     clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, row: Any, dropped: Dropped,
     oldest_frame: OldestFrame, tables: TablesPort, m_axis_sent: Stream, decoders: DecoderUnits,
     clear: ClearPort, *, bus_bits: int = 64, store_log2: int = 12, buffer_log2: int = 9, block_log2: int = 0,
+    banks: int = 1,
 ) -> Any:  # fmt: skip
     """Take the frames that commands name, and give their blocks to decoders; two commands at a time.
 
@@ -88,7 +88,8 @@ def receiver(
     are as wide as row.
     bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
     stay empty. buffer_log2: log2 of the pairs that a decoder buffers: it is left alone so many clocks when
-    it was not ready, so that others are served. block_log2: of frames that are not refused; 0: any.
+    it was not ready, so that others are served. block_log2: of frames that are not refused; 0: any. banks: of
+    the memory: block b of it is for a decoder whose number is b modulo banks, too.
     """
     jobs, bytes, bases, units = decoders.jobs, decoders.bytes, decoders.bases, len(decoders.jobs)
     if bus_bits not in (64, 128, 256, 512):
@@ -140,7 +141,7 @@ def receiver(
     match_places, list_places = Places(store_log2, word_bits), Places(store_log2, word_bits)
     for user in (match_places, list_places):
         user.start, user.end, user.same = places.start, places.end, places.same
-    deal = DealPort(units, len(row), len(places.start), entry_bits=48)
+    deal = DealPort(len(row), len(places.start), entry_bits=48)
     list_blocks, deal_blocks, deal_places, deal_log2 = Blocks(len(row)), deal.blocks, deal.places, word(5)
     length, entry_bytes, block_bytes = word(20), word(20), word(20)
     placing = [
@@ -160,6 +161,7 @@ def receiver(
     # The steps of a command.
     use, prefix, listing, raw_feed = ReaderUse(), StepPort(), StepPort(), StepPort()
     match_ask, deal_ask, up, up_late, starts = SpanAsk(), SpanAsk(), bit(), bit(), word(units)
+    alike = bit()
     matcher = frame_match(
         clk, rst, match=match, command=command, checksum=tables.checksum, head=head, oldest=oldest,
         peer=oldest_frame.peer, places=match_places, ask=match_ask,
@@ -178,16 +180,13 @@ def receiver(
         clk, rst, command, tables, match=match, empty=places.same, prefix=prefix, listing=listing, use=use,
         less=places.less, frame=frame,
     )  # fmt: skip
-    firsts = first_unit(
-        clk, rst, start=prefix.done, row=row, block_log2=log2, ready=frame.unit_known, unit=deal.first,
-        units=units,
-    )  # fmt: skip
     back = receive_blocks(
-        clk, rst, command, tables, row=row, frame=frame, deal=deal, match=match, held=held, clear=clear
-    )
+        clk, rst, command, tables, row=row, frame=frame, alike=alike, deal=deal, match=match, held=held,
+        clear=clear,
+    )  # fmt: skip
     dealer = block_dealer(
         clk, rst, deal, span=span, ask=deal_ask, up=up, up_at=oldest, use=use, units=decoders, starts=starts,
-        raw_feed=raw_feed, word_bits=word_bits,
+        raw_feed=raw_feed, word_bits=word_bits, banks=banks, block_log2=block_log2,
     )  # fmt: skip
     feed_raw = raw_feeder(
         clk, rst, raw_feed.go, deal_places.start(0), block_bytes, raw_units, decoders.raw_bytes, raw_feed.done
@@ -259,6 +258,7 @@ def receiver(
             keep_at.next = keep_at + 1
         if listing.go:
             keep_at.next = 0
+        alike.next = log2 == deal_log2
         if frame.taken:
             deal_log2.next = log2
             begun.next = oldest
@@ -278,5 +278,5 @@ def receiver(
 
     return (
         store, frames, names, ring, feeders, reader, placing, counting, entries, matcher, read_prefix,
-        directory, front, firsts, back, dealer, feed_raw, slots, readers, spans, share, merge, run,
+        directory, front, back, dealer, feed_raw, slots, readers, spans, share, merge, run,
     )  # fmt: skip

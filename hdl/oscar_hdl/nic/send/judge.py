@@ -35,9 +35,7 @@ def judge(
     bytes are no shorter, and where a constant block's value is asked for. rst: nothing is under way.
     """
     results = jobs.results
-    UNITS, CHOICES, LANE_BITS = len(results), len(collect.choice), len(collect.target)
-    LAST_UNIT = UNITS - 1
-    LAST_COLLECTOR = collectors - 1
+    CHOICES, LANE_BITS = len(collect.choice), len(collect.target)
     RAW_CHOICE = 1 << len(range(0, len(results), collectors))
     HEAD_CHOICE = RAW_CHOICE << 1
     HEAD = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES
@@ -49,8 +47,6 @@ def judge(
     # As `foresee` has them at first: an event-driven simulator does not run it before something changes.
     begun, decided = Signal(states.SETTLE), Signal(states.FORGET)
     index, base = word(8), word(len(frame.row))
-    hot = word(len(results), 1)  # the oldest block's unit
-    own_target, own_choice = word(len(collect.target)), word(len(collect.choice))
     finished, result, constant, low, bits = bit(), word(RESULT_BITS), bit(), bit(), word(4)
     next_result = word(RESULT_BITS)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
@@ -59,7 +55,7 @@ def judge(
     six_blocks, first_place = word(11), word(11)
     final, is_raw, for_head, probed, clocks, go, value = bit(), bit(), bit(), bit(), word(2), bit(), word(16)
 
-    choose_result = hot_tree(clk, results, hot, next_result)
+    choose_result = hot_tree(clk, results, blocks.hot, next_result)
 
     @always(clk.posedge)
     def choose():
@@ -150,26 +146,17 @@ def judge(
 
     @always(clk.posedge)
     def step():
-        """Follow the oldest block's place among units and in the frame."""
+        """Follow the oldest block's place in the frame."""
         blocks.judged.next = state == states.SETTLED and not rst
         blocks.settled.next = 0
         if state == states.SETTLED and not rst:
-            blocks.settled.next = hot
+            blocks.settled.next = blocks.hot
         if state == states.SETTLED:
             judging.over.next = final
             if not constant:
                 collect.place.next = collect.place + length
             base.next = base + frame.size[len(frame.size) : 5]
             index.next = index + 1
-            hot.next = hot << 1
-            own_target.next = own_target + 1
-            if own_target == LAST_COLLECTOR:
-                own_target.next = 0
-                own_choice.next = own_choice << 1
-            if hot[LAST_UNIT]:
-                hot.next = 1
-                own_target.next = 0
-                own_choice.next = 1
         six_blocks.next = concat(frame.last_block, modbv(0)[2:]) + concat(frame.last_block, modbv(0)[1:])
         first_place.next = six_blocks + HEAD
         if judging.failed or judging.head:
@@ -178,11 +165,6 @@ def judge(
             base.next = frame.row
             index.next = 0
             judging.over.next = False
-            for n in range(UNITS):
-                hot.next[n] = frame.unit == n
-            own_target.next = frame.unit[LANE_BITS:]
-            for n in range(CHOICES):
-                own_choice.next[n] = (frame.unit >> LANE_BITS) == n
             collect.place.next = first_place
         if frame.begin and frame.empty:
             collect.place.next = HEADER_BYTES
@@ -214,8 +196,9 @@ def judge(
             is_raw.next = False
             probed.next = False
             for_head.next = judging.head
-            collect.target.next = own_target
-            collect.choice.next = own_choice
+            collect.target.next = blocks.unit[LANE_BITS:]
+            for n in range(CHOICES):
+                collect.choice.next[n] = (blocks.unit >> LANE_BITS) == n
             if judging.head:
                 collect.target.next = 0
                 collect.choice.next = HEAD_CHOICE
@@ -239,7 +222,7 @@ def judge(
         if state == states.IDLE:
             if judging.head:
                 state.next = states.LAUNCH
-            elif judging.run and blocks.count != 0 and not blocks.judged and not judging.over:
+            elif judging.run and blocks.ready and not blocks.judged and not judging.over:
                 state.next = states.START
         elif state == states.START:
             if judging.failed or not judging.full:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from myhdl import SignalType
 
-from oscar_hdl.nic.first_unit import unit_word
 from oscar_hdl.nic.ports import PEER_BITS
 from oscar_hdl.streams.bundles import bit, word
 
@@ -14,9 +13,8 @@ RESULT_BITS = 43  # of a job: constant, value[0], bits u4, seeds u3, first u7, l
 class PlannedFrame:
     """A frame that leaves the first stage: `ready` (level) until `taken` (strobe)."""
 
-    def __init__(self, units: int) -> None:
+    def __init__(self) -> None:
         self.ready, self.taken, self.bank, self.empty = bit(), bit(), bit(), bit()
-        self.first = unit_word(units)  # of its first block
         self.last_block, self.size, self.last_size, self.thinning = word(8), word(18), word(18), word(2)
         self.checksum = word(16)
 
@@ -38,7 +36,8 @@ class OpenBlocks:
     """Blocks that were dealt and are not judged: between dealer and judge."""
 
     def __init__(self, units: int) -> None:
-        self.count = word(units.bit_length())
+        self.ready = bit()  # level: there is one, and these are the number and the bit of the oldest's unit
+        self.unit, self.hot = word(max(1, (units - 1).bit_length())), word(units)
         self.judged = bit()  # strobe: the oldest is settled
         self.settled = word(units)  # with it, a bit for each unit: whose it was
 
@@ -46,10 +45,10 @@ class OpenBlocks:
 class SentFrame:
     """A frame in the second stage; fields hold from `begin` (strobe) to the next."""
 
-    def __init__(self, units: int, row_bits: int) -> None:
+    def __init__(self, row_bits: int) -> None:
         self.begin = bit()
         self.bank, self.empty = bit(), bit()  # empty: without values
-        self.row, self.unit = word(row_bits), unit_word(units)  # of its first block
+        self.row = word(row_bits)  # of its first block
         self.last_block, self.size, self.last_size = word(8), word(18), word(18)
 
 

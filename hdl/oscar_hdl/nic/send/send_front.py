@@ -7,7 +7,6 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.coder.ports import TablesPort
-from oscar_hdl.nic.first_unit import first_unit
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.send.frame_plan import frame_plan
 from oscar_hdl.nic.send.ports import PlannedFrame
@@ -17,7 +16,7 @@ from oscar_hdl.streams.bundles import bit
 @block
 def send_front(
     clk: Any, rst: Any, command: FrameCommand, row: Any, tables: TablesPort, blocked: Any, dealing: Any,
-    begun: Any, frame: PlannedFrame, *, units: int,
+    begun: Any, frame: PlannedFrame,
 ) -> Any:  # fmt: skip
     """Take a command; frame and the command's fields hold until it is taken. Banks are used in turn.
 
@@ -26,13 +25,12 @@ def send_front(
     """
     states = enum("IDLE", "START", "PLAN", "BUILD", "WAIT", "BEGIN", "HAND")
     state = Signal(states.IDLE)
-    planning, planned, first_known, known, may = bit(), bit(), bit(), bit(), bit()
+    planning, planned, known, may = bit(), bit(), bit(), bit()
 
     plan = frame_plan(
         clk, rst, planning, command.count, command.block_log2, planned, frame.last_block, frame.size,
         frame.last_size, frame.thinning,
     )  # fmt: skip
-    firsts = first_unit(clk, rst, planning, row, command.block_log2, first_known, frame.first, units=units)
 
     @always_comb
     def tell():
@@ -45,7 +43,7 @@ def send_front(
         tables.mask.next = 0
         tables.bank.next = frame.bank
         command.idle.next = state == states.IDLE
-        known.next = planned and first_known and tables.steady
+        known.next = planned and tables.steady
         begun.next = state == states.BEGIN
 
     @always(clk.posedge)
@@ -90,4 +88,4 @@ def send_front(
         if rst:
             state.next = states.IDLE
 
-    return plan, firsts, tell, strobe, sequence
+    return plan, tell, strobe, sequence

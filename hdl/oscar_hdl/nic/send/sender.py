@@ -59,6 +59,7 @@ def job_port(job: EncoderJob, base: Any, lists: JobLists, n: int) -> Any:
 def sender(
     clk: Any, rst: Any, m_axis_tx: Any, command: Any, row: Any, tables: Any, jobs: Sequence[Any],
     bytes_in: Sequence[Any], bases: Sequence[Any], source: Any, *, bus_bits: int = 64, store_log2: int = 12,
+    block_log2: int = 0, banks: int = 1,
 ) -> Any:  # fmt: skip
     """Run two FrameCommands at a time: one is planned and dealt while the other is coded and collected.
 
@@ -69,7 +70,7 @@ def sender(
     constant it gives nothing. source: SourcePort of raw_packer, unit E.
 
     bus_bits: 64, 128, 256 or 512; store_log2: words of bus_bits in the store; the longest frame has less than
-    four words less.
+    four words less. block_log2, banks: see unit_choice.
     """
     if bus_bits not in (64, 128, 256, 512):
         raise ValueError(f"bus_bits is 64, 128, 256 or 512, got {bus_bits}")
@@ -97,7 +98,7 @@ def sender(
     )  # fmt: skip
     state = Signal(states.IDLE)
     error, bad, wrong, excess, exceeded = word(5), word(2), word(2), bit(), bit()
-    frame, coded = PlannedFrame(units), SentFrame(units, len(row))
+    frame, coded = PlannedFrame(), SentFrame(len(row))
     fields, length = HeadFields(), word(PLACE_BITS)
     ask, owed, blocked, begun, deal, dealing = bit(), bit(), bit(), bit(), bit(), bit()
     blocks, judging, entries, final = OpenBlocks(units), Judging(), EntryPort(), bit()
@@ -106,12 +107,15 @@ def sender(
     raw, raw_stream, head_stream = RawJob(), Stream(16, keep=2), Stream(16, keep=2)
 
     ports = [job_port(jobs[n], bases[n], lists, n) for n in range(units)]
-    front = send_front(clk, rst, command, row, tables, blocked, dealing, begun, frame, units=units)
+    front = send_front(clk, rst, command, row, tables, blocked, dealing, begun, frame)
     learn = learn_turn(
         clk, rst, tables, ask=ask, bank=coded.bank, failed=judging.failed, owed=owed, next_bank=frame.bank,
         blocked=blocked,
     )  # fmt: skip
-    hand_out = dealer(clk, rst, start=deal, row=row, frame=frame, busy=dealing, blocks=blocks, jobs=lists)
+    hand_out = dealer(
+        clk, rst, start=deal, row=row, frame=frame, busy=dealing, blocks=blocks, jobs=lists, banks=banks,
+        block_log2=block_log2,
+    )  # fmt: skip
     settle = judge(
         clk, rst, frame=coded, blocks=blocks, judging=judging, jobs=lists, raw=raw, raw_row=bases[units],
         collect=collect, entries=entries, collectors=collectors,
@@ -152,7 +156,6 @@ def sender(
             coded.size.next = frame.size
             coded.last_size.next = frame.last_size
             coded.row.next = row
-            coded.unit.next = frame.first
             fields.step.next = command.step
             fields.chunk.next = command.chunk
             fields.sub.next = command.sub

@@ -1,0 +1,179 @@
+"""A bank of rows: eight memories that serve up to eight engines in turn, the seldom raw units, and movers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.nic.memory.bank_ports import (
+    DESCRIPTOR_BITS,
+    FOUR_BITS,
+    POSITION_FOUR,
+    SOURCE_FOUR,
+    TURNS,
+)
+from oscar_hdl.nic.memory.bank_rows import BankRows, bank_rows
+from oscar_hdl.nic.memory.side_bank import side_bank
+from oscar_hdl.nic.memory.turn_ring import turn_back
+from oscar_hdl.nic.memory.unit_lanes import engine_lanes, raw_lanes
+from oscar_hdl.nic.memory.value_bank import value_bank
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def bank_row(base: Any, row: Any, found: Any, *, block_bits: int, skip_bits: int) -> Any:
+    """Leave out the bits of a row's number that choose its bank.
+
+    base: first row of the block in the NIC's memory, a multiple of 2^block_bits; row: u12, in the block.
+    Above block_bits come skip_bits that say the bank; what is above these, and the row, are left.
+    """
+    LOW = block_bits + skip_bits
+    TOP = LOW + len(found) - block_bits
+    if len(base) < TOP:
+        raise ValueError(f"rows of the memory's {TOP} bits need bases as wide, got {len(base)} bits")
+    if not 5 <= block_bits <= min(12, len(found)):
+        raise ValueError(f"a block has 2^5 to 2^12 rows and fits a bank, got 2^{block_bits}")
+
+    if TOP == LOW:
+
+        @always_comb
+        def place() -> None:
+            found.next = row[block_bits:]
+    else:
+
+        @always_comb
+        def place() -> None:
+            found.next = concat(base[TOP:LOW], row[block_bits:])
+
+    return place
+
+
+class Place:
+    """A unit at a bank: its ports, the first row of each half's block, and whether it adopts."""
+
+    def __init__(
+        self, position: Any, sums: Any, decode_base: Any, adopt: Any, source: Any, encode_base: Any
+    ) -> None:
+        self.position, self.sums, self.source, self.adopt = position, sums, source, adopt
+        self.decode_base, self.encode_base = decode_base, encode_base
+
+
+class PlaceRows:
+    """Rows in the bank, of a place's ports; those that rings are for have a bit for headers above."""
+
+    def __init__(self, row_bits: int) -> None:
+        self.position, self.source = word(row_bits + 1), word(row_bits + 1)
+        self.sums, self.described = word(row_bits), word(row_bits)
+
+
+@block
+def headed(header: Any, row: Any, both: Any) -> Any:
+    """Give the row with the header's bit above."""
+
+    @always_comb
+    def join() -> None:
+        both.next = concat(header, row)
+
+    return join
+
+
+@block
+def place_rows(place: Place, rows: PlaceRows, *, block_bits: int, skip_bits: int) -> Any:
+    """Find the rows that a place's ports ask for."""
+    position, source = word(len(rows.sums)), word(len(rows.sums))
+    places = {"block_bits": block_bits, "skip_bits": skip_bits}
+    return (
+        bank_row(place.decode_base, place.position.row, position, **places),
+        bank_row(place.encode_base, place.source.row, source, **places),
+        bank_row(place.decode_base, place.sums.row, rows.sums, **places),
+        bank_row(place.decode_base, place.sums.described_row, rows.described, **places),
+        headed(place.position.header, position, rows.position),
+        headed(place.source.header, source, rows.source),
+    )
+
+
+class RawRows:
+    """What a bank's BankRows needs of the raw units: strobes, and the rows that they ask for."""
+
+    def __init__(
+        self, position_take: Any, sum_take: Any, source_take: Any, rows: PlaceRows, source: Any
+    ) -> None:
+        self.position_take, self.position = position_take, rows.position
+        self.sum_take, self.sums = sum_take, rows.sums
+        self.source_take, self.source = source_take, source
+
+
+@block
+def row_bank(
+    clk: Any, clocks: Any, places: Sequence[Place], raw: Place, decode_here: Any, raw_position: Any,
+    raw_mean: Any, raw_local: Any, raw_source: Any, values: Any, side: Any, read: Any, *, index: int,
+    row_bits: int, block_bits: int, skip_bits: int,
+) -> Any:  # fmt: skip
+    """Serve up to eight places, and the raw units' place, whose phases are as docs/engine.md says.
+
+    A row whose class is 0 reads as zeros for all but encoders, who do not ask for one. decode_here: level,
+    the raw decoder's block is in this bank; raw_position u4, raw_mean u4, raw_local u16, raw_source u16: what
+    this bank has for raw units. values: ValueWrite, side: SideWrite, read: BankRead; index: which enables are
+    meant.
+    """
+    rows, raw_row = [PlaceRows(row_bits) for _ in places], PlaceRows(row_bits)
+    ring = BankRows(row_bits)
+    found = [word(FOUR_BITS) for _ in range(TURNS)]
+    position_fours = [word(POSITION_FOUR) for _ in range(TURNS)]
+    source_fours = [word(SOURCE_FOUR) for _ in range(TURNS)]
+    positions, turned = [word(POSITION_FOUR) for _ in places], [word(SOURCE_FOUR) for _ in range(TURNS)]
+    looked, mean, source_mean = word(DESCRIPTOR_BITS), word(4), word(4)
+    raw_valid, raw_described, pack_row = bit(), bit(), word(row_bits)
+    raw_sums = raw.sums
+    empty = [None] * (TURNS - len(places))
+    # An encoder's word is where a decoder's would be that is as many turns before, not behind.
+    back = [-n % TURNS for n in range(len(places))]
+    used = {*range(len(places)), *back}
+    placing = {"block_bits": block_bits, "skip_bits": skip_bits}
+
+    parts = [
+        place_rows(place, one, **placing) for place, one in zip([*places, raw], [*rows, raw_row], strict=True)
+    ]
+    parts += [
+        bank_rows(
+            clk, clocks, [row.position for row in rows], [row.sums for row in rows],
+            [row.source for row in rows],
+            RawRows(raw.position.take, raw_sums.take, raw.source.take, raw_row, pack_row), ring,
+        ),
+        value_bank(
+            clk, clocks, ring, [place.sums for place in places], raw_valid, raw_sums.total, values, read,
+            found, index=index,
+        ),
+        side_bank(
+            clk, clocks, ring, [place.sums for place in places], [row.described for row in rows],
+            raw_described, raw_row.described, raw_sums, found, position_fours, source_fours, looked, mean,
+            source_mean, side, read, index=index,
+        ),
+        turn_back(position_fours, clocks.total_amount, [*positions, *empty]),
+        turn_back(source_fours, clocks.amount, [turned[n] if n in used else None for n in range(TURNS)]),
+        raw_lanes(
+            clk, clocks, raw, position_fours, found, looked, mean, raw_position, raw_local, raw_source
+        ),
+    ]  # fmt: skip
+    parts += [
+        engine_lanes(
+            clk, clocks, place, n, turned[n], positions[n], looked, mean, source_mean, turned[back[n]]
+        )
+        for n, place in enumerate(places)
+    ]  # fmt: skip
+    raw_source_row = raw_row.source
+
+    @always_comb
+    def gate() -> None:
+        raw_valid.next = raw_sums.valid and decode_here
+        raw_described.next = raw_sums.described and decode_here
+        pack_row.next = raw_source_row[row_bits:]
+
+    @always(clk.posedge)
+    def keep() -> None:
+        if clocks.is_1:
+            raw_mean.next = mean
+
+    return parts, gate, keep

@@ -1,0 +1,169 @@
+"""Distances, means and descriptors of four rows of each group, and of four lanes of each row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, FOUR, TURNS
+from oscar_hdl.streams.block_ram import block_ram
+from oscar_hdl.streams.bundles import bit, word
+
+LAST = TURNS - 1
+DISTANCES, MEANS = 3 * FOUR, 4 * FOUR
+
+
+@block
+def side_four(
+    clk: Any, clocks: Any, rows: Any, write: Any, means: Any, sums: Any, raw_sums: Any, look_group: Any,
+    value: Any, position: Any, source: Any, descriptors: Any, *, index: int, four: int,
+) -> Any:  # fmt: skip
+    """Keep what a row's header and its distances are, and show what its ring's rows ask for.
+
+    rows: BankRows. write: SideWrite, in clocks of phase 1 modulo 4; means u16: of the last four rows whose
+    header was written, with this one's highest. sums, raw_sums: Described, of engines and of the raw decoder.
+    look_group: a group of which `descriptors` (four) are shown three clocks later.
+    value u64: the four values that are shown. position u16, source u76: words of PositionPort and SourcePort,
+    in the third clock behind the one in which they are asked for.
+    """
+    ROW_BITS = len(write.row)
+    GROUP_BITS = ROW_BITS - 5
+    LOW, HIGH = DISTANCES * four, DISTANCES * (four + 1)
+    position_row, shown_row = rows.position[LAST - four], rows.position[LAST - four + 1]
+    source_row, shown_source = rows.source[four], rows.source[four + 1]
+    raw_row = rows.raw_position
+    enable, at, data = bit(), word(ROW_BITS), word(DISTANCES)
+    source_at, found, source_found = word(ROW_BITS), word(DISTANCES), word(DISTANCES)
+    mean_enable, mean_at, mean_data = bit(), word(GROUP_BITS), word(MEANS)
+    group_at, mean_found, source_means = word(GROUP_BITS), word(MEANS), word(MEANS)
+    headers = [word(DESCRIPTOR_BITS) for _ in range(FOUR)]
+    position_header, source_header = bit(), bit()
+
+    memories = [
+        block_ram(clk, enable, at, data, read_at=source_at, read=source_found, found=found),
+        block_ram(
+            clk, mean_enable, mean_at, mean_data, read_at=group_at, read=source_means, found=mean_found
+        ),
+    ]
+    for lane in range(FOUR):
+        memories.append(
+            descriptor_lane(
+                clk, clocks, write, sums, raw_sums, source_row, look_group, headers[lane],
+                descriptors[lane], index=index, row=FOUR * four + lane,
+            )
+        )  # fmt: skip
+    words = [
+        position_four(position_header, mean_found, found, position),
+        source_four(source_header, source_means, headers, source_found, value, source),
+    ]
+
+    @always(clk.posedge)
+    def distances() -> None:
+        at.next = position_row[ROW_BITS:]
+        data.next = write.data[HIGH:LOW]
+        enable.next = False
+        if clocks.is_1:
+            at.next = write.row
+            enable.next = write.distances[index]
+        elif clocks.is_2:
+            at.next = raw_row[ROW_BITS:]
+        source_at.next = source_row[ROW_BITS:]
+
+    @always(clk.posedge)
+    def means_of_groups() -> None:
+        mean_at.next = position_row[ROW_BITS:5]
+        mean_data.next = means
+        mean_enable.next = False
+        if clocks.is_1:
+            mean_at.next = write.row[ROW_BITS:5]
+            mean_enable.next = write.header[index] and write.row[2:] == 3 and write.row[5:2] == four
+        elif clocks.is_2:
+            mean_at.next = raw_row[ROW_BITS:5]
+        group_at.next = source_row[ROW_BITS:5]
+
+    @always(clk.posedge)
+    def what() -> None:
+        source_header.next = clocks.is_2 and shown_source[ROW_BITS]
+        position_header.next = shown_row[ROW_BITS]
+        if clocks.is_0:
+            position_header.next = raw_row[ROW_BITS]
+
+    return memories, words, distances, means_of_groups, what
+
+
+class Described:
+    """A row whose class and size are to be written: `valid` in its clock of phase modulo 4."""
+
+    def __init__(self, row_bits: int) -> None:
+        self.valid, self.row, self.data = bit(), word(row_bits), word(DESCRIPTOR_BITS)
+
+
+@block
+def descriptor_lane(
+    clk: Any, clocks: Any, write: Any, sums: Any, raw_sums: Any, source_row: Any, look_group: Any,
+    header: Any, descriptor: Any, *, index: int, row: int,
+) -> Any:  # fmt: skip
+    """Keep class and size of one row of each group; header is for source_row, descriptor for look_group."""
+    ROW_BITS = len(write.row)
+    ROW = row
+    enable, at, data = bit(), word(ROW_BITS - 5), word(DESCRIPTOR_BITS)
+    memory = block_ram(clk, enable, at, data, read_at=look_group, read=descriptor, found=header)
+
+    @always(clk.posedge)
+    def access() -> None:
+        at.next = source_row[ROW_BITS:5]
+        data.next = 0
+        enable.next = False
+        if clocks.is_1:
+            at.next = write.row[ROW_BITS:5]
+            enable.next = write.clear[index] and write.lanes[ROW]
+            if write.header[index]:
+                data.next = write.header_data[DESCRIPTOR_BITS:]
+                enable.next = write.row[5:] == ROW
+        elif clocks.is_2:
+            at.next = sums.row[ROW_BITS:5]
+            data.next = sums.data
+            enable.next = sums.valid and sums.row[5:] == ROW
+        elif clocks.is_3:
+            at.next = raw_sums.row[ROW_BITS:5]
+            data.next = raw_sums.data
+            enable.next = raw_sums.valid and raw_sums.row[5:] == ROW
+
+    return memory, access
+
+
+@block
+def position_four(header: Any, means: Any, distances: Any, four: Any) -> Any:
+    """Give four means or four distances, in four bits each."""
+
+    @always_comb
+    def choose() -> None:
+        four.next = concat(
+            modbv(0)[1:], distances[12:9], modbv(0)[1:], distances[9:6], modbv(0)[1:], distances[6:3],
+            modbv(0)[1:], distances[3:],
+        )  # fmt: skip
+        if header:
+            four.next = means
+
+    return choose
+
+
+@block
+def source_four(header: Any, means: Any, descriptors: Any, distances: Any, values: Any, four: Any) -> Any:
+    """Give four headers (descriptor, mean << 7) or four values and distances, in 19 bits each."""
+    first, second, third, fourth = descriptors
+
+    @always_comb
+    def choose() -> None:
+        four.next = concat(
+            distances[12:9], values[64:48], distances[9:6], values[48:32], distances[6:3], values[32:16],
+            distances[3:], values[16:],
+        )  # fmt: skip
+        if header:
+            four.next = concat(
+                modbv(0)[8:], means[16:12], fourth, modbv(0)[8:], means[12:8], third, modbv(0)[8:],
+                means[8:4], second, modbv(0)[8:], means[4:], first,
+            )  # fmt: skip
+
+    return choose

@@ -1,0 +1,73 @@
+"""Rows that move along the eight memories of a bank, and what these give, turned back to whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from myhdl import always, always_comb, block
+
+from oscar_hdl.nic.memory.bank_ports import TURNS
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def stage(clk: Any, step: Any, before: Any, after: Any) -> Any:
+    """Let `after` become `before` with step."""
+
+    @always(clk.posedge)
+    def move() -> None:
+        if step:
+            after.next = before
+
+    return move
+
+
+@block
+def turn_chain(clk: Any, step: Any, rows: Sequence[Any]) -> Any:
+    """Move rows on with each `step` (strobe): what was rows[j] is rows[j + 1] then; rows[0] is given."""
+    return [stage(clk, step, before, after) for before, after in pairwise(rows)]
+
+
+@block
+def either(here: Any, other: Any, turned: Any, after: Any) -> Any:
+    """Give `other` if turned, else `here`."""
+
+    @always_comb
+    def pick() -> None:
+        after.next = here
+        if turned:
+            after.next = other
+
+    return pick
+
+
+@block
+def turn_back(parts: Sequence[Any], amount: Any, given: Sequence[Any]) -> Any:
+    """Let given[n] be parts[(amount - n) mod 8]; combinational, in three steps that all share.
+
+    parts, given: eight; None in given: nobody is there. So who comes n turns later has what is n memories
+    before.
+    """
+    if len(parts) != TURNS or len(given) != TURNS:
+        raise ValueError(f"a bank has {TURNS} turns, got {len(parts)} parts for {len(given)} places")
+    one, two, four = turned = [bit() for _ in range(3)]
+
+    @always_comb
+    def cut() -> None:
+        one.next = amount[0]
+        two.next = amount[1]
+        four.next = amount[2]
+
+    # From the last step back: which of its places are asked for.
+    needed = [[n for n in range(TURNS) if given[n] is not None]]
+    for step in (2, 1):
+        needed.insert(0, sorted({m % TURNS for n in needed[0] for m in (n, n - (1 << step))}))
+    steps = []
+    now = {n: parts[-n % TURNS] for n in range(TURNS)}
+    for step, places in enumerate(needed):
+        after = {n: given[n] if step == 2 else word(len(parts[0])) for n in places}
+        steps += [either(now[n], now[(n - (1 << step)) % TURNS], turned[step], after[n]) for n in places]
+        now = after
+    return cut, steps
