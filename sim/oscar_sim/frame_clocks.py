@@ -75,7 +75,7 @@ def measure(
         made.append(data)
         if send:
             memory.load(at, rows)
-            fields |= {"last": rows.last, "block_log2": block_log2}
+            fields["block_log2"] = block_log2
         else:
             local = rng.integers(-99, 99, count).astype(np.int16)
             memory.load(at, frame_rows(local, frame.positions))

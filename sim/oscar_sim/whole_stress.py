@@ -16,7 +16,7 @@ from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.coding.asc.params import LANES
 from oscar.coding.frame import HEADER_BYTES, pack_frame, unpack_frame
 from oscar.errors import FrameError
-from oscar_hdl.coder.rows import FrameRows, frame_rows
+from oscar_hdl.coder.rows import DESCRIBED, FrameRows, frame_rows
 from oscar_sim.batches import SHARES
 from oscar_sim.frames import Generator
 from oscar_sim.units import Stress
@@ -89,7 +89,7 @@ class Traffic:
         values, positions = data
         rows, link = frame_rows(values, positions), int(self.rng.integers(LINKS))
         fields = self._fields(1, link, values.size, self._place(rows))
-        fields |= {"last": rows.last, "block_log2": self.send_log2}
+        fields["block_log2"] = self.send_log2
         frame = self.encoders[link].encode(
             values, step=link, context=positions, width=16, chunk=fields["chunk"], sub=7
         )
@@ -233,12 +233,12 @@ class Traffic:
 
     def _memory_faults(self, told: Told) -> list[str]:
         """Return which rows are wrong; those of frames with a bad block may hold anything."""
-        values, headers, found = self.values_before, self.headers_before & 127, []
-        here = self.memory.headers & 127
+        values, headers, found = self.values_before, self.headers_before & DESCRIBED, []
+        here = self.memory.headers & DESCRIBED
         for order, sums, error in zip(self.receives, self.sums, told.receives["error"], strict=True):
             part = slice(order.fields["row"], order.fields["row"] - (-order.fields["count"] // LANES))
             if sums is not None:
-                values[part], headers[part] = sums[1].values, sums[1].headers & 127
+                values[part], headers[part] = sums[1].values, sums[1].headers & DESCRIBED
             elif error == BAD_BLOCK:
                 values[part], headers[part] = self.memory.values[part], here[part]
         wrong = np.flatnonzero((values != self.memory.values).any(axis=1))

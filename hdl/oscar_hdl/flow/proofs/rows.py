@@ -99,12 +99,14 @@ SIDE_LOADER = """
         `RULE(busy && !wiping && phase[1:0] == 1 && write_clear == 0);
         `RULE(write_row == {row_now[6], row_now[4:0]});
         `RULE(write_header == here && write_distances == (left ? here : 0) && held == (left != 0));
-        `RULE(write_header_data == (left ? word[10:0] : 11'd0));
+        `RULE(write_header_data == (left ? word[14:0] : 15'd0));
+        if (left <= 1) `RULE(behind || command_done);
         if (left) `RULE(write_data == word[127:32]);
       end
       if (write_clear != 0) `RULE(busy && wiping && phase[1:0] == 1 && !put);
       if (now) `RULE(!wiped && one >= command_first && offset < rows_now);
       if (command_done) `RULE(busy);
+      if (behind) `RULE(busy && !wiping && left <= 1);
       if (busy && $past(command_done) && !wiping) `RULE(left == 0);
       if (busy && $past(command_done) && wiping) `RULE(wiped || one < command_first || offset >= rows_now);
     end
@@ -131,7 +133,7 @@ ROW_UNLOADER = """
   wire gone = m_axis_values_tvalid && m_axis_values_tready;
   wire told = m_axis_descriptors_tvalid && m_axis_descriptors_tready;
   wire [5:0] at = command_first + words[3:2], told_at = command_first + rows;
-  function [6:0] kind(input [5:0] of); kind = of % 3 == 0 ? 7'd0 : {of, 1'b1}; endfunction
+  function [10:0] kind(input [5:0] of); kind = of % 3 == 0 ? 11'd0 : {of[3:0], of, 1'b1}; endfunction
   function [7:0] value(input [7:0] of); value = of + 8'd1; endfunction
   always @(posedge clk) begin
     assume(!began || phase == $past(phase) + 5'd1);

@@ -171,8 +171,8 @@ def command_port() -> Any:
     from oscar_hdl.nic.control.command_port import command_port as made
 
     return made(
-        bit(), bit(), bit(), word(32), word(8), word(32), word(32), word(32), bit(), FrameCommand(), word(20),
-        word(2), bit(), bit(), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
+        bit(), bit(), bit(), word(32), word(32), word(32), word(32), bit(), FrameCommand(), word(20), word(2),
+        bit(), bit(), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
     )  # fmt: skip
 
 
@@ -214,8 +214,9 @@ def side_loader() -> Any:
     from oscar_hdl.nic.memory.side_loader import side_loader as made
 
     return made(
-        bit(), bit(), word(5), RowCommand(7), Stream(STREAM_BITS), SideWrite(2, 6), block_bits=5, skip_bits=1
-    )
+        bit(), bit(), word(5), RowCommand(7), Stream(STREAM_BITS), SideWrite(2, 6), bit(), block_bits=5,
+        skip_bits=1,
+    )  # fmt: skip
 
 
 @block
@@ -225,7 +226,7 @@ def _row_unloader(
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     from oscar_hdl.nic.memory.row_unloader import row_unloader as made
 
-    halves, kinds = [word(len(data_a)), word(len(data_b))], [word(7), word(7)]
+    halves, kinds = [word(len(data_a)), word(len(data_b))], [word(11), word(11)]
     reader = made(
         clk, rst, phase, command, row, described, halves, kinds, m_axis_values, m_axis_descriptors,
         block_bits=2, skip_bits=1,
@@ -244,8 +245,8 @@ def _row_unloader(
 def row_unloader() -> Any:
     """With halves of 16 bits."""
     return _row_unloader(
-        bit(), bit(), word(5), _Command(6), word(5), word(5), word(16), word(16), word(7), word(7),
-        Stream(8), Stream(8),
+        bit(), bit(), word(5), _Command(6), word(5), word(5), word(16), word(16), word(11), word(11),
+        Stream(8), Stream(16),
     )  # fmt: skip
 
 
