@@ -170,3 +170,35 @@ ROW_UNLOADER = """
     if (rst) busy <= 0;
   end
 """
+
+FRAME_TOP = """
+  // A group's largest symbol is there eight clocks behind its row, in phase 1; symbols of groups are free.
+  (* anyconst *) wire [31:0] symbols; reg busy = 0; reg [5:0] waits = 0;
+  reg [6:0] row_1, row_2; wire [2:0] first = port_row[7:5]; wire [8:0] groups = (port_count + 1023) >> 10;
+  reg [3:0] most; integer i;
+  always @* begin
+    most = 0;
+    for (i = 0; i < 8; i = i + 1)
+      if (i >= first && i < first + groups && symbols[4 * i +: 4] > most) most = symbols[4 * i +: 4];
+  end
+  always @(posedge clk) begin
+    assume(!began || phase == $past(phase) + 5'd1);
+    assume(!port_ask || (!busy && port_count != 0 && port_count <= 3072 && first + groups <= 8));
+    assume(port_row[4:0] == 0);
+    if (busy) assume($stable(port_row) && $stable(port_count));
+    assume(!behind || waits < 6);
+    if (phase[1:0] == 1) begin
+      row_1 <= row; row_2 <= row_1;
+      assume(top_a == symbols[4 * {row_2[6:5], 1'b0} +: 4]);
+      assume(top_b == symbols[4 * {row_2[6:5], 1'b1} +: 4]);
+    end
+    if (!rst && began && !$past(rst)) begin
+      if (port_known) `RULE(busy && port_symbol == most);
+      if (!busy && !$past(port_ask)) `RULE($stable(port_symbol));
+      `RULE(waits < 38);
+    end
+    waits <= busy ? waits + 1 : 0;
+    busy <= !rst && (port_ask || (busy && !port_known));
+    `SEEN(port_known && groups == 3 && !rst);
+  end
+"""

@@ -9,7 +9,7 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite, ValueWrite
-from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, frames_in
+from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, TopPort, frames_in
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -217,6 +217,28 @@ def side_loader() -> Any:
         bit(), bit(), word(5), RowCommand(7), Stream(STREAM_BITS), SideWrite(2, 6), bit(), block_bits=5,
         skip_bits=1,
     )  # fmt: skip
+
+
+@block
+def _frame_top(clk, rst, phase, port, behind, row, top_a, top_b):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.memory.frame_top import frame_top as made
+
+    tops = [word(len(top_a)), word(len(top_b))]
+    search = made(clk, rst, phase, port, behind, row, tops, block_bits=5, skip_bits=1)
+
+    @always_comb
+    def copy():
+        tops[0].next = top_a
+        tops[1].next = top_b
+
+    return search, copy
+
+
+def frame_top() -> Any:
+    """With a memory of eight groups of 32 rows."""
+    port = TopPort()
+    port.row = word(8)
+    return _frame_top(bit(), bit(), word(5), port, bit(), word(7), word(4), word(4))
 
 
 @block
