@@ -222,7 +222,7 @@ PROOFS: dict[str, Proof] = {
     "raw_feeder": Proof(HERE + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),
     "value_loader": Proof(HERE + "value_loader", 14, rules=VALUE_LOADER, reach=30),
     "row_port": Proof(HERE + "row_port", 26, rules=ROW_PORT, forget="command_done"),
-    "side_loader": Proof(HERE + "side_loader", 26, rules=SIDE_LOADER, reach=50),
+    "side_loader": Proof(HERE + "side_loader", 26, rules=SIDE_LOADER, reach=0),
     "frame_top": Proof(HERE + "frame_top", 42, rules=FRAME_TOP, reach=45),
     "row_unloader": Proof(HERE + "row_unloader", 22, light=False, rules=ROW_UNLOADER, reach=60),
     "prefix_reader": Proof(HERE + "prefix_reader", 30, rules=PREFIX_READER, reach=100),
