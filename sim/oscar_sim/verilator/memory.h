@@ -28,7 +28,7 @@ enum Fault : uint32_t {
   BYTES_BEYOND = 1 << 8,   // more bytes taken or given than there are
   BYTES_SHORT = 1 << 9,    // a block's end with bytes left
   UNSTABLE = 1 << 10,      // an offer changed before it was taken
-  MISFRAMED = 1 << 11,     // tlast or tkeep elsewhere than at the end
+  MISFRAMED = 1 << 11,     // tlast or tkeep elsewhere than at the end, or for another peer
   HANG = 1 << 12,
   SPURIOUS = 1 << 13,      // done without a block, or never idle
 };

@@ -18,6 +18,7 @@ struct Command {
 struct Arrival {
   const uint8_t* bytes;
   uint32_t size, after;  // comes when so many RECEIVE commands have ended
+  uint32_t peer, unused;  // who made it
 };
 
 struct NicRun {
@@ -48,7 +49,7 @@ namespace {
 // Registers (docs/registers.md).
 constexpr uint32_t STATUS = 0x08, IRQ_STATUS = 0x0C, IRQ_ENABLE = 0x10, COUNTERS = 0x80;
 constexpr uint32_t ABORT = 0x14, RECEIVE = 0x20, SEND = 0x40, ORDER = 0x0C, RESULT = 0x10;
-constexpr uint32_t IRQ_BAD = 1 << 2;
+constexpr uint32_t IRQ_BAD = 1 << 2, PEER_AT = 20;
 constexpr uint32_t ABORT_AFTER = 3000;  // clocks: the command waits for its frame
 constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x18, 0x1C, 0x30, 0x34, 0x50, 0x5C, 0x80, 0xB8, 0xBC, 0xC4, 0xFC};
 constexpr int COUNTERS_NUMBER = 16, MOST_GIVEN = 3, ERRORS_KEPT = 3;
@@ -289,6 +290,7 @@ struct Driver {
     const uint64_t keep = n == 64 ? ~0ull : (1ull << n) - 1;
     memcpy(&p.s_axis_rx_tkeep, &keep, sizeof(p.s_axis_rx_tkeep));
     p.s_axis_rx_tlast = arrived + n == a.size;
+    p.s_axis_rx_tid = a.peer + arrived & 255;  // counts in the first word
   }
 
   void frames() {
@@ -304,6 +306,8 @@ struct Driver {
       faults |= UNSTABLE;
     tx_held = valid && !p.m_axis_tx_tready, tx_last = p.m_axis_tx_tlast;
     if (valid) memcpy(held, &p.m_axis_tx_tdata, BYTES);
+    if (valid && out_frames < run.send_count && p.m_axis_tx_tdest != (run.sends[out_frames].order >> PEER_AT & 255))
+      faults |= MISFRAMED;
     if (!valid || !p.m_axis_tx_tready) return;
     const uint32_t n = uint32_t(__builtin_popcountll(keep));
     if (!n || (keep & (keep + 1)) || (n < BYTES && !p.m_axis_tx_tlast)) faults |= MISFRAMED;
