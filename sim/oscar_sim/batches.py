@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscar.coding.asc.params import CODED, CONSTANT, FLUSH_BYTES, GROUP, LANES
-from oscar_hdl.coder.rows import FrameRows, describe, in_rows
+from oscar_hdl.coder.rows import FrameRows, descriptors, in_rows
 from oscar_sim.blocks import CodedFrame, Coder, entry_writes, table_writes
 from oscar_sim.units import DECODER_BLOCK, ENCODER_BLOCK, FRAME, Batch, Unit, faults
 
 SHARES = (0, 0, 0.1, 0.5)
-UNTOLD = 255  # of `described`: nothing was said of the row
+UNTOLD = 0xFFFF  # of `described`: nothing was said of the row
 
 
 @dataclass
@@ -109,7 +109,7 @@ class DecoderBatch(_Blocks):
             self.local.append(local)
             self.batch.hold(local)
             self.totals.append(self._zeros(local.shape, np.int16))
-            self.described.append(self._zeros(local.shape[:1], np.uint8))
+            self.described.append(self._zeros(local.shape[:1], np.uint16))
         arrays = [_frame_arrays(self.batch, frame.rows) for frame in frames]
         self.adopts = rng.random(len(at)) < 0.3
         for (n, frame, b), (i, _) in zip(self.places, at, strict=True):
@@ -173,8 +173,7 @@ class DecoderBatch(_Blocks):
         if not np.array_equal(self.totals[i][span], wanted):
             wrong = np.flatnonzero((self.totals[i][span] != wanted).any(axis=1))
             problems.append(f"values of {wrong.size} rows differ, first row {wrong[0]}")
-        classes, sizes = describe(wanted)
-        if not np.array_equal(self.described[i][span][told], (classes | sizes << 4)[told]):
+        if not np.array_equal(self.described[i][span][told], descriptors(wanted)[told]):
             problems.append("descriptors differ")
         return ", ".join(problems)
 

@@ -15,7 +15,7 @@ from oscar.errors import OscarError
 from oscar.timeline.engines import EngineFrame
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME, ROW_BITS
-from oscar_sim.whole import NicMemory, Order, WholeNic
+from oscar_sim.whole import Arrival, NicMemory, Order, WholeNic
 
 GROUP_ROWS = 32
 TRACED = 1 << 21  # clocks
@@ -75,12 +75,12 @@ def measure(
         made.append(data)
         if send:
             memory.load(at, rows)
-            fields |= {"last": rows.last, "block_log2": block_log2}
+            fields["block_log2"] = block_log2
         else:
             local = rng.integers(-99, 99, count).astype(np.int16)
             memory.load(at, frame_rows(local, frame.positions))
             fields["add"] = 1
-            arrivals.append((data, i if apart else 0))
+            arrivals.append(Arrival(data, i if apart else 0))
             sums.append((at, frame_rows(frame.values + local, frame.positions)))
         ended = i if apart else 0
         orders.append(Order(fields, (0, ended) if send else (ended, 0)))

@@ -35,7 +35,7 @@ from oscar.coding.asc.state import TableState
 from oscar.coding.codec import Codec, check_range
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
-from oscar_hdl.coder.rows import FrameRows, describe, frame_rows, in_rows
+from oscar_hdl.coder.rows import FrameRows, describe, descriptors, frame_rows, in_rows
 from oscar_sim.blocks import COUNTS, counted, directory, table_writes, thinning
 from oscar_sim.errors import RtlError
 from oscar_sim.units import DECODER_BLOCK, ENCODER_BLOCK, FRAME, Batch, Unit, faults
@@ -43,7 +43,7 @@ from oscar_sim.units import DECODER_BLOCK, ENCODER_BLOCK, FRAME, Batch, Unit, fa
 PARAMS = AscParams(sent_rows=False, block_log2=12)
 MAX_WIDTH = 16
 MAX_COUNT = (1 << 18) - 1  # values of a frame
-UNTOLD = 255  # of a row that no decoder described
+UNTOLD = 0xFFFF  # of a row that no decoder described
 ENGINES = 8  # of the NIC whose clocks are told
 
 
@@ -81,7 +81,7 @@ class UnitCoder(CompiledCoder):
         _check(values.size, width)
         check_range(int(values.min()), int(values.max()), width)
         rows = frame_rows(values, classes if self.params.uses_position else None)
-        log2, last = self.params.block_log2, rows.last
+        log2, last = self.params.block_log2, int(rows.tops.max(initial=0))
         tables.choose_tables(state.hist, last, self.counts, False, self.freq, self.levels)
         batch, counts = self._batch(ENCODER_BLOCK, rows, log2)
         room = (1 << log2) * 4
@@ -141,10 +141,10 @@ class UnitCoder(CompiledCoder):
         totals = local.copy()
         batch, counts = self._batch(DECODER_BLOCK, rows, log2)
         blocks, number = batch.blocks, len(entries)
-        described = np.full(len(totals), UNTOLD, np.uint8)
+        described = np.full(len(totals), UNTOLD, np.uint16)
         each = 1 << (log2 - 5)  # rows of a block
         for name, array, size in (
-            ("local", local, 2 * LANES), ("totals", totals, 2 * LANES), ("described", described, 1)
+            ("local", local, 2 * LANES), ("totals", totals, 2 * LANES), ("described", described, 2)
         ):  # fmt: skip
             blocks[name] = _places(batch.hold(array), each * size, number)
         blocks["bytes"] = batch.hold(data) + entries["at"].astype(np.uint64)
@@ -155,7 +155,7 @@ class UnitCoder(CompiledCoder):
         if batch.blocks["bad"].any():
             raise FrameError("a block does not end where it should: frame damaged")
         told = described != UNTOLD
-        if not np.array_equal(described[told], _described(totals[told])):
+        if not np.array_equal(described[told], descriptors(totals[told])):
             raise RtlError("the decoder describes other rows than it gives")
         return totals, counts.sum(axis=0, dtype=np.int64)
 
@@ -219,11 +219,6 @@ def _check(count: int, width: int) -> None:
 
 def _places(at: int, step: int, number: int) -> np.ndarray:
     return np.uint64(at) + np.uint64(step) * np.arange(number, dtype=np.uint64)
-
-
-def _described(values: np.ndarray) -> np.ndarray:
-    classes, sizes = describe(values)
-    return classes | sizes << 4
 
 
 def _payload(blocks: np.ndarray, data: np.ndarray, rows: FrameRows, log2: int) -> bytes:

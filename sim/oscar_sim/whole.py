@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ COMMAND = np.dtype([
     *((n, "u4") for n in ("frame", "shape", "tables", "order")),
     *((n, "u4") for n in ("after_receives", "after_sends", "abort", "error", "clocks")),
 ])  # fmt: skip
-ARRIVAL = np.dtype([("bytes", "u8"), ("size", "u4"), ("after", "u4")])
+ARRIVAL = np.dtype([("bytes", "u8"), *((n, "u4") for n in ("size", "after", "peer", "unused"))])
 RUN = np.dtype([
     *((n, "u8") for n in ("distances", "means", "headers", "values")),
     *((n, "u8") for n in ("receives", "sends", "arrivals", "out", "out_ends")),
@@ -35,6 +35,14 @@ RUN = np.dtype([
     *((n, "u4") for n in ("faults", "receives_ended", "sends_ended", "was_reset", "reasons", "refused")),
     ("counters", "u4", (16,)),
 ])  # fmt: skip
+
+
+class Arrival(NamedTuple):
+    """A frame that comes when so many RECEIVE commands have ended, and who made it."""
+
+    data: bytes
+    after: int = 0
+    peer: int = 0
 
 
 class NicMemory:
@@ -109,7 +117,7 @@ class WholeNic:
 
     def run(
         self, memory: NicMemory, *, receives: Sequence[Order] = (), sends: Sequence[Order] = (),
-        arrivals: Sequence[tuple[bytes, int]] = (), stress: Stress = NO_STRESS, seed: int = 1,
+        arrivals: Sequence[Arrival] = (), stress: Stress = NO_STRESS, seed: int = 1,
         reset_at: int = -1, limit: int = 1 << 40,
     ) -> Told:  # fmt: skip
         """Give commands to the NIC and frames to its port until all have ended; frames come when so many
@@ -118,9 +126,9 @@ class WholeNic:
         keep: list[Any] = []
         commands = [self._commands(name, orders) for name, orders in (("RECEIVE", receives), ("SEND", sends))]
         came = np.zeros(max(1, len(arrivals)), ARRIVAL)
-        for n, (data, after) in enumerate(arrivals):
+        for n, (data, after, peer) in enumerate(arrivals):
             keep.append(np.frombuffer(data, np.uint8))
-            came[n] = (keep[-1].ctypes.data, len(data), after)
+            came[n] = (keep[-1].ctypes.data, len(data), after, peer, 0)
         room = sum(8 * order.fields["count"] + 4000 for order in sends) + 64
         out, ends = np.zeros(room, np.uint8), np.zeros(max(1, len(sends)), np.uint32)
         run = np.zeros(1, RUN)

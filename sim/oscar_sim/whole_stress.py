@@ -16,11 +16,11 @@ from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.coding.asc.params import LANES
 from oscar.coding.frame import HEADER_BYTES, pack_frame, unpack_frame
 from oscar.errors import FrameError
-from oscar_hdl.coder.rows import FrameRows, frame_rows
+from oscar_hdl.coder.rows import DESCRIBED, FrameRows, frame_rows
 from oscar_sim.batches import SHARES
 from oscar_sim.frames import Generator
 from oscar_sim.units import Stress
-from oscar_sim.whole import HELD, NicMemory, Order, Told, WholeNic
+from oscar_sim.whole import HELD, Arrival, NicMemory, Order, Told, WholeNic
 
 GROUP_ROWS = 32
 LINKS = 3  # of a direction, a table set each
@@ -38,7 +38,7 @@ class Traffic:
         self.row, self.rows = 0, rows
         self.receives: list[Order] = []
         self.sends: list[Order] = []
-        self.arrivals: list[tuple[bytes, int]] = []
+        self.arrivals: list[Arrival] = []
         self.good: list[bytes] = []  # frames that are replayed, early or late
         self.bad = 0  # frames that have to be dropped
         self.wanted: list[bytes] = []
@@ -80,6 +80,7 @@ class Traffic:
         return {
             "step": link, "chunk": len(self.receives) + len(self.sends), "sub": 7, "width": 16,
             "count": count, "sequence": n, "load": link, "save": link, "fresh": int(n == 0), "row": at,
+            "peer": int(self.rng.integers(256)),
         }  # fmt: skip
 
     def _send(self) -> bool:
@@ -89,7 +90,7 @@ class Traffic:
         values, positions = data
         rows, link = frame_rows(values, positions), int(self.rng.integers(LINKS))
         fields = self._fields(1, link, values.size, self._place(rows))
-        fields |= {"last": rows.last, "block_log2": self.send_log2}
+        fields["block_log2"] = self.send_log2
         frame = self.encoders[link].encode(
             values, step=link, context=positions, width=16, chunk=fields["chunk"], sub=7
         )
@@ -114,7 +115,10 @@ class Traffic:
             return False
         kind, ends = rng.random(), False
         if kind < 0.15:  # damaged on its way: dropped, and sent again
-            self._arrive(self._damaged(frame))
+            self._arrive(self._damaged(frame), fields["peer"])
+            self.bad += 1
+        elif kind > 0.9:  # another peer's of the same name: dropped
+            self._arrive(frame, fields["peer"] ^ int(rng.integers(1, 256)))
             self.bad += 1
         expected: np.ndarray | None = values
         if 0.15 <= kind < 0.3:  # forged, with a right CRC
@@ -132,7 +136,7 @@ class Traffic:
         else:
             self.decoders[link].decode(frame, step=link, context=positions)
             self.good.append(frame)
-        self._arrive(frame)
+        self._arrive(frame, fields["peer"])
         # Rows of frames that follow each other are added to by one decoder if their blocks are of one size.
         own = frame[HEADER_BYTES] & 31
         adopt = local is None or log2 not in (0, own) or rng.random() < 0.3
@@ -163,9 +167,9 @@ class Traffic:
         local = rng.integers(-900, 900, values.size) * (rng.random(values.size) < rng.random())
         return values, positions, self._place(frame_rows(local.astype(np.int16), positions)), local, 0
 
-    def _arrive(self, frame: bytes) -> None:
-        """A frame comes, behind the end of a command that is aborted."""
-        self.arrivals.append((frame, self._after()[0]))
+    def _arrive(self, frame: bytes, peer: int) -> None:
+        """A peer's frame comes, behind the end of a command that is aborted."""
+        self.arrivals.append(Arrival(frame, self._after()[0], peer))
 
     def _after(self) -> tuple[int, int]:
         """Return how many commands have to end first: those up to the last that is aborted."""
@@ -197,12 +201,12 @@ class Traffic:
 
     def _disorder(self) -> None:
         """Let good frames come again, early or late, in front of others that are waited for."""
-        others = [at for at, (frame, _) in enumerate(self.arrivals) if any(frame is f for f in self.good)]
+        others = [at for at, arrival in enumerate(self.arrivals) if any(arrival.data is f for f in self.good)]
         number = min(int(self.rng.choice([0, 1, 3])), len(others))
         for at in sorted(self.rng.permutation(others)[:number].tolist(), reverse=True):
             again = self.good[int(self.rng.integers(len(self.good)))]
-            if again is not self.arrivals[at][0]:
-                self.arrivals.insert(at, (bytes(bytearray(again)), self.arrivals[at][1]))
+            if again is not self.arrivals[at].data:
+                self.arrivals.insert(at, self.arrivals[at]._replace(data=bytes(bytearray(again))))
                 self.bad += 1
 
     def faults(self, told: Told) -> list[str]:
@@ -233,12 +237,12 @@ class Traffic:
 
     def _memory_faults(self, told: Told) -> list[str]:
         """Return which rows are wrong; those of frames with a bad block may hold anything."""
-        values, headers, found = self.values_before, self.headers_before & 127, []
-        here = self.memory.headers & 127
+        values, headers, found = self.values_before, self.headers_before & DESCRIBED, []
+        here = self.memory.headers & DESCRIBED
         for order, sums, error in zip(self.receives, self.sums, told.receives["error"], strict=True):
             part = slice(order.fields["row"], order.fields["row"] - (-order.fields["count"] // LANES))
             if sums is not None:
-                values[part], headers[part] = sums[1].values, sums[1].headers & 127
+                values[part], headers[part] = sums[1].values, sums[1].headers & DESCRIBED
             elif error == BAD_BLOCK:
                 values[part], headers[part] = self.memory.values[part], here[part]
         wrong = np.flatnonzero((values != self.memory.values).any(axis=1))

@@ -25,6 +25,7 @@ from oscar.coding.asc.reference import (
 from oscar.errors import FrameError
 from oscar_hdl.coder.decode.decoder import decoder
 from oscar_hdl.coder.ports import CountPort, DecoderJob, PositionPort, SumPort, TableWrites
+from oscar_hdl.flow.placement.pair_cell import SUMS
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import table_words
@@ -113,7 +114,7 @@ class Bench:
         """Begin anew with all that came out."""
         self.order: list[int] = []
         self.totals: dict[tuple[int, int], int] = {}
-        self.described: list[tuple[int, int, int]] = []
+        self.described: list[tuple[int, int, int, int]] = []
         self.counts: dict[tuple[int, int], int] = {}
         self.due_data: dict[int, tuple[int, int]] = {}
         self.due_local: dict[int, int] = {}
@@ -128,7 +129,7 @@ class Bench:
             "tables": (),
             "s_axis_bytes": ("tready",),
             "position": ("take", "header", "row"),
-            "sums": ("take", "row", "valid", "total", "described", "described_row", "row_class", "row_size"),
+            "sums": SUMS,
             "counts": ("valid", "address", "step"),
         }
         bundles = (self.job, self.tables, self.s_axis, self.position, self.sums, self.counting)
@@ -194,7 +195,7 @@ class Bench:
                 self.totals[key] = int(self.sums.total)
             if self.sums.described:
                 row, row_class = int(self.sums.described_row), int(self.sums.row_class)
-                self.described.append((row, row_class, int(self.sums.row_size)))
+                self.described.append((row, row_class, int(self.sums.row_size), int(self.sums.row_top)))
 
     def _bytes(self) -> None:
         if self.s_axis.tvalid and self.s_axis.tready and self.feed:
@@ -259,7 +260,8 @@ class Bench:
                 i for i, n in enumerate(SIZES, 1) if all(-(1 << n - 1) <= s < 1 << n - 1 for s in sums)
             )
             row_class = class_of(sums, 0, 0)
-            described.append((r, row_class, size if row_class else 0))
+            top = symbol_of(min(max(map(abs, sums)), LIMIT - 1), 0)[0]
+            described.append((r, row_class, size if row_class else 0, top))
         assert self.described == described
         if counts:
             assert self.counts == block.counts()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oscar.coding.asc.model import class_context, class_of, symbol_of
-from oscar.coding.asc.params import LIMIT, WIDE_SHIFT, context_of
+from oscar.coding.asc.params import BASE, LIMIT, WIDE_SHIFT, context_of
 from oscar_hdl.coder.decode.row_class import CLOCKS as CLASS_CLOCKS
 from oscar_hdl.coder.decode.row_class import row_class
 from oscar_hdl.coder.decode.seed_symbol import seed_symbol
@@ -70,9 +70,9 @@ def test_symbols_of_seeds() -> None:
     assert seen[6 : 6 + len(items)] == expected
 
 
-def test_classes_and_sizes_of_rows() -> None:
+def test_classes_sizes_and_symbols_of_rows() -> None:
     rng = dice("row classes")
-    edges = [0, 1, 3, 4, 7, 8, 15, 16, 127, 128, 191, 192, 193]
+    edges = sorted({base - d for base in (*BASE[1:], LIMIT) for d in (0, 1)} | {7, 8, 15, 16, 255, 256, 257})
     edges += [LIMIT + d << k for k in WIDE_SHIFT for d in (-1, 0)] + [20000]
     rows = []
     for largest in (*edges, *edges, 32768):
@@ -81,11 +81,14 @@ def test_classes_and_sizes_of_rows() -> None:
         row[rng.randrange(32)] = rng.choice([largest, -largest, -largest - 1, largest - 1])
         rows.append([max(-32768, min(32767, v)) for v in row])
     rows.append([1] * 31 + [-1])
-    clk, begin, value, found, size = bit(), bit(), word(16), word(4), word(3)
+    clk, begin, value = bit(), bit(), word(16)
+    outputs = [word(4), word(3), word(4)]
     items = [(n == 0, v & 0xFFFF) for row in rows for n, v in enumerate(row)]
-    seen = run(row_class(clk, begin, value, found, size), clk, [begin, value], [found, size], items)
+    seen = run(row_class(clk, begin, value, *outputs), clk, [begin, value], outputs, items)
     for n, row in enumerate(rows):
         fits = next(
             i for i, b in enumerate((3, 4, 5, 8, 16), 1) if all(-(1 << b - 1) <= v < 1 << b - 1 for v in row)
         )
-        assert seen[32 * n + 31 + CLASS_CLOCKS] == (class_of(row, 0, 0), fits if any(row) else 0), row
+        symbol = symbol_of(min(max(map(abs, row)), LIMIT - 1), 0)[0]
+        wanted = class_of(row, 0, 0), fits if any(row) else 0, symbol
+        assert seen[32 * n + 31 + CLASS_CLOCKS] == wanted, row

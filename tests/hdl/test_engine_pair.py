@@ -197,7 +197,7 @@ def test_two_engines_code_and_decode_side_by_side():
     values, positions = gradient(rng, count)
     params = AscParams(sent_rows=False, block_log2=BLOCK_LOG2)
     state, rows = TableState.initial(), frame_rows(values, positions)
-    freq = [frequencies(row, q, rows.last) for q, row in enumerate(state.hist.tolist())]
+    freq = [frequencies(row, q, int(rows.tops.max())) for q, row in enumerate(state.hist.tolist())]
     reference = blocks_of(ReferenceCoder(params).encode(values, positions, 12, state), count)
     size = 1 << BLOCK_LOG2
     parts = [rows.part(b * size // LANES, min(size, count - b * size)) for b in range(4)]

@@ -139,10 +139,8 @@ def test_a_driver_learns_which_frame_came_and_from_whom() -> None:
             bench.run(bench.give("RECEIVE", **order, peer=wanted))
     assert bench.run(bench.ended("RECEIVE", 2))["reason"] == 12
     for n, peer in enumerate((255, 17)):
-        bench.run(bench.write("SEND_PEER", peer=peer))
         where = {"step": 3, "chunk": n, "sub": 1, "width": 16, "sequence": n, "load": 5, "save": 5}
-        bench.run(bench.send(values, positions, row=32 * n, fresh=int(n == 0), **where))
-    bench.run(bench.write("SEND_PEER", peer=1))  # of the next one
+        bench.run(bench.send(values, positions, row=32 * n, peer=peer, fresh=int(n == 0), **where))
     assert bench.run(bench.ended("SEND", 2))["error"] == 0
     bench.simulator.run(2000)
     assert bench.peers == [255, 17]

@@ -11,7 +11,7 @@ import pytest
 
 from oscar.coding.asc import AscParams, Encoder
 from oscar.numerics.plans import block_costs, make_plan
-from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
+from oscar_hdl.coder.rows import FrameRows, descriptors, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
 from oscar_hdl.nic.memory.row_port import COUNT_AT
 from oscar_hdl.nic.oscar_nic import oscar_nic
@@ -43,7 +43,7 @@ class NicBench(Bench):
     def build(self) -> Any:
         self.ports |= {
             "s_axis_values": Stream(STREAM_BITS), "s_axis_side": Stream(STREAM_BITS),
-            "s_axis_read": Stream(64), "m_axis_values": Stream(STREAM_BITS), "m_axis_descriptors": Stream(8),
+            "s_axis_read": Stream(64), "m_axis_values": Stream(STREAM_BITS), "m_axis_descriptors": Stream(16),
         }  # fmt: skip
         self.queues: dict[str, deque[tuple[int, bool]]] = {
             name: deque() for name in ("s_axis_values", "s_axis_side", "s_axis_read")
@@ -98,7 +98,7 @@ class NicBench(Bench):
             yield
         values = values_of(self.read_out["m_axis_values"], count)
         described = np.array(self.read_out["m_axis_descriptors"])
-        return values.astype(np.int32), described & 15, described >> 4
+        return values.astype(np.int32), described & 15, described
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.3])
@@ -108,10 +108,9 @@ def test_rows_come_back(pause: float) -> None:
         rows = frame_rows(*gradient(bench.rng, count, bench.rng.choice(KINDS)))
         row = BLOCK * bench.rng.randrange(8)
         bench.run(bench.load(row, rows))
-        values, classes, sizes = bench.run(bench.fetch(row, count))
+        values, _, described = bench.run(bench.fetch(row, count))
         np.testing.assert_array_equal(values, rows.values.reshape(-1)[:count])
-        np.testing.assert_array_equal(classes, rows.classes)
-        np.testing.assert_array_equal(sizes, rows.sizes)
+        np.testing.assert_array_equal(described, descriptors(rows.values))
 
 
 def test_what_is_read_makes_the_next_plan() -> None:
@@ -158,7 +157,7 @@ def test_frames_both_ways(pause: float) -> None:
         def send(numbers: np.ndarray, step: int, n: int = n, row: int = row) -> Script:
             nonlocal sent
             yield from bench.give(
-                "SEND", count=numbers.size, row=row, last=last_symbol(numbers), block_log2=ASC.block_log2,
+                "SEND", count=numbers.size, row=row, block_log2=ASC.block_log2,
                 step=step, chunk=n, width=16, sequence=n, load=step, save=step, fresh=int(n == 0),
             )  # fmt: skip
             sent += 1
@@ -271,8 +270,7 @@ def test_blocks_of_another_size_are_refused_before_memory_changes() -> None:
     assert bench.run(bench.read("FRAMES_BAD")) == {"value": 1}
     assert bench.run(bench.read("FRAMES_IN")) == {"value": 1}
     order = {"step": 0, "chunk": 0, "width": 16, "sequence": 0, **own}
-    last = last_symbol(local)
-    bench.run(bench.give("SEND", count=1100, last=last, block_log2=ASC.block_log2 + 1, **order))
+    bench.run(bench.give("SEND", count=1100, block_log2=ASC.block_log2 + 1, **order))
     bench.simulator.run(40)
     assert bench.run(bench.read("REFUSED")) == {"value": 1}
 
@@ -293,7 +291,7 @@ def test_streams_wait_until_a_reset_is_over() -> None:
 def test_a_row_inside_a_block_is_refused() -> None:
     bench = NicBench("rows")
     row, own = bench.rng.randrange(1, BLOCK), {"load": 1, "save": 1, "fresh": 1}
-    bench.run(bench.give("SEND", count=40, width=16, last=3, block_log2=ASC.block_log2, row=row, **own))
+    bench.run(bench.give("SEND", count=40, width=16, block_log2=ASC.block_log2, row=row, **own))
     bench.run(bench.give("RECEIVE", count=40, width=16, row=BLOCK + row, add=1, **own))
     bench.simulator.run(40)
     assert bench.run(bench.read("REFUSED")) == {"value": 2}

@@ -243,5 +243,5 @@ def test_tables_that_overlap_are_refused():
         check((Register("A", 4, "RW", "", whole), Register("B", 4, "RO", "", whole)))
     with pytest.raises(ValueError, match="no word below"):
         check((Register("A", 256, "RW", "", whole),))
-    with pytest.raises(ValueError, match="a has 2 bits, got 4"):
+    with pytest.raises(ValueError, match="a is 0 to 3, got 4"):
         Field("a", 0, 2, "").put(4)

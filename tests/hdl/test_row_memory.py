@@ -12,10 +12,10 @@ import pytest
 
 from oscar.timeline.nic import load_nic
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
-from oscar_hdl.coder.rows import FrameRows, frame_rows
+from oscar_hdl.coder.rows import FrameRows, descriptors, frame_rows
 from oscar_hdl.nic.memory.bank_ports import STREAM_LANES, RowCommand, bank_count
 from oscar_hdl.nic.memory.row_memory import row_memory
-from oscar_hdl.nic.ports import STREAM_BITS
+from oscar_hdl.nic.ports import STREAM_BITS, TopPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.cycles import CycleSimulator
@@ -48,9 +48,9 @@ class Unit:
         self.begin({}, [], set())
 
     def begin(
-        self, new: dict[int, tuple[np.ndarray, int, int]], rows: list[tuple[bool, int]], live: set[int]
+        self, new: dict[int, tuple[np.ndarray, int]], rows: list[tuple[bool, int]], live: set[int]
     ) -> None:
-        """Decode rows, of which `new` gives totals, class and size; encode all that are live."""
+        """Decode rows, of which `new` gives totals and descriptor; encode all that are live."""
         self.new, self.live, self.got = new, live, {"position": [], "sums": [], "source": []}
         for queue in self.asked:
             queue.extend(rows)
@@ -98,17 +98,19 @@ class Unit:
             if what != "sums":
                 port.header.next = data[0]
             else:
-                totals, row_class, size = self.new[data[1]]
+                totals, descriptor = self.new[data[1]]
                 for i in range(32):
                     self.at(now + 5 + i, "read sums", data)
                     self.at(now + 6 + i, "total", int(totals[31 - i]))
-                self.at(now + self.describes, "described", (data[1], row_class, size))
+                self.at(now + self.describes, "described", (data[1], descriptor))
             self.got[what].append(data)
         elif what == "total":
             self.sums.valid.next, self.sums.total.next = True, data & 0xFFFF
         elif what == "described":
             self.sums.described.next = True
-            self.sums.described_row.next, self.sums.row_class.next, self.sums.row_size.next = data
+            self.sums.described_row.next, kind = data
+            self.sums.row_class.next, self.sums.row_size.next = kind & 15, kind >> 4 & 7
+            self.sums.row_top.next = kind >> 7
         else:
             data[2].append(int(port.local if kind == "sums" else port.data))
             data[3].append(0 if kind == "sums" else int(port.mean))
@@ -123,16 +125,17 @@ class Bench:
         banks = bank_count(engines)
         self.units = [*(Unit(self, ENGINE, 4 * (n // banks)) for n in range(engines)), Unit(self, RAW, 2)]
         self.commands = {name: RowCommand(ROW_BITS) for name in ("values", "side", "unload")}
+        self.top = TopPort()
         self.in_values, self.in_side = Stream(STREAM_BITS), Stream(STREAM_BITS)
-        self.out_values, self.out_descriptors = Stream(STREAM_BITS), Stream(8)
+        self.out_values, self.out_descriptors = Stream(STREAM_BITS), Stream(16)
         self.queues: dict[Any, deque[int]] = {self.in_values: deque(), self.in_side: deque()}
         self.taken: dict[Any, list[tuple[int, bool]]] = {self.out_values: [], self.out_descriptors: []}
         u = self.units
         top = row_memory(
             self.clk, self.rst, self.phase, [x.position for x in u], [x.sums for x in u],
             [x.decode_row for x in u], [x.adopt for x in u], [x.source for x in u], [x.encode_row for x in u],
-            *self.commands.values(), self.in_values, self.in_side, self.out_values, self.out_descriptors,
-            row_bits=ROW_BITS, block_log2=10,
+            *self.commands.values(), self.top, self.in_values, self.in_side, self.out_values,
+            self.out_descriptors, row_bits=ROW_BITS, block_log2=10,
         )  # fmt: skip
         self.simulator = CycleSimulator(top, self.clk, self.each)
 
@@ -174,9 +177,20 @@ class Bench:
         over = -rows.count % STREAM_LANES  # behind the last value anything may come
         words[-1] |= self.rng.getrandbits(16 * over) << 16 * (STREAM_LANES - over)
         self.queues[self.in_values].extend(words)
-        self.queues[self.in_side].extend(word | self.rng.getrandbits(21) << 11 for word in side_words(rows))
+        self.queues[self.in_side].extend(word | self.rng.getrandbits(17) << 15 for word in side_words(rows))
         self.start("values", first, rows.count)
         self.start("side", first, rows.count)
+
+    def largest(self, first: int, count: int) -> int:
+        """Return the largest symbol of a frame's rows."""
+        self.top.row.next, self.top.count.next, self.top.ask.next = first, count, True
+        self.simulator.run(1)
+        self.top.ask.next = False
+        for _ in range(400):
+            self.simulator.run(1)
+            if self.top.known:
+                return int(self.top.symbol)
+        raise AssertionError("no end")
 
     def unload(self, first: int, count: int) -> tuple[list[int], list[int]]:
         for taken in self.taken.values():
@@ -185,10 +199,10 @@ class Bench:
         self.wait()
         words = self.taken[self.out_values]
         assert [last for _, last in words] == [False] * (-(-count // STREAM_LANES) - 1) + [True]
-        descriptors = self.taken[self.out_descriptors]
-        assert [last for _, last in descriptors] == [False] * (-(-count // 32) - 1) + [True]
+        kinds = self.taken[self.out_descriptors]
+        assert [last for _, last in kinds] == [False] * (-(-count // 32) - 1) + [True]
         values = values_of([word for word, _ in words], count).astype(np.int32) & 0xFFFF
-        return values.tolist(), [described for described, _ in descriptors]
+        return values.tolist(), [described for described, _ in kinds]
 
 
 def random_rows(rng: Random, count: int) -> FrameRows:
@@ -205,12 +219,12 @@ class Work:
         self.local = rows.values * (not adopt)
         new = random_rows(rng, rows.count)
         total = (self.local + new.values + 0x8000) % 0x10000 - 0x8000
-        after = frame_rows(total.reshape(-1)[: rows.count])
+        kinds = descriptors(total).tolist()
         self.sums = np.where(new.classes[:, None] > 0, total, self.local)
         self.live = np.flatnonzero(new.classes).tolist()
         unit.decode_row.next, unit.encode_row.next, unit.adopt.next = base, base, adopt
         unit.begin(
-            {j: (total[j], int(after.classes[j]), int(after.sizes[j])) for j in self.live},
+            {j: (total[j], kinds[j]) for j in self.live},
             [(True, 0), *((False, j) for j in range(rows.means.size - 1, -1, -1))],
             set(np.flatnonzero(rows.classes).tolist()),
         )
@@ -232,9 +246,9 @@ class Work:
         rows, padding = self.rows, [0] * (32 - self.rows.means.size)
         for header, row, data, means in self.unit.got["source"]:
             wanted = (rows.values[row] & 0xFFFF) | rows.distances[row].astype(np.int32) << 16
-            wanted = (
-                rows.headers.tolist() + padding if header else (wanted * (rows.classes[row] > 0)).tolist()
-            )
+            wanted = (wanted * (rows.classes[row] > 0)).tolist()
+            if header:
+                wanted = (rows.headers & 0x7FF).tolist() + padding
             if self.unit.raw:
                 assert data == [value & 0xFFFF for value in wanted]
                 continue
@@ -263,6 +277,32 @@ def test_only_the_rows_that_are_asked_for_are_cleared(engines: int):
         expected[first : first - (-count // 32)] = 0
         values, _ = bench.unload(0, everything)
         assert values == expected.reshape(-1).tolist(), (first, count)
+
+
+@pytest.mark.parametrize("engines", [2, 16])
+def test_the_largest_symbol_is_that_of_the_frame_alone(engines: int):
+    """Asked for as soon as the frame's rows are taken: those behind them still have symbols from before."""
+    rng = dice(f"memory top {engines}")
+    bench = Bench(rng, engines, 0.8)
+    bench.rst.next = True
+    bench.simulator.run(CLOCKS)
+    bench.rst.next = False
+    bench.simulator.run(1)
+    bench.load(frame_rows(np.full(8 * 1024, 200)), 0)
+    bench.wait()
+    for blocks in (1, rng.randrange(2, 8)):
+        first = rng.randrange(8 - blocks) * BLOCK_ROWS
+        count = (blocks - 1) * 1024 + rng.randrange(1, 1025)
+        values = np.zeros(count, np.int64)
+        values[rng.randrange(count)] = rng.choice((-1, 1)) * rng.randrange(200)
+        rows = frame_rows(values)
+        bench.load(rows, first)
+        while bench.queues[bench.in_side]:
+            bench.simulator.run(1)
+        bench.simulator.run(rng.choice((1, 2, 3, 40)))
+        assert bench.largest(first, count) == rows.tops.max()
+        bench.wait()
+        assert bench.largest(first, count) == rows.tops.max()
 
 
 def test_rows_take_the_clocks_of_the_time_model():
@@ -324,10 +364,12 @@ def test_frames_are_loaded_added_and_read(engines: int, come: float):
     for work in works:
         work.check()
     expected = np.concatenate([work.sums for work in works])
-    values, descriptors = bench.unload(first, frame.count)
+    values, described = bench.unload(first, frame.count)
     assert values == (expected.reshape(-1)[: frame.count] & 0xFFFF).tolist()
     after = frame_rows(expected.reshape(-1)[: frame.count])
-    assert descriptors == (after.classes | after.sizes << 4).tolist()
+    assert described == descriptors(after.values).tolist()
+    assert bench.largest(first, frame.count) == after.tops.max()
+    assert bench.largest(second, other.count) == other.tops.max()
     # Now the sums are encoded while another frame is cleared and adopted.
     bench.start("side", second, other.count, clear=True)
     bench.wait()

@@ -34,13 +34,14 @@ def test_rows_equal_the_model(top: int):
         largest = max(largest, *map(abs, row.values))
         assert (made.means[t], made.classes[t]) == (row.mean, row.row_class)
         assert made.sizes[t] == size_of(row.values)
-        assert made.headers[t] == row.row_class | int(made.sizes[t]) << 4 | row.mean << 7
+        own = symbol_of(min(max(map(abs, row.values)), LIMIT - 1), 0)[0]
+        assert made.headers[t] == row.row_class | int(made.sizes[t]) << 4 | row.mean << 7 | own << 11
         assert made.values[t].tolist() == row.values + [0] * (32 - len(row.values))
         if row.row_class:
             d = made.distances[t].astype(int) - 3
             ours = [context_of(row.row_class, row.mean + d[i], row.mean) for i in range(len(row.values))]
             assert ours == [row.context(i) for i in range(len(row.values))]
-    assert made.last == symbol_of(min(largest, LIMIT - 1), 0)[0]
+    assert made.tops.max() == symbol_of(min(largest, LIMIT - 1), 0)[0]
     block = made.part(1, count - 32) if count > 32 else made
     assert block.values.shape[0] == -(-block.count // 32) == block.headers.size
 

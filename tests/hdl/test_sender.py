@@ -16,7 +16,7 @@ from oscar.coding.asc.link import ASC_CODE, Encoder
 from oscar.coding.asc.params import AscParams
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, peek
 from oscar_hdl.coder.ports import EncoderJob, SourcePort, TablesPort
-from oscar_hdl.nic.ports import FrameCommand, frames_out
+from oscar_hdl.nic.ports import FrameCommand, TopPort, frames_out
 from oscar_hdl.nic.send.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copies_of
@@ -249,7 +249,8 @@ class Bench:
         self.rng, self.pressure = rng, pressure
         self.clk, self.rst, self.row = bit(), bit(), word(ROW_BITS)
         self.tx = frames_out(bus_bits)
-        self.command, self.tables, self.source = FrameCommand(), TablesPort(), SourcePort()
+        self.command, self.top, self.tables = FrameCommand(), TopPort(), TablesPort()
+        self.source = SourcePort()
         self.jobs = [EncoderJob() for _ in range(units)]
         self.streams = [Stream(16, keep=2) for _ in range(units)]
         self.bases = [word(ROW_BITS) for _ in range(units + 1)]
@@ -272,6 +273,7 @@ class Bench:
         self.builds: list[tuple[int, ...]] = []
         self.read: deque[int] = deque([0] * 3)
         self.events: dict[str, int] = {}
+        self.searching = 0  # clocks until the last symbol is known
         self.query: deque[tuple[int, bool]] = deque([(0, False)] * 2)
         self.waiting: tuple[int, int, bool, int] | None = None
         self.goes: list[int] = []  # to whom frames
@@ -280,12 +282,12 @@ class Bench:
         @block
         def top() -> Any:
             return sender(
-                self.clk, self.rst, self.tx, self.command, self.row, self.tables, self.jobs, self.streams,
-                self.bases, self.source, bus_bits=bus_bits, store_log2=store_log2,
+                self.clk, self.rst, self.tx, self.command, self.row, self.top, self.tables, self.jobs,
+                self.streams, self.bases, self.source, bus_bits=bus_bits, store_log2=store_log2,
             )  # fmt: skip
 
         ports = [self.clk, self.rst, self.tx, self.command, self.row, self.tables, *self.jobs, *self.streams]
-        ports += [*self.bases, self.source]
+        ports += [*self.bases, self.source, self.top]
         self.simulator = copies_of(elaborated(top), self.clk, self.clock, [ports])
 
     @property
@@ -314,6 +316,7 @@ class Bench:
                 unit.reset()
             self.tables.built.next = self.tables.learnt.next = False
             self.events.clear(), self.taken.clear()
+            self.searching, self.top.known.next = 0, False
             self.read = deque([0] * 3)
             self.waiting, self.ended, self.drained, self.learning = None, 0, -1, -1
             self.saves.clear(), self.under_way.clear()
@@ -321,6 +324,7 @@ class Bench:
         for unit in self.units:
             unit.clock(self)
         self._memory()
+        self._largest()
         self._tables()
         self._sink()
         if self.command.done:
@@ -344,6 +348,18 @@ class Bench:
             self.read = deque([0] * 3 + [(v & 0xFFFF) | noise << 16 for v in row] + [0] * (32 - len(row)))
         source.data.next = self.read.popleft() if self.read else self.rng.getrandbits(19)
         source.ok.next = self.rng.random() < 0.7
+
+    def _largest(self) -> None:
+        """Memory finds a frame's last symbol."""
+        self.top.known.next = self.searching == 1
+        if self.top.ask:
+            assert not self.searching
+            self.searching = self.rng.randrange(2, 50)
+            assert self.under_way[-1].parts
+        elif self.searching:
+            self.searching -= 1
+        if self.searching:
+            self.top.symbol.next = self.under_way[-1].last if self.searching == 1 else self.rng.randrange(16)
 
     def block_of(self, base: int) -> Part:
         """The block that begins at a row."""
@@ -413,7 +429,7 @@ class Bench:
         command, header = self.command, frame.header
         for name in ("step", "chunk", "sub", "width", "sequence", "count"):
             getattr(command, name).next = getattr(header, name)
-        for name in ("load", "save", "fresh", "last", "block_log2"):
+        for name in ("load", "save", "fresh", "block_log2"):
             getattr(command, name).next = getattr(frame, name)
         command.peer.next = frame.peer
         self.row.next = frame.row

@@ -35,10 +35,10 @@ def test_two_ranks_by_hand(schedule: Schedule) -> None:
     """Two chunks of 1,000 values: what each command waits for, in us, where all but the driver is free.
 
     Push: 2 to load it, 3 to give the command: 5. Add: the frame is noticed at 6; own values are there at 4;
-    given at 9. Sum: noticed at 10, read in 5, given at 18. Adopt: noticed at 19, given at 22. The host
-    notices that at 23 and reads it until 28.
+    given at 9. Sum: noticed at 10, given at 13, and read until 15. Adopt: noticed at 14, given at 17. The
+    host notices that at 18 and reads it until 23.
     """
-    assert equal_time(schedule, 2000, FREE) * 1e6 == pytest.approx(28, abs=0.01)
+    assert equal_time(schedule, 2000, FREE) * 1e6 == pytest.approx(23, abs=0.01)
 
 
 def test_what_a_driver_takes_adds_up_where_one_thing_is_slow() -> None:
@@ -53,7 +53,7 @@ def test_what_a_driver_takes_adds_up_where_one_thing_is_slow() -> None:
     assert only(load_s=1e-9) * 1e6 == pytest.approx(4, abs=0.01)
     assert only(read_s=1e-9) * 1e6 == pytest.approx(
         4, abs=0.01
-    )  # a chunk to send it, three that were adopted
+    )  # a chunk that was summed, three that were adopted
     assert only(notice_s=1e-6) * 1e6 == pytest.approx(4, abs=0.01)  # push came, was added; sum came, adopted
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from oscar.coding.asc import AscParams
 from oscar.coding.frame import peek
-from oscar_hdl.coder.rows import frame_rows, last_symbol
+from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.ports import frames_in, frames_out
@@ -146,9 +146,7 @@ class Bench:
     def send(self, values: np.ndarray, positions: np.ndarray, *, row: int, **fields: int) -> Script:
         """Load values and give the command to encode them."""
         self.memory.load(row, frame_rows(values, positions))
-        yield from self.give(
-            "SEND", count=values.size, row=row, last=last_symbol(values), block_log2=ASC.block_log2, **fields
-        )
+        yield from self.give("SEND", count=values.size, row=row, block_log2=ASC.block_log2, **fields)
 
 
 def header_fields(frame: bytes) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from oscar_hdl.coder.ports import LANES, READ_CLOCKS
-from oscar_hdl.coder.rows import FrameRows, describe
+from oscar_hdl.coder.rows import FrameRows, describe, top_symbols
 
 SUM_CLOCKS = 6  # from a SumPort's take to the first total
 SLOT = 32
@@ -187,10 +187,11 @@ class SumMemory:
         need(bool(self.closed), "SumMemory: descriptor before a row's last total")
         row = self.closed.popleft()
         need(int(port.described_row) == row, f"SumMemory: descriptor of row {port.described_row}, not {row}")
-        expected = tuple(int(part[0]) for part in describe(self.values[row : row + 1]))
-        found = int(port.row_class), int(port.row_size)
+        own = self.values[row : row + 1]
+        expected = tuple(int(part[0]) for part in (*describe(own), top_symbols(own)))
+        found = int(port.row_class), int(port.row_size), int(port.row_top)
         need(found == expected, f"SumMemory: row {row} described as {found}, is {expected}")
-        self.classes[row], self.sizes[row] = found
+        self.classes[row], self.sizes[row] = found[:2]
 
 
 class CountMemory:

@@ -36,7 +36,7 @@ class SumPort:
         self.take, self.row, self.local = bit(), word(ROW_BITS), word(16)
         self.valid, self.total = bit(), word(16)
         self.described, self.described_row = bit(), word(ROW_BITS)
-        self.row_class, self.row_size = word(4), word(3)
+        self.row_class, self.row_size, self.row_top = word(4), word(3), word(4)
 
 
 class CountPort:

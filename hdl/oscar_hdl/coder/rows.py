@@ -10,7 +10,9 @@ from oscar.coding.asc.params import BASE, LANES, LIMIT, NARROW_CLASS, WIDE_SHIFT
 
 LEAST_DISTANCE, MOST_DISTANCE = -3, 4
 SIZE_BITS = (3, 4, 5, 8)  # of sizes 1 to 4, two's complement; size 0 is all zeros, 5 more
-SIZE_AT, MEAN_AT = 4, 7  # in a header word, above the class
+SIZE_AT, MEAN_AT, TOP_AT = 4, 7, 11  # in a header word, above the class
+DESCRIBED_TOP_AT = 7  # in a descriptor
+DESCRIBED = 0x7F | 0xF << TOP_AT  # what a header word has of the descriptor
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,14 @@ class FrameRows:
 
     @property
     def headers(self) -> np.ndarray:
-        """Return the header word of each row, uint16: class, size << 4, mean << 7."""
-        wide = [part.astype(np.uint16) for part in (self.classes, self.sizes, self.means)]
-        return wide[0] | wide[1] << SIZE_AT | wide[2] << MEAN_AT
+        """Return the header word of each row, uint16: class, size << 4, mean << 7, top << 11."""
+        wide = [part.astype(np.uint16) for part in (self.classes, self.sizes, self.means, self.tops)]
+        return wide[0] | wide[1] << SIZE_AT | wide[2] << MEAN_AT | wide[3] << TOP_AT
 
     @property
-    def last(self) -> int:
-        """Return the last symbol L of a frame of these values."""
-        return last_symbol(self.values)
+    def tops(self) -> np.ndarray:
+        """Return the largest symbol of each row, uint8; the largest of a frame's is its last symbol L."""
+        return top_symbols(self.values)
 
     def part(self, first: int, count: int) -> FrameRows:
         """Return a block of `count` values from row `first` on."""
@@ -70,10 +72,16 @@ def describe(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return classes.astype(np.uint8), sizes.astype(np.uint8)
 
 
-def last_symbol(values: np.ndarray) -> int:
-    """Return the symbol of the largest magnitude; of none, 0."""
-    largest = int(np.abs(values.astype(np.int32)).max(initial=0))
-    return int(np.searchsorted(BASE, largest, "right")) - 1
+def top_symbols(values: np.ndarray) -> np.ndarray:
+    """Return the symbol of the largest magnitude of each row of (rows, 32) values, uint8."""
+    largest = np.abs(values.astype(np.int32)).max(axis=1, initial=0)
+    return (np.searchsorted(BASE, largest, "right") - 1).astype(np.uint8)
+
+
+def descriptors(values: np.ndarray) -> np.ndarray:
+    """Return the descriptor of each row of (rows, 32) values, uint16: class, size << 4, top << 7."""
+    wide = [part.astype(np.uint16) for part in (*describe(values), top_symbols(values))]
+    return wide[0] | wide[1] << SIZE_AT | wide[2] << DESCRIBED_TOP_AT
 
 
 def frame_rows(values: np.ndarray, positions: np.ndarray | None = None) -> FrameRows:

@@ -24,9 +24,9 @@ from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers
 from oscar_hdl.nic.control.command_port import command_port
 from oscar_hdl.nic.control.event_counters import event_counters, row_counter
-from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, ROW_BITS, STORED, VERSION
+from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, STORED, VERSION
 from oscar_hdl.nic.memory.planner import planner
-from oscar_hdl.nic.ports import PEER_BITS, FrameCommand
+from oscar_hdl.nic.ports import FrameCommand, TopPort
 from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, OldestFrame
 from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.nic.send.sender import sender
@@ -54,9 +54,9 @@ RAW_AHEAD = 2  # clocks that the raw decoder's phase is ahead
 def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
     sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
-    clear_row: Any, clear_rows: Any, bad_packets: Any, s_axis_sums: Any, *, engines: int, bus_bits: int = 64,
-    sets: int = 16, store_log2: int = 12, rows_log2: int = 14, block_log2: int = 0, banks: int = 1,
-    granule_log2: int = 8, pair: Any = engine_pair,
+    clear_row: Any, clear_rows: Any, top: TopPort, bad_packets: Any, s_axis_sums: Any, *, engines: int,
+    bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 14, block_log2: int = 0,
+    banks: int = 1, granule_log2: int = 8, pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
@@ -65,8 +65,8 @@ def nic_core(
     and constant blocks: positions, sums, sources (PositionPort, SumPort, SourcePort), decode_rows and
     encode_rows u20, the first row of a unit's block, still while it works; adopt: bits, local values are 0.
     clear (pulse): let clear_rows u14 rows from clear_row u20 on read as zeros, then give `cleared` (pulse),
-    until which they hold. bad_packets u3 (strobes): to be counted. s_axis_sums: Stream(128, keep=16), packets
-    of final sums, for the next plan (planner).
+    until which they hold. top: TopPort, of frames to send. bad_packets u3 (strobes): to be
+    counted. s_axis_sums: Stream(128, keep=16), packets of final sums, for the next plan (planner).
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
@@ -97,10 +97,7 @@ def nic_core(
     ID, CONFIG, STATUS, ABORT = (INDEX[name] for name in ("ID", "CONFIG", "STATUS", "ABORT"))
     RECEIVE_COMMAND, SEND_COMMAND = INDEX["RECEIVE_COMMAND"], INDEX["SEND_COMMAND"]
     RECEIVE_RESULT, SEND_RESULT = INDEX["RECEIVE_RESULT"], INDEX["SEND_RESULT"]
-    OLDEST_FRAME, OLDEST_NAME, SEND_PEER = (
-        INDEX[name] for name in ("OLDEST_FRAME", "OLDEST_NAME", "SEND_PEER")
-    )
-    PEER_AT = BY_NAME["RECEIVE_COMMAND"].field("peer").low
+    OLDEST_FRAME, OLDEST_NAME = INDEX["OLDEST_FRAME"], INDEX["OLDEST_NAME"]
     PLAN_SEGMENT, PLAN_COMMAND = INDEX["PLAN_SEGMENT"], INDEX["PLAN_COMMAND"]
     PLAN_RESULT, FIRST_EDGE = INDEX["PLAN_RESULT"], INDEX["PLAN_EDGE_1"]
     STORED_COUNT = len(STORED)
@@ -114,7 +111,6 @@ def nic_core(
     locked, write_refused, events = word(STORED_COUNT), bit(), word(32)
     counter_events, second_events, third_events = word(16), word(16), word(16)
     receive_issue, send_issue, receive_abort = bit(), bit(), bit()
-    receive_peer, send_peer = word(PEER_BITS), word(PEER_BITS)
     receive_locked, send_locked = bit(), bit()
     receive_refused, send_refused = bit(), bit()
     receive_result, send_result = word(23), word(23)
@@ -125,7 +121,7 @@ def nic_core(
 
     # Commands and jobs.
     receive, send = FrameCommand(), FrameCommand()
-    send_row = word(ROW_BITS)
+    send.count = top.count
     turn, first_adopts, second_adopts = bit(), bit(), bit()
     dropped, last_reason, clearing, oldest = Dropped(), word(4), ClearPort(), OldestFrame()
     clearing.start, clearing.done, clearing.rows = clear, cleared, clear_rows
@@ -153,12 +149,12 @@ def nic_core(
             events, irq,
         ),
         command_port(
-            clk, rst, receive_issue, wr_data, receive_peer, *receive_values, receive_abort, receive,
+            clk, rst, receive_issue, wr_data, *receive_values, receive_abort, receive,
             clear_row, receive_running, receive_locked, receive_refused, receive_result, receive=True,
             sets=sets, rows_log2=rows_log2, block_log2=block_log2,
         ),
         command_port(
-            clk, rst, send_issue, wr_data, send_peer, *send_values, send_abort, send, send_row, send_running,
+            clk, rst, send_issue, wr_data, *send_values, send_abort, send, top.row, send_running,
             send_locked, send_refused, send_result, receive=False, sets=sets, rows_log2=rows_log2,
             block_log2=block_log2,
         ),
@@ -174,7 +170,7 @@ def nic_core(
             decoders=DecoderUnits(decoder_jobs, decoder_bytes, raw, raw_bytes, decode_rows),
         ),
         sender(
-            clk, rst, m_axis_tx, send, send_row, encoder_port, encoder_jobs, encoder_bytes, encode_rows,
+            clk, rst, m_axis_tx, send, top.row, top, encoder_port, encoder_jobs, encoder_bytes, encode_rows,
             sources[engines], bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2, banks=banks,
         ),
         link_tables(
@@ -247,17 +243,13 @@ def nic_core(
         receive_abort.next = wr_strobe and wr_index == ABORT and wr_data[0]
         plan_segment.next = wr_strobe and wr_index == PLAN_SEGMENT
         plan_issue.next = wr_strobe and wr_index == PLAN_COMMAND
-        if wr_strobe and wr_index == SEND_PEER:
-            send_peer.next = wr_data[PEER_BITS:]
         if dropped.bad:
             last_reason.next = dropped.reason
         if rst:
-            send_peer.next = 0
             last_reason.next = 0
 
     @always_comb
     def locks():
-        receive_peer.next = wr_data[PEER_AT + PEER_BITS : PEER_AT]
         locked.next = concat(
             send_locked, send_locked, send_locked, receive_locked, receive_locked, receive_locked,
             modbv(0)[1:],

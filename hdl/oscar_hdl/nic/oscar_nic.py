@@ -12,7 +12,7 @@ from oscar_hdl.nic.memory.bank_ports import RowCommand, bank_count
 from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS, TopPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.stream_copy import stream_copy
@@ -31,7 +31,7 @@ def oscar_nic(
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
     docs/protocol.md. Rows come and go in packets (row_port): s_axis_values, Stream(128), eight values a word;
     s_axis_side, Stream(128), a word a row (side_loader); s_axis_read, Stream(64), packets of one word, which
-    ask for m_axis_values, Stream(128), eight values a word, and m_axis_descriptors, Stream(8), one a row
+    ask for m_axis_values, Stream(128), eight values a word, and m_axis_descriptors, Stream(16), one a row
     (row_unloader). What is read goes to the planner, too.
 
     engines: 2, 4, 8 .. 64; sets: table sets of a direction; store_log2: a frame store has 2^store_log2 words
@@ -49,6 +49,7 @@ def oscar_nic(
     decode_rows = [word(ROW_BITS) for _ in range(UNITS)]
     encode_rows = [word(ROW_BITS) for _ in range(UNITS)]
     adopt = [bit() for _ in range(UNITS)]
+    top = TopPort()
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)
     values, side, read, nothing = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64)
     totals = Stream(STREAM_BITS, keep=STREAM_BITS // 8)
@@ -56,13 +57,13 @@ def oscar_nic(
     reset = reset_hold(clk, rst, held)
     core = nic_core(
         clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, positions, sums, decode_rows, adopt, sources,
-        encode_rows, clear, cleared, clear_row, clear_rows, bad_packets, totals, engines=engines,
+        encode_rows, clear, cleared, clear_row, clear_rows, top, bad_packets, totals, engines=engines,
         bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
         banks=bank_count(engines), granule_log2=granule_log2,
     )  # fmt: skip
     memory = row_memory(
         clk, held, phase, positions, sums, decode_rows, adopt, sources, encode_rows, load_values, load_side,
-        unload, values, side, read, m_axis_descriptors, row_bits=rows_log2, block_log2=block_log2,
+        unload, top, values, side, read, m_axis_descriptors, row_bits=rows_log2, block_log2=block_log2,
     )  # fmt: skip
     copy = stream_copy(clk, held, unload.count, read, m_axis_values, totals)
     ports = [

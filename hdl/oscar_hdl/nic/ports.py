@@ -8,6 +8,7 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 
 COUNT_BITS = 19  # a frame has at most 2^18 values
 FRAME_ROW_BITS = 14  # rows of a frame
+ROW_BITS = 20  # of a row's number on registers, whatever memory there is
 PEER_BITS, TO_ALL = 8, 255  # of a peer's number; TO_ALL: to every peer
 STREAM_BITS = 128  # of a NIC's streams of rows: eight values, or all that belongs to a row but its values
 
@@ -29,6 +30,18 @@ def frames_out(bus_bits: int) -> Stream:
     return Stream(bus_bits, keep=bus_bits // 8, dest=PEER_BITS)
 
 
+class TopPort:
+    """What a sender asks memory of a frame's rows: the largest symbol.
+
+    ask: strobe, with the frame's first row and number of values, 1 or more, which hold until `known`
+    (strobe). symbol holds until the next ask.
+    """
+
+    def __init__(self) -> None:
+        self.ask, self.row, self.count = bit(), word(ROW_BITS), word(COUNT_BITS)
+        self.known, self.symbol = bit(), word(4)
+
+
 class FrameCommand:
     """A frame to receive or to send, and its tables; fields hold from start until `idle` rises again."""
 
@@ -39,4 +52,4 @@ class FrameCommand:
         self.sequence, self.count = word(16), word(COUNT_BITS)
         self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
         self.abort, self.adopt = bit(), bit()  # receive: give up waiting; rows are replaced, not added to
-        self.last, self.block_log2 = word(4), word(5)  # send only
+        self.block_log2 = word(5)  # send only

@@ -2,7 +2,7 @@
 
 A rank has one driver. It gives the commands of the rank's actions in their order, one after another. The
 actions' order is also the order in which values are loaded into the NIC's memory, from the start on, and in
-which sums are read from it. Values are loaded while sums are read and commands run.
+which final sums are read from it. Values are loaded while sums are read and commands run.
 """
 
 from __future__ import annotations
@@ -47,22 +47,18 @@ class Driver:
 
 
 @njit(cache=True, nogil=True)
-def give(desk: Any, ready: float, values: int, noticed: bool, loads: bool, reads: bool, costs: Any) -> Any:
+def give(desk: Any, ready: float, values: int, noticed: bool, loads: bool, costs: Any) -> Any:
     """Return when a command has been given, whose input is there at `ready`; keeps `desk` up to date.
 
     desk: float64 [DESK]. values: of its frame. noticed: the driver has to see that its input is there. loads:
-    the frame's own values go into memory first. reads: sums are read first, since a SEND names their largest
-    symbol. costs: the fields of Driver.
+    the frame's own values go into memory first. costs: the fields of Driver.
     """
-    command, notice, load, read = costs
+    command, notice, load, _ = costs
     if noticed:
         ready += notice
     if loads:
         desk[1] += values * load
         ready = max(ready, desk[1])
-    if reads:
-        desk[2] = max(desk[2], ready) + values * read
-        ready = desk[2]
     desk[0] = max(desk[0], ready) + command
     return desk[0]
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from oscar.collective.actions import SENDS, Action, Op
+from oscar.collective.actions import SENDS, Action, Op, Phase
 from oscar.collective.frames import Frames, Key
 from oscar.collective.schedule import Schedule
 from oscar.timeline.driver import DESK, Driver, fetch, give
@@ -34,7 +34,7 @@ class Work:
     """One action on one rank; done: when its result is there.
 
     count: the values that engines work on for it; hold: until the next. values: of the frame. loads: it is
-    the first for which the rank's own values have to be in its NIC. last: nothing is done with its result.
+    the first for which the rank's own values have to be in its NIC. last: its result is the final one.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Work:
     ) -> None:  # fmt: skip
         self.action, self.rank, self.size, self.input = action, rank, size, needs
         self.values, self.loads, self.last = values, loads, True
-        if needs is not None:
+        if needs is not None and action.phase is Phase.REDUCE_SCATTER:
             needs.last = False
         self.count, self.hold = engaged
         self.done: float | None = None
@@ -136,9 +136,9 @@ class Desk(Unit):
         self.units = {encodes: Unit(codec, note, self._done) for encodes in (True, False)}
 
     def do(self, work: Work, ready: float) -> float:
-        """See Unit.do; sums that are not sent on count once the host has read them."""
+        """See Unit.do; final sums count once the host has read them."""
         encodes, noticed = work.action.op is Op.ENCODE, work.input is not None
-        given = give(self.desk, ready, work.values, noticed, work.loads, encodes and noticed, self.costs)
+        given = give(self.desk, ready, work.values, noticed, work.loads, self.costs)
         return self.units[encodes].do(work, given)
 
     def _done(self, work: Work, when: float) -> None:

@@ -25,8 +25,8 @@ from oscar.timeline.sizes import Sizes, cut_tables, divide, idle_share, ring_tab
 
 @njit(cache=True, nogil=True)
 def _hop_and_sum(
-    sizes: Any, counts: Any, holds: Any, first: int, costs: Any, clocks: Any, ready: Any, arrive: Any,
-    following: Any, desks: Any, values: Any, driver: Any,
+    sizes: Any, counts: Any, holds: Any, first: int, whole: bool, costs: Any, clocks: Any, ready: Any,
+    arrive: Any, following: Any, desks: Any, values: Any, driver: Any,
 ) -> None:  # fmt: skip
     """Run the phases of [phases, steps, ranks, K] tables in which every hop decodes, adds, encodes, sends.
 
@@ -35,8 +35,8 @@ def _hop_and_sum(
     s/byte, latency, s/message, and the fields of `link.Codec`. `clocks`: when encoder and decoder [ranks,
     engines] (a busy engine is both, and uses the first) and link [ranks] are free, and the last result
     [ranks]. `ready` [ranks, K]: when the values to send first are ready; on return, the time the last sums of
-    the last phase are ready. `desks` [ranks, DESK], `values` as counts, `driver` (costs or None): of
-    `driver.give`. `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
+    the last phase are ready; `whole`: hosts read these. `desks` [ranks, DESK], `values` as counts, `driver`
+    (costs or None): of `driver.give`. `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
     """
     per_byte, latency, _, busy, engines, encode, encoded, hop, hopped, decode, decoded = costs[:11]
     front, between, least, front_in, between_in, least_in = costs[11:]
@@ -56,7 +56,7 @@ def _hop_and_sum(
                         there = arrive[phase, peer, sub]
                         if driver is not None:
                             own = values[phase, step - 1, peer, sub]
-                            there = give(desks[rank], there, own, True, True, False, driver)
+                            there = give(desks[rank], there, own, True, True, driver)
                         start = max(there + front_in, free)
                         summed = start + count * decode + decoded
                         if busy:
@@ -65,13 +65,16 @@ def _hop_and_sum(
                             held = holds[phase, step - 1, peer, sub]
                             decoder[rank, engine] = start + max(held * decode + between_in, least_in)
                         last[rank] = max(last[rank], summed)
+                        if driver is not None and step == steps and whole:
+                            own = values[phase, step - 1, peer, sub]
+                            last[rank] = max(last[rank], fetch(desks[rank], summed, own, driver))
                     if step == steps:
                         ready[rank, sub] = summed
                     elif counts[phase, step, rank, sub] > 0:
                         count = counts[phase, step, rank, sub]
                         if driver is not None:
                             own, sums = values[phase, step, rank, sub], step > 0
-                            summed = give(desks[rank], summed, own, sums, not sums, sums, driver)
+                            summed = give(desks[rank], summed, own, sums, not sums, driver)
                         begin = max(summed + front, encoder[rank, engine])
                         frame = begin + count * encode + encoded
                         if busy and start >= 0:  # decoded, added and coded again in one go
@@ -108,7 +111,7 @@ def _hop_and_forward(
                 if step == 0:
                     summed = ready[rank, sub]
                     if driver is not None:
-                        summed = give(desks[rank], summed, values[0, rank, sub], True, False, True, driver)
+                        summed = give(desks[rank], summed, values[0, rank, sub], True, False, driver)
                     begin = max(summed + front, encoder[rank, engine])
                     frame = begin + count * encode + encoded
                     encoder[rank, engine] = frame if busy else begin + max(held * encode + between, least)
@@ -120,14 +123,14 @@ def _hop_and_forward(
                 if step > 0 or adopt:
                     own = values[0, rank, sub] if step == 0 else values[step - 1, peer, sub]
                     if driver is not None:
-                        frame = give(desks[rank], frame, own, True, False, False, driver)
+                        frame = give(desks[rank], frame, own, True, False, driver)
                     begin = max(frame + front_in, decoder[rank, engine])
                     done = begin + count * decode + decoded
                     decoder[rank, engine] = (
                         done if busy else begin + max(held * decode + between_in, least_in)
                     )
                     last[rank] = max(last[rank], done)
-                    if driver is not None and step > 0:
+                    if driver is not None:
                         last[rank] = max(last[rank], fetch(desks[rank], done, own, driver))
         arrive, following = following, arrive
 
@@ -151,26 +154,18 @@ def _finish(
     ready, desks = np.zeros((ranks, subs)), np.zeros((ranks, DESK))
     arrive, following = np.zeros((2, ranks, subs)), np.zeros((2, ranks, subs))
     if steps > 0 and duplex:
-        _hop_and_sum(sizes, counts, holds, 0, costs, clocks, ready, arrive, following, desks, values, driver)
+        _hop_and_sum(
+            sizes, counts, holds, 0, False, costs, clocks, ready, arrive, following, desks, values, driver
+        )
     elif steps > 0:
         _hop_and_sum(
-            sizes[:1],
-            counts[:1],
-            holds[:1],
-            0,
-            costs,
-            clocks,
-            ready,
-            arrive,
-            following,
-            desks,
-            values,
-            driver,
-        )
+            sizes[:1], counts[:1], holds[:1], 0, not adopt, costs, clocks, ready, arrive, following, desks,
+            values, driver,
+        )  # fmt: skip
         if boomerang:
             _hop_and_sum(
-                sizes[1:], counts[1:], holds[1:], 1, costs, clocks, ready, arrive, following, desks, values,
-                driver,
+                sizes[1:], counts[1:], holds[1:], 1, False, costs, clocks, ready, arrive, following, desks,
+                values, driver,
             )  # fmt: skip
         else:
             _hop_and_forward(

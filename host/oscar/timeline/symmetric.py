@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from oscar.collective.actions import SENDS, Op
+from oscar.collective.actions import SENDS, Op, Phase
 from oscar.collective.schedule import Schedule
 from oscar.timeline.driver import DESK, fetch, give
 from oscar.timeline.link import LinkModel
@@ -32,7 +32,7 @@ class Lowered(NamedTuple):
 
     kind: encode, decode, send, wait. needs: the action whose result it uses, or -1. wakes: of a send, the
     WAIT that the frame of the same distance ends. sums: a number for phase, chunk and sub-frame. loads: of
-    one that is the first to need the rank's own values; last: of one whose result nothing needs.
+    one that is the first to need the rank's own values; last: of one whose result is the final one.
     """
 
     kind: Ints
@@ -82,7 +82,7 @@ def lowered(schedule: Schedule) -> Lowered:
         wakes[at] = waits[key]
     kinds, needed, sums, phases, subs, every, loading = np.array(rows, np.int64).reshape(-1, 7).T.copy()
     last = np.ones(len(rows) + 1, np.int64)
-    last[needed] = last[added] = 0
+    last[needed[phases == Phase.REDUCE_SCATTER]] = last[added] = 0
     return Lowered(kinds, needed, wakes, sums, phases, subs, every, loading, last[:-1])
 
 
@@ -180,9 +180,8 @@ def _play(
                             break
                         if driver is not None:
                             noticed = needs[at] >= 0
-                            reads = noticed and kind[at] == _ENCODE
                             own, loads = driven[0][at], driven[1][at] > 0
-                            ready = give(desk, ready, own, noticed, loads, reads, driver)
+                            ready = give(desk, ready, own, noticed, loads, driver)
                         done[at] = _code(at, ready, units[at], kind, sums, counts, free, last, costs)
                         if kind[at] == _DECODE:
                             finish = max(finish, done[at])

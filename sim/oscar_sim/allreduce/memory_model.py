@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from oscar_hdl.coder.ports import LANES, READ_CLOCKS
-from oscar_hdl.coder.rows import FrameRows
+from oscar_hdl.coder.rows import MEAN_AT, SIZE_AT, TOP_AT, FrameRows
 
 
 class _Reads:
@@ -45,7 +45,7 @@ class MemoryModel:
         self.ports = ports
         self.value = np.zeros((rows, LANES), np.int32)
         self.distance = np.zeros((rows, LANES), np.uint8)
-        self.mean, self.row_class, self.size = (np.zeros(rows, np.uint8) for _ in range(3))
+        self.mean, self.row_class, self.size, self.top = (np.zeros(rows, np.uint8) for _ in range(4))
         self.clock = 0
         self.reads = [_Reads(port) for port in (*ports["positions"], *ports["sources"])]
         self.reset()
@@ -58,17 +58,17 @@ class MemoryModel:
         self.locals: list[deque[tuple[int, list[int]]]] = [deque() for _ in sums]
         self.open: list[deque[int]] = [deque() for _ in sums]  # rows whose totals are due
         self.lane = [LANES - 1 for _ in sums]
-        self.cleared_at = -1
+        self.cleared_at = self.known_at = -1
 
     def load(self, row: int, rows: FrameRows) -> None:
         """Hold a frame's rows from `row` on; rows that fill up the last group are zeros."""
         n = rows.means.size
         end = row - (-n // LANES) * LANES
-        for array in (self.value, self.distance, self.mean, self.row_class, self.size):
+        for array in (self.value, self.distance, self.mean, self.row_class, self.size, self.top):
             array[row:end] = 0
         part = slice(row, row + n)
         self.value[part], self.distance[part], self.mean[part] = rows.values, rows.distances, rows.means
-        self.row_class[part], self.size[part] = rows.classes, rows.sizes
+        self.row_class[part], self.size[part], self.top[part] = rows.classes, rows.sizes, rows.tops
 
     def values(self, row: int, count: int) -> np.ndarray:
         """Return `count` values from a row on."""
@@ -79,10 +79,16 @@ class MemoryModel:
         now, ports = self.clock, self.ports
         if ports["clear"]:
             part = slice(int(ports["clear_row"]), int(ports["clear_row"]) + int(ports["clear_rows"]))
-            for array in (self.value, self.row_class, self.size):
+            for array in (self.value, self.row_class, self.size, self.top):
                 array[part] = 0
             self.cleared_at = now + 2
         ports["cleared"].next = now == self.cleared_at
+        top = ports["top"]
+        if top.ask:
+            rows = slice(int(top.row), int(top.row) - (-int(top.count) // LANES))
+            top.symbol.next = int(self.top[rows].max())
+            self.known_at = now + 2
+        top.known.next = now == self.known_at
         for unit, port in enumerate(ports["positions"]):
             if port.take:
                 self._position(unit, port)
@@ -105,8 +111,9 @@ class MemoryModel:
         row = int(self.ports["encode_rows"][unit]) + int(port.row)
         if port.header:
             part = slice(row, row + LANES)
-            classes, sizes, means = (a[part].astype(np.int32) for a in (self.row_class, self.size, self.mean))
-            data = classes | sizes << 4 | means << 7
+            arrays = self.row_class, self.size, self.mean, self.top
+            classes, sizes, means, tops = (array[part].astype(np.int32) for array in arrays)
+            data = classes | sizes << SIZE_AT | means << MEAN_AT | tops << TOP_AT
         else:
             data = (self.value[row] & 0xFFFF) | self.distance[row].astype(np.int32) << 16
         reader = self.reads[len(self.ports["positions"]) + unit]
@@ -117,6 +124,7 @@ class MemoryModel:
         if port.described:
             row = base + int(port.described_row)
             self.row_class[row], self.size[row] = int(port.row_class), int(port.row_size)
+            self.top[row] = int(port.row_top)
         if port.take:
             row = base + int(port.row)
             adopt = bool(self.ports["adopt"][unit])
@@ -142,7 +150,7 @@ def memory_ports(units: int) -> dict[str, Any]:
     """Return fresh signals for nic_core's ports of memory, by name."""
     from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
     from oscar_hdl.nic.control.registers import ROW_BITS
-    from oscar_hdl.nic.ports import STREAM_BITS
+    from oscar_hdl.nic.ports import STREAM_BITS, TopPort
     from oscar_hdl.streams.bundles import Stream, bit, word
 
     return {
@@ -157,6 +165,7 @@ def memory_ports(units: int) -> dict[str, Any]:
         "cleared": bit(),
         "clear_row": word(ROW_BITS),
         "clear_rows": word(14),
+        "top": TopPort(),
         "bad_packets": word(3),
         "s_axis_sums": Stream(STREAM_BITS, keep=STREAM_BITS // 8),
     }

@@ -71,7 +71,7 @@ class SimulatedNode:
             latency=options.latency, forward=self._forward,
         )  # fmt: skip
         self.driver = NicDriver(
-            Manager(self.signals["s_axil"]), self.signals["irq"], self.memory, rank=rank, width=run.width,
+            Manager(self.signals["s_axil"]), self.signals["irq"], rank=rank, width=run.width,
             block_log2=options.block_log2, now=lambda: run.clocks,
         )  # fmt: skip
         self.programme = programme(rank, run.schedule)

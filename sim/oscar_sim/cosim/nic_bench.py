@@ -10,7 +10,7 @@ import numpy as np
 from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.frame import peek
 from oscar.numerics.plans import block_costs, make_plan
-from oscar_hdl.coder.rows import FrameRows, frame_rows, last_symbol
+from oscar_hdl.coder.rows import FrameRows, descriptors, frame_rows, in_rows
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
 from oscar_sim.errors import RtlError
@@ -130,11 +130,11 @@ class NicBench(ABC):
         """Read rows, and compare them with what they should be."""
         self.packet("s_axis_read", [packet_start(row, values.size)])
         found = values_of(self.left("m_axis_values"), values.size)
-        described = [word & 15 for word in self.left("m_axis_descriptors")]
+        described = self.left("m_axis_descriptors")
         if not np.array_equal(found, values.astype(np.int16)):
             raise RtlError(f"sums in rows from {row} on differ")
-        if described != frame_rows(values, positions).classes.tolist():
-            raise RtlError(f"classes of rows from {row} on differ")
+        if described != descriptors(in_rows(values, np.int32)).tolist():
+            raise RtlError(f"descriptors of rows from {row} on differ")
 
     def check_plan(self, values: np.ndarray, nodes: int) -> list[int]:
         """Cut the plan of a gradient that was just read; return the boundaries, which are the host's."""
@@ -154,11 +154,9 @@ class NicBench(ABC):
     def send(self, values: np.ndarray, positions: np.ndarray, row: int) -> bytes:
         """Give the command to send what is in memory; return the frame that has to leave."""
         n = self.numbers["SEND"]
-        if n == 0:
-            self.write("SEND_PEER", peer=self.peer)
         self.command(
-            "SEND", count=values.size, row=row, last=last_symbol(values), block_log2=BLOCK_LOG2, step=0,
-            chunk=n, width=16, sequence=n, load=0, save=0, fresh=int(n == 0),
+            "SEND", count=values.size, row=row, peer=self.peer, block_log2=BLOCK_LOG2, step=0, chunk=n,
+            width=16, sequence=n, load=0, save=0, fresh=int(n == 0),
         )  # fmt: skip
         return self.ours.encode(values, step=0, context=positions, width=16, chunk=n)
 

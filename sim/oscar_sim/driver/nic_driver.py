@@ -7,10 +7,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 from oscar.collective.actions import Action
-from oscar_hdl.coder.rows import last_symbol
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, VERSION
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
 from oscar_sim.driver.table_sets import Link, TableSets
@@ -26,12 +23,6 @@ class Bus(Protocol):
     def read(self, address: int) -> Script: ...
 
     def write(self, address: int, data: int) -> Script: ...
-
-
-class Memory(Protocol):
-    """The NIC's memory, as the driver needs it."""
-
-    def values(self, row: int, count: int) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -68,14 +59,14 @@ class NicDriver:
     """
 
     def __init__(
-        self, bus: Bus, irq: Any, memory: Memory, *, rank: int, width: Callable[[int], int], block_log2: int,
+        self, bus: Bus, irq: Any, *, rank: int, width: Callable[[int], int], block_log2: int,
         now: Callable[[], int] = lambda: 0,
     ) -> None:  # fmt: skip
-        self.bus, self.irq, self.memory = bus, irq, memory
+        self.bus, self.irq = bus, irq
         self.rank, self.width, self.block_log2, self.now = rank, width, block_log2, now
         self.commands: list[Command] = []
         self.coming: tuple[int, int, int, int] | None = None  # peer, step, chunk, sub of the oldest frame
-        self.seen = self.peer = -1  # the number of the last frame that was looked at, and SEND_PEER
+        self.seen = -1  # the number of the last frame that was looked at
         self.books: dict[str, TableSets] = {}
 
     def attach(self) -> Script:
@@ -89,7 +80,7 @@ class NicDriver:
         sets = 1 << config["sets_log2"]
         self.books = {"RECEIVE": TableSets(sets), "SEND": TableSets(sets)}
         self.ended = {"RECEIVE": 0, "SEND": 0}
-        self.coming, self.seen, self.peer = None, -1, -1
+        self.coming, self.seen = None, -1
         yield from self.bus.write(BY_NAME["IRQ_ENABLE"].offset, BY_NAME["IRQ_ENABLE"].mask)
 
     def run(self, programme: Programme, places: Places) -> Script:
@@ -184,15 +175,7 @@ class NicDriver:
 
     def _send(self, send: Send) -> Script:
         frame = send.frame
-        place = self.places(frame.chunk, frame.sub)
-        if send.destination != self.peer:
-            self.peer = send.destination
-            register = BY_NAME["SEND_PEER"]
-            yield from self.bus.write(register.offset, register.pack(peer=self.peer))
-        order = {
-            "last": last_symbol(self.memory.values(place.row, place.count)),
-            "block_log2": self.block_log2,
-        }
+        order = {"peer": send.destination, "block_log2": self.block_log2}
         yield from self._give("SEND", frame, Link(frame.phase, frame.peer), order)
 
     def _give(self, name: str, frame: Any, link: Link, order: dict[str, int]) -> Script:

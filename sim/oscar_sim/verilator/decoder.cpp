@@ -9,7 +9,7 @@ struct DecoderBlock {
   const uint8_t* bytes;
   const int16_t* local;
   int16_t* totals;
-  uint8_t* described;
+  uint16_t* described;
   uint32_t* counts;
   uint32_t size, frame, bank, thinning, seeds, first, last;
   int32_t reset_at;  // clocks behind its start, or -1
@@ -120,7 +120,7 @@ struct DecoderRun {
     const Stress& s = block->stress;
     uint32_t fault = positions.look(t, phase, p.position_take, p.position_header, p.position_row, s.refuse, rng);
     fault |= sums.look(t, p.sums_take, p.sums_row, p.sums_valid, p.sums_total, p.sums_described, p.sums_described_row,
-                       p.sums_row_class, p.sums_row_size);
+                       p.sums_row_class, p.sums_row_size, p.sums_row_top);
     fault |= counts.look(p.counts_valid, p.counts_address, p.counts_step);
     if (p.s_axis_bytes_tvalid && p.s_axis_bytes_tready) source.take();
     was_idle = p.job_idle && !p.job_start;

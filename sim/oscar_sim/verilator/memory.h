@@ -1,6 +1,7 @@
 // Memory behind a unit's ports, as docs/engine.md has it: rows, sums, counts, bytes; each holds the unit to its rules.
 // A model is told what the unit says in a clock (`look`) and gives the unit's inputs of the next (`now`).
 #pragma once
+#include <algorithm>
 #include "model.h"
 
 constexpr int LANES = 32;
@@ -10,6 +11,9 @@ constexpr int RAW_AHEAD = 2;    // and that of the raw decoder ahead of the firs
 constexpr int SUM_CLOCKS = 6;   // from a request to the first total
 constexpr int COUNTS = 512;
 constexpr int RESET = 64;  // clocks
+constexpr uint16_t UNTOLD = 0xFFFF;  // a row that nobody described
+constexpr int TOP_AT = 11;           // in a header
+constexpr int DESCRIBED_BITS = 0x7F | 15 << TOP_AT;
 
 // What a unit must not do; a bit each. fault_names of units.py has them in this order.
 enum Fault : uint32_t {
@@ -24,12 +28,12 @@ enum Fault : uint32_t {
   BYTES_BEYOND = 1 << 8,   // more bytes taken or given than there are
   BYTES_SHORT = 1 << 9,    // a block's end with bytes left
   UNSTABLE = 1 << 10,      // an offer changed before it was taken
-  MISFRAMED = 1 << 11,     // tlast or tkeep elsewhere than at the end
+  MISFRAMED = 1 << 11,     // tlast or tkeep elsewhere than at the end, or for another peer
   HANG = 1 << 12,
   SPURIOUS = 1 << 13,      // done without a block, or never idle
 };
 
-// A block in memory. distances, values: 32 a row; headers: class, size << 4, mean << 7.
+// A block in memory. distances, values: 32 a row; headers: class, size << 4, mean << 7, top << 11.
 struct Rows {
   const uint8_t* distances;
   const uint8_t* means;
@@ -113,18 +117,18 @@ struct ReadMemory {
   }
 };
 
-// Where a decoder adds: local values (all 0 if null), sums. described: class, size << 4, or 255 where nothing came.
+// Where a decoder adds: local values (all 0 if null), sums. described: class, size << 4, top << 7, or UNTOLD.
 struct SumMemory {
   uint32_t local = 0;
   const int16_t* given = nullptr;
   int16_t* totals = nullptr;
-  uint8_t* described = nullptr;
+  uint16_t* described = nullptr;
   uint16_t* headers = nullptr;  // a NIC's memory has these instead
   uint32_t rows = 0, count = 0, taken = 0;
 
-  void begin(const int16_t* from, int16_t* to, uint8_t* classes, uint32_t r, uint32_t n) {
-    given = from, totals = to, described = classes, rows = r, count = n, taken = 0;
-    memset(described, 255, rows);
+  void begin(const int16_t* from, int16_t* to, uint16_t* kinds, uint32_t r, uint32_t n) {
+    given = from, totals = to, described = kinds, rows = r, count = n, taken = 0;
+    std::fill_n(described, rows, UNTOLD);
     head_ = tail_ = told_ = 0, lane_ = LANES - 1;
   }
 
@@ -138,16 +142,17 @@ struct SumMemory {
 
   // base: the row of memory that the unit calls 0; adopt: local values are 0.
   uint32_t look(uint64_t t, bool take, uint32_t row, bool valid, uint32_t total, bool tells, uint32_t told_row,
-                uint32_t row_class, uint32_t row_size, uint32_t base = 0, bool adopt = false) {
+                uint32_t row_class, uint32_t row_size, uint32_t row_top, uint32_t base = 0,
+                bool adopt = false) {
     uint32_t fault = 0;
     if (tells) {
       told_row += open_[told_ & 7].base;
       if (told_ == head_ || open_[told_ & 7].row != told_row || told_row >= rows)
         fault |= DESCRIBED;
       else if (headers)
-        headers[told_row] = uint16_t((headers[told_row] & ~0x7F) | row_class | row_size << 4);
+        headers[told_row] = uint16_t((headers[told_row] & ~DESCRIBED_BITS) | row_class | row_size << 4 | row_top << TOP_AT);
       else
-        described[told_row] = uint8_t(row_class | row_size << 4);
+        described[told_row] = uint16_t(row_class | row_size << 4 | row_top << 7);
       if (told_ != head_) ++told_;
     }
     if (take) {

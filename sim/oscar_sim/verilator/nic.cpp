@@ -18,6 +18,7 @@ struct Command {
 struct Arrival {
   const uint8_t* bytes;
   uint32_t size, after;  // comes when so many RECEIVE commands have ended
+  uint32_t peer, unused;  // who made it
 };
 
 struct NicRun {
@@ -48,10 +49,11 @@ namespace {
 // Registers (docs/registers.md).
 constexpr uint32_t STATUS = 0x08, IRQ_STATUS = 0x0C, IRQ_ENABLE = 0x10, COUNTERS = 0x80;
 constexpr uint32_t ABORT = 0x14, RECEIVE = 0x20, SEND = 0x40, ORDER = 0x0C, RESULT = 0x10;
-constexpr uint32_t IRQ_BAD = 1 << 2;
+constexpr uint32_t IRQ_BAD = 1 << 2, PEER_AT = 20;
 constexpr uint32_t ABORT_AFTER = 3000;  // clocks: the command waits for its frame
 constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x18, 0x1C, 0x30, 0x34, 0x50, 0x5C, 0x80, 0xB8, 0xBC, 0xC4, 0xFC};
 constexpr int COUNTERS_NUMBER = 16, MOST_GIVEN = 3, ERRORS_KEPT = 3;
+constexpr uint32_t TOP_CLOCKS = 17, TOP_GROUP = 4;  // of frame_top, and for each 32 rows
 constexpr uint32_t QUIET = 200000;  // clocks without anything that happens
 
 inline uint32_t get(const void* port, uint32_t at, uint32_t bits) {
@@ -132,10 +134,11 @@ struct Driver {
   std::vector<Unit> units;
   Step step = Step::ENABLE;
   int way = 0, part = 0, counter = 0;
-  uint64_t t = 0, moved = 0, cleared_at = 0, out_at = 0;
+  uint64_t t = 0, moved = 0, cleared_at = 0, known_at = 0, out_at = 0;
+  uint32_t symbol = 0;
   uint32_t arrival = 0, arrived = 0, out_frames = 0, faults = 0, aborted = 0;
   bool pried = false;
-  bool rx_valid = false, tx_held = false, tx_last = false, clearing = false;
+  bool rx_valid = false, tx_held = false, tx_last = false, clearing = false, looking = false;
   uint8_t held[80] = {};
 
   explicit Driver(Model& m, NicRun& r)
@@ -178,8 +181,8 @@ struct Driver {
     const uint32_t base = rng.chance(32768) ? RECEIVE : SEND, noise = rng.next(), busy = run.stress.busy;
     switch (rng.below(4)) {
       case 0: return bus.write(base + 4 * rng.below(3), noise, busy, rng);
-      case 1:  // neither add nor adopt; blocks of 2^31
-        return bus.write(base + ORDER, base == SEND ? noise | 0x1F000000 : noise & 0x3FFFFFFF, busy, rng);
+      case 1:  // neither add nor adopt; a row behind all
+        return bus.write(base + ORDER, base == SEND ? noise | 0xFFFFF : noise & 0x3FFFFFFF, busy, rng);
       case 2: return bus.write(NEVER_WRITTEN[rng.below(std::size(NEVER_WRITTEN))], noise, busy, rng);
       default: bus.write(base + 4 * rng.below(4), noise, busy, rng), bus.strobes = rng.below(15);
     }
@@ -287,6 +290,7 @@ struct Driver {
     const uint64_t keep = n == 64 ? ~0ull : (1ull << n) - 1;
     memcpy(&p.s_axis_rx_tkeep, &keep, sizeof(p.s_axis_rx_tkeep));
     p.s_axis_rx_tlast = arrived + n == a.size;
+    p.s_axis_rx_tid = a.peer + arrived & 255;  // counts in the first word
   }
 
   void frames() {
@@ -302,6 +306,8 @@ struct Driver {
       faults |= UNSTABLE;
     tx_held = valid && !p.m_axis_tx_tready, tx_last = p.m_axis_tx_tlast;
     if (valid) memcpy(held, &p.m_axis_tx_tdata, BYTES);
+    if (valid && out_frames < run.send_count && p.m_axis_tx_tdest != (run.sends[out_frames].order >> PEER_AT & 255))
+      faults |= MISFRAMED;
     if (!valid || !p.m_axis_tx_tready) return;
     const uint32_t n = uint32_t(__builtin_popcountll(keep));
     if (!n || (keep & (keep + 1)) || (n < BYTES && !p.m_axis_tx_tlast)) faults |= MISFRAMED;
@@ -335,6 +341,9 @@ struct Driver {
     source_mean.give(&p.source_mean, sizeof(p.source_mean));
     p.cleared = clearing && t == cleared_at;
     if (p.cleared) clearing = false;
+    p.top_known = looking && t == known_at;
+    if (p.top_known) looking = false;
+    if (!looking) p.top_symbol = symbol;
   }
 
   void remember() {
@@ -350,12 +359,19 @@ struct Driver {
       faults |= u.sums.look(t, get(&p.sum_take, i, 1), get(&p.sum_row, 12 * i, 12), get(&p.sum_valid, i, 1),
                             get(&p.sum_total, 16 * i, 16), get(&p.sum_described, i, 1),
                             get(&p.sum_described_row, 12 * i, 12), get(&p.sum_row_class, 4 * i, 4),
-                            get(&p.sum_row_size, 3 * i, 3), in, get(&p.adopt, i, 1));
+                            get(&p.sum_row_size, 3 * i, 3), get(&p.sum_row_top, 4 * i, 4), in, get(&p.adopt, i, 1));
+    }
+    if (p.top_ask) {
+      symbol = 0;
+      for (uint32_t row = p.top_row; row < std::min<uint32_t>(run.rows, p.top_row + (p.top_count + 31) / LANES); ++row)
+        symbol = std::max<uint32_t>(symbol, run.headers[row] >> TOP_AT & 15);
+      looking = true, known_at = t + TOP_CLOCKS + TOP_GROUP * ((p.top_count + 1023) / 1024);
+      if (run.stress.busy) known_at = t + 1 + rng.below(60);
     }
     if (p.clear) {
       const uint32_t from = p.clear_row, to = std::min<uint32_t>(run.rows, from + p.clear_rows);
       for (uint32_t row = from; row < to; ++row) {
-        run.headers[row] &= ~0x7F;
+        run.headers[row] &= ~DESCRIBED_BITS;
         memset(run.values + LANES * row, 0, 2 * LANES);
       }
       clearing = true, cleared_at = t + 1 + (run.stress.busy ? rng.below(40) : 1);
@@ -380,7 +396,7 @@ struct Driver {
 void rest(Model& m, uint32_t clocks) {
   Vtop& p = *m.top;
   p.s_axil_awvalid = p.s_axil_wvalid = p.s_axil_arvalid = p.s_axil_bready = p.s_axil_rready = 0;
-  p.s_axis_rx_tvalid = p.m_axis_tx_tready = p.cleared = 0;
+  p.s_axis_rx_tvalid = p.m_axis_tx_tready = p.cleared = p.top_known = 0;
   for (; clocks; --clocks) settle(m), edge(m);
 }
 

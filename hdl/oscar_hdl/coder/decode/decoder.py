@@ -58,7 +58,7 @@ def decoder(
     late_bits, low_bits, count_bits = word(2), word(2), word(2)
     sum_seed, past_real, past_row = bit(), bit(), word(12)
     value20, local20, present20, value_there = word(16), word(16), bit(), bit()
-    total_begin, found_class, found_size = bit(), word(4), word(3)
+    total_begin, found_class, found_size, found_top = bit(), word(4), word(3), word(4)
 
     # Faults.
     first0, wrong1, odd_seeds = bit(), bit(), bit()
@@ -89,7 +89,7 @@ def decoder(
         value20,
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, seed_symbol26)
-    classifier = row_class(clk, total_begin, sums.total, found_class, found_size)
+    classifier = row_class(clk, total_begin, sums.total, found_class, found_size, found_top)
     # Small delays are registers; the others share their address.
     context_late1 = lane_delay(clk, phase, both0, both14, 14)
     context_late2 = lane_delay(clk, phase, context14, context28, 14)
@@ -205,6 +205,7 @@ def decoder(
         sums.described_row.next = past_row
         sums.row_class.next = found_class
         sums.row_size.next = found_size
+        sums.row_top.next = found_top
         late_bits.next = 0
         if late_class[4:2] == 3:
             late_bits.next = late_class[2:]

@@ -49,7 +49,7 @@ def raw_decoder(
     row5, row6, value5, value6, local6 = bit(), bit(), word(16), word(16), word(16)
     low_bits4, context8, context9, context10, strobes = word(2), word(5), word(5), word(5), word(6)
     symbol10, class10, header10 = word(4), word(4), bit()
-    begin8, value8, found, size = bit(), word(16), word(4), word(3)
+    begin8, value8, found, size, top = bit(), word(16), word(4), word(3), word(4)
     last, ended, done = bit(), word(6), bit()  # a row's last value; clocks since then; its class is found
 
     parts = [
@@ -57,7 +57,7 @@ def raw_decoder(
             clk, rst, restart, fill, final, last_in_group, job.width, job.constant, job.value, s_axis_raw,
             given, value,
         ),
-        row_class(clk, begin8, value8, found, size),
+        row_class(clk, begin8, value8, found, size, top),
         value_context(clk, header4, class4, position.mean, position.data, context8),
         seed_symbol(clk, value4, low_bits4, symbol10),
         lane_delay(clk, phase, class4, class10, 6),
@@ -270,6 +270,7 @@ def raw_decoder(
         sums.described.next = done and not filling and not rst
         sums.row_class.next = found
         sums.row_size.next = size
+        sums.row_top.next = top
         if rst:
             class_at.next = 0
 

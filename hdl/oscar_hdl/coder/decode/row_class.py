@@ -1,4 +1,4 @@
-"""Class and size of a row of sums (docs/asc.md, "Rows, groups, blocks"; docs/engine.md, sizes)."""
+"""Class, size and largest symbol of a row of sums (docs/asc.md; docs/engine.md, sizes)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
+from oscar_hdl.coder.decode.row_top import row_top
 from oscar_hdl.streams.bundles import bit, word
 
 CLOCKS = 6  # from a row's last value to its class
 
 
 @block
-def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: Any) -> Any:
+def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: Any, found_top: Any) -> Any:
     """Classify rows of 32 values, a value a clock; missing values are 0.
 
-    begin: with the first value u16. found_class u4, found_size u3: 6 clocks after the last, for one clock.
+    begin: with the first value u16. found_class u4, found_size u3, found_top u4: 6 clocks after the last, for
+    one clock.
     """
     begin1, begin2, negative1 = bit(), bit(), bit()
     flipped1, low2, negative2 = word(15), word(8), bit()
@@ -25,6 +27,8 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
     total3, so_far, added, much3 = word(12), word(11), word(13), bit()
     upper4, part4, lowest4, over4, wider4, much4 = bit(), word(5), bit(), word(3), word(4), bit()
     length5, over5, wider5, much5 = word(4), word(3), word(4), bit()
+
+    top = row_top(clk, begin1, flipped1, negative1, found_top)
 
     @always(clk.posedge)
     def magnitude() -> None:
@@ -119,4 +123,4 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
         elif length5 == 0 and not much5:
             found_size.next = 0
 
-    return magnitude, add, gather, encode, result
+    return top, magnitude, add, gather, encode, result

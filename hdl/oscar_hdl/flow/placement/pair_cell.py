@@ -21,7 +21,7 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 RESULTS = ("constant", "value", "bits", "seeds", "first", "last", "bytes")
 ENDS = ("idle", "done", "bad")
 CHAIN = ("valid", "address", "bank", "totals")
-SUMS = ("take", "row", "valid", "total", "described", "described_row", "row_class", "row_size")
+SUMS = ("take", "row", "valid", "total", "described", "described_row", "row_class", "row_size", "row_top")
 DRIVEN: dict[str, tuple[str, ...]] = {
     "decoder_tables": (), "decoder_passed": ("enable", "address", "data"),
     "encoder_tables": (), "encoder_passed": ("enable", "address", "data"),

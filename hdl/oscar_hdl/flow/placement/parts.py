@@ -14,7 +14,7 @@ from myhdl._block import _Block
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import CountChain, RawJob, TablesPort
 from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, frames_in, frames_out
+from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, TopPort, frames_in, frames_out
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 Arguments = Callable[[], tuple[Any, ...]]
@@ -115,7 +115,7 @@ def sender(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
         jobs = [ports.EncoderJob() for _ in range(engines)]
         streams = [Stream(16, keep=2) for _ in range(engines)]
         bases = [word(ROW_BITS) for _ in range(engines + 1)]
-        head = frames_out(bus_bits), FrameCommand(), word(ROW_BITS), TablesPort()
+        head = frames_out(bus_bits), FrameCommand(), word(ROW_BITS), TopPort(), TablesPort()
         return (*head, jobs, streams, bases, ports.SourcePort())
 
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
@@ -173,8 +173,8 @@ def row_memory(engines: int = 2, row_bits: int = 10, block_log2: int = 12) -> An
         sources = [ports.SourcePort() for _ in range(units)]
         decode_rows, encode_rows = ([word(ROW_BITS) for _ in range(units)] for _ in range(2))
         adopt, commands = [bit() for _ in range(units)], [RowCommand(row_bits) for _ in range(3)]
-        streams = [Stream(STREAM_BITS) for _ in range(3)], Stream(8)
+        streams = [Stream(STREAM_BITS) for _ in range(3)], Stream(16)
         decoding = positions, sums, decode_rows, adopt
-        return (word(5), *decoding, sources, encode_rows, *commands, *streams[0], streams[1])
+        return (word(5), *decoding, sources, encode_rows, *commands, TopPort(), *streams[0], streams[1])
 
     return wide(function, make, row_bits=row_bits, block_log2=block_log2)

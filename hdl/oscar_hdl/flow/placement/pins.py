@@ -14,7 +14,7 @@ from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.flow.placement.pair_cell import instantiate, pair_cell
 from oscar_hdl.nic.control.registers import ROW_BITS
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.ports import STREAM_BITS
+from oscar_hdl.nic.ports import STREAM_BITS, TopPort
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -63,22 +63,24 @@ def nic_behind_pins(
     decode_rows, encode_rows = [word(ROW_BITS) for _ in range(UNITS)], [word(ROW_BITS) for _ in range(UNITS)]
     adopt, clear, cleared = [bit() for _ in range(UNITS)], bit(), bit()
     clear_row, clear_rows, bad_packets, phase = word(ROW_BITS), word(14), word(3), word(5)
+    top = TopPort()
 
     inputs = [
         (axil, name)
         for name in ["awaddr", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arvalid", "rready"]
     ]
     inputs += [(each, name) for each in (rx, totals) for name in ("tdata", "tvalid", "tlast", "tkeep")]
-    inputs += [(tx, "tready")]
+    inputs += [(tx, "tready"), (top, "known"), (top, "symbol")]
     outputs = [axil.awready, axil.wready, axil.bresp, axil.bvalid, axil.arready, axil.rdata, axil.rresp]
     outputs += [axil.rvalid, rx.tready, totals.tready, kept, tx.tvalid, tx.tlast, tx.tkeep, irq]
-    outputs += [clear, clear_row, clear_rows]
+    outputs += [clear, clear_row, clear_rows, top.ask, top.row, top.count]
     for unit in range(UNITS):
         position, total, source = positions[unit], sums[unit], sources[unit]
         inputs += [(position, "ok"), (position, "data"), (position, "mean"), (total, "local")]
         inputs += [(source, "ok"), (source, "data"), (source, "mean")]
         outputs += [position.take, position.header, position.row, total.take, total.row, total.valid]
-        outputs += [total.total, total.described, total.described_row, total.row_class, total.row_size]
+        outputs += [total.total, total.described, total.described_row]
+        outputs += [total.row_class, total.row_size, total.row_top]
         outputs += [source.take, source.header, source.row, decode_rows[unit], encode_rows[unit], adopt[unit]]
 
     chain = word(sum(len(getattr(bundle, name)) for bundle, name in inputs) + 4)
@@ -95,7 +97,8 @@ def nic_behind_pins(
     ]
     core = nic_core(
         clk, rst, axil, irq, rx, tx, phase, positions, sums, decode_rows, adopt, sources, encode_rows, clear,
-        cleared, clear_row, clear_rows, bad_packets, totals, engines=engines, bus_bits=bus_bits, **parameters,
+        cleared, clear_row, clear_rows, top, bad_packets, totals, engines=engines, bus_bits=bus_bits,
+        **parameters,
     )  # fmt: skip
 
     @always(clk.posedge)

@@ -13,7 +13,7 @@ from oscar_hdl.flow.proofs.frames import (
     RAW_FEEDER,
     RAW_PACKER,
 )
-from oscar_hdl.flow.proofs.rows import ROW_PORT, ROW_UNLOADER, SIDE_LOADER, VALUE_LOADER
+from oscar_hdl.flow.proofs.rows import FRAME_TOP, ROW_PORT, ROW_UNLOADER, SIDE_LOADER, VALUE_LOADER
 
 HERE = "oscar_hdl.flow.proofs.tops:"
 
@@ -223,6 +223,7 @@ PROOFS: dict[str, Proof] = {
     "value_loader": Proof(HERE + "value_loader", 14, rules=VALUE_LOADER, reach=30),
     "row_port": Proof(HERE + "row_port", 26, rules=ROW_PORT, forget="command_done"),
     "side_loader": Proof(HERE + "side_loader", 26, rules=SIDE_LOADER, reach=0),
+    "frame_top": Proof(HERE + "frame_top", 42, rules=FRAME_TOP, reach=45),
     "row_unloader": Proof(HERE + "row_unloader", 22, light=False, rules=ROW_UNLOADER, reach=60),
     "prefix_reader": Proof(HERE + "prefix_reader", 30, rules=PREFIX_READER, reach=100),
     "head_writer": Proof(HERE + "head_writer", 19, light=False, rules=HEAD_WRITER, free=512, reach=40),

@@ -99,12 +99,14 @@ SIDE_LOADER = """
         `RULE(busy && !wiping && phase[1:0] == 1 && write_clear == 0);
         `RULE(write_row == {row_now[6], row_now[4:0]});
         `RULE(write_header == here && write_distances == (left ? here : 0) && held == (left != 0));
-        `RULE(write_header_data == (left ? word[10:0] : 11'd0));
+        `RULE(write_header_data == (left ? word[14:0] : 15'd0));
+        if (left <= 1) `RULE(behind || command_done);
         if (left) `RULE(write_data == word[127:32]);
       end
       if (write_clear != 0) `RULE(busy && wiping && phase[1:0] == 1 && !put);
       if (now) `RULE(!wiped && one >= command_first && offset < rows_now);
       if (command_done) `RULE(busy);
+      if (behind) `RULE(busy && !wiping && left <= 1);
       if (busy && $past(command_done) && !wiping) `RULE(left == 0);
       if (busy && $past(command_done) && wiping) `RULE(wiped || one < command_first || offset >= rows_now);
     end
@@ -131,7 +133,7 @@ ROW_UNLOADER = """
   wire gone = m_axis_values_tvalid && m_axis_values_tready;
   wire told = m_axis_descriptors_tvalid && m_axis_descriptors_tready;
   wire [5:0] at = command_first + words[3:2], told_at = command_first + rows;
-  function [6:0] kind(input [5:0] of); kind = of % 3 == 0 ? 7'd0 : {of, 1'b1}; endfunction
+  function [10:0] kind(input [5:0] of); kind = of % 3 == 0 ? 11'd0 : {of[3:0], of, 1'b1}; endfunction
   function [7:0] value(input [7:0] of); value = of + 8'd1; endfunction
   always @(posedge clk) begin
     assume(!began || phase == $past(phase) + 5'd1);
@@ -166,5 +168,37 @@ ROW_UNLOADER = """
     end
     `SEEN(command_done); `SEEN(gone && m_axis_values_tdata != 0 && words == 4);
     if (rst) busy <= 0;
+  end
+"""
+
+FRAME_TOP = """
+  // A group's largest symbol is there eight clocks behind its row, in phase 1; symbols of groups are free.
+  (* anyconst *) wire [31:0] symbols; reg busy = 0; reg [5:0] waits = 0;
+  reg [6:0] row_1, row_2; wire [2:0] first = port_row[7:5]; wire [8:0] groups = (port_count + 1023) >> 10;
+  reg [3:0] most; integer i;
+  always @* begin
+    most = 0;
+    for (i = 0; i < 8; i = i + 1)
+      if (i >= first && i < first + groups && symbols[4 * i +: 4] > most) most = symbols[4 * i +: 4];
+  end
+  always @(posedge clk) begin
+    assume(!began || phase == $past(phase) + 5'd1);
+    assume(!port_ask || (!busy && port_count != 0 && port_count <= 3072 && first + groups <= 8));
+    assume(port_row[4:0] == 0);
+    if (busy) assume($stable(port_row) && $stable(port_count));
+    assume(!behind || waits < 6);
+    if (phase[1:0] == 1) begin
+      row_1 <= row; row_2 <= row_1;
+      assume(top_a == symbols[4 * {row_2[6:5], 1'b0} +: 4]);
+      assume(top_b == symbols[4 * {row_2[6:5], 1'b1} +: 4]);
+    end
+    if (!rst && began && !$past(rst)) begin
+      if (port_known) `RULE(busy && port_symbol == most);
+      if (!busy && !$past(port_ask)) `RULE($stable(port_symbol));
+      `RULE(waits < 38);
+    end
+    waits <= busy ? waits + 1 : 0;
+    busy <= !rst && (port_ask || (busy && !port_known));
+    `SEEN(port_known && groups == 3 && !rst);
   end
 """

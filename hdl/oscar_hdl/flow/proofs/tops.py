@@ -9,7 +9,7 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite, ValueWrite
-from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, frames_in
+from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, TopPort, frames_in
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -171,8 +171,8 @@ def command_port() -> Any:
     from oscar_hdl.nic.control.command_port import command_port as made
 
     return made(
-        bit(), bit(), bit(), word(32), word(8), word(32), word(32), word(32), bit(), FrameCommand(), word(20),
-        word(2), bit(), bit(), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
+        bit(), bit(), bit(), word(32), word(32), word(32), word(32), bit(), FrameCommand(), word(20), word(2),
+        bit(), bit(), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
     )  # fmt: skip
 
 
@@ -214,8 +214,31 @@ def side_loader() -> Any:
     from oscar_hdl.nic.memory.side_loader import side_loader as made
 
     return made(
-        bit(), bit(), word(5), RowCommand(7), Stream(STREAM_BITS), SideWrite(2, 6), block_bits=5, skip_bits=1
-    )
+        bit(), bit(), word(5), RowCommand(7), Stream(STREAM_BITS), SideWrite(2, 6), bit(), block_bits=5,
+        skip_bits=1,
+    )  # fmt: skip
+
+
+@block
+def _frame_top(clk, rst, phase, port, behind, row, top_a, top_b):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.memory.frame_top import frame_top as made
+
+    tops = [word(len(top_a)), word(len(top_b))]
+    search = made(clk, rst, phase, port, behind, row, tops, block_bits=5, skip_bits=1)
+
+    @always_comb
+    def copy():
+        tops[0].next = top_a
+        tops[1].next = top_b
+
+    return search, copy
+
+
+def frame_top() -> Any:
+    """With a memory of eight groups of 32 rows."""
+    port = TopPort()
+    port.row = word(8)
+    return _frame_top(bit(), bit(), word(5), port, bit(), word(7), word(4), word(4))
 
 
 @block
@@ -225,7 +248,7 @@ def _row_unloader(
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     from oscar_hdl.nic.memory.row_unloader import row_unloader as made
 
-    halves, kinds = [word(len(data_a)), word(len(data_b))], [word(7), word(7)]
+    halves, kinds = [word(len(data_a)), word(len(data_b))], [word(11), word(11)]
     reader = made(
         clk, rst, phase, command, row, described, halves, kinds, m_axis_values, m_axis_descriptors,
         block_bits=2, skip_bits=1,
@@ -244,8 +267,8 @@ def _row_unloader(
 def row_unloader() -> Any:
     """With halves of 16 bits."""
     return _row_unloader(
-        bit(), bit(), word(5), _Command(6), word(5), word(5), word(16), word(16), word(7), word(7),
-        Stream(8), Stream(8),
+        bit(), bit(), word(5), _Command(6), word(5), word(5), word(16), word(16), word(11), word(11),
+        Stream(8), Stream(16),
     )  # fmt: skip
 
 

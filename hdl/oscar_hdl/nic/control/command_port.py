@@ -6,20 +6,21 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum
 
+from oscar.coding.asc.params import MIN_BLOCK_LOG2
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, ROW_BITS
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, PEER_BITS, FrameCommand, block_sizes
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, FrameCommand, block_sizes
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def command_port(
-    clk: Any, rst: Any, issue: Any, order: Any, peer: Any, frame: Any, shape: Any, tables: Any,
-    abort: Any, command: FrameCommand, row: Any, running: Any, locked: Any, refused: Any, result: Any, *,
+    clk: Any, rst: Any, issue: Any, order: Any, frame: Any, shape: Any, tables: Any, abort: Any,
+    command: FrameCommand, row: Any, running: Any, locked: Any, refused: Any, result: Any, *,
     receive: bool, sets: int, rows_log2: int, block_log2: int,
 ) -> Any:  # fmt: skip
     """Turn writes to a command's registers into frames for the receiver or the sender.
 
-    issue: pulse, with order u32, a write to COMMAND, and peer u8; frame, shape, tables u32: what registers
+    issue: pulse, with order u32, a write to COMMAND; frame, shape, tables u32: what registers
     hold, still while `locked`. abort: pulse. row u20: of the last command that was started. running u2:
     commands under way, two at most. refused: pulse. result u23: how many ended, and three errors. block_log2:
     the only one of a SEND command that is taken, and rows are multiples of such a block's; or 0: any.
@@ -42,17 +43,18 @@ def command_port(
     ROW, ROW_END = f_order["row"]
     FRESH = f_order["fresh"][0]
     ADD, ADOPT = (f_order[name][0] if receive else 0 for name in ("add", "adopt"))
-    LAST, LAST_END = f_order.get("last", (0, 4))
-    BLOCK, BLOCK_END = f_order.get("block_log2", (0, 5))
+    PEER, PEER_END = f_order["peer"]
+    BLOCK, BLOCK_END = f_order.get("block_log2", (0, 3))
     # A frame begins where a block of memory does: low bits of its row are 0, as bits without a field.
     INSIDE = (1 << (block_log2 - 5)) - 1 if block_log2 else 0
     UNUSED = (~BY_NAME[f"{NAME}_COMMAND"].mask | INSIDE << ROW) & 0xFFFFFFFF
     SETS, ROWS = sets, 1 << rows_log2
-    LEAST_BLOCK, MOST_BLOCK = block_sizes(block_log2)
+    LEAST_BLOCK, ANY_BLOCK = block_sizes(block_log2)[0], not block_log2
+    OWN_BLOCK = LEAST_BLOCK - MIN_BLOCK_LOG2
 
     steps = enum("NOTHING", "LOOK", "MEASURE", "WEIGH", "DECIDE", "WAITING")
     at = Signal(steps.NOTHING)
-    wanted, peer_wanted, rows = word(32), word(PEER_BITS), word(FRAME_ROW_BITS)
+    wanted, rows = word(32), word(FRAME_ROW_BITS)
     bad_shape, bad_tables, bad_order, bad = bit(), bit(), bit(), bit()
     behind = word(ROW_BITS + 1)
     starting, aborting, ended, errors = bit(), bit(), word(8), word(15)
@@ -77,11 +79,7 @@ def command_port(
         if RECEIVE:
             bad_order.next = (wanted & UNUSED) != 0 or wanted[ADD] == wanted[ADOPT]
         else:
-            bad_order.next = (
-                (wanted & UNUSED) != 0
-                or wanted[BLOCK_END:BLOCK] < LEAST_BLOCK
-                or wanted[BLOCK_END:BLOCK] > MOST_BLOCK
-            )
+            bad_order.next = (wanted & UNUSED) != 0 or not (ANY_BLOCK or wanted[BLOCK_END:BLOCK] == OWN_BLOCK)
         rows.next = shape[COUNT_END : COUNT + 5]
         if shape[COUNT + 5 : COUNT] != 0:
             rows.next = shape[COUNT_END : COUNT + 5] + 1
@@ -94,7 +92,6 @@ def command_port(
         if at == steps.NOTHING:
             if issue:
                 wanted.next = order
-                peer_wanted.next = peer
                 at.next = steps.LOOK
         elif at == steps.LOOK:
             at.next = steps.MEASURE
@@ -122,15 +119,14 @@ def command_port(
             command.count.next = shape[COUNT_END:COUNT]
             command.width.next = shape[WIDTH_END:WIDTH]
             command.sub.next = shape[SUB_END:SUB]
-            command.peer.next = peer_wanted
+            command.peer.next = wanted[PEER_END:PEER]
             command.sequence.next = tables[SEQUENCE_END:SEQUENCE]
             command.load.next = tables[LOAD_END:LOAD]
             command.save.next = tables[SAVE_END:SAVE]
             command.fresh.next = wanted[FRESH]
             row.next = wanted[ROW_END:ROW]
             command.adopt.next = wanted[ADOPT]
-            command.last.next = wanted[LAST_END:LAST]
-            command.block_log2.next = wanted[BLOCK_END:BLOCK]
+            command.block_log2.next = MIN_BLOCK_LOG2 + wanted[BLOCK_END:BLOCK]
 
     @always(clk.posedge)
     def account():

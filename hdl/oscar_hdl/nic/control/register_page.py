@@ -17,10 +17,10 @@ STREAMS = {
     "s_axis_rx": (frames_in(BUS), "frames from the MAC"),
     "m_axis_tx": (frames_out(BUS), "frames to the MAC"),
     "s_axis_values": (Stream(STREAM_BITS), "values into memory"),
-    "s_axis_side": (Stream(STREAM_BITS), "classes, sizes, means, distances into memory"),
+    "s_axis_side": (Stream(STREAM_BITS), "classes, sizes, means, largest symbols, distances into memory"),
     "s_axis_read": (Stream(64), "rows to read"),
     "m_axis_values": (Stream(STREAM_BITS), "values that were read"),
-    "m_axis_descriptors": (Stream(8), "classes and sizes of rows that were read"),
+    "m_axis_descriptors": (Stream(16), "classes, sizes and largest symbols of rows that were read"),
 }
 DRIVEN = ("awready", "wready", "bresp", "bvalid", "arready", "rdata", "rresp", "rvalid")  # by a subordinate
 
@@ -64,10 +64,14 @@ WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
         "s_axis_side", "all others, one a row",
         (
             Field("class", 0, 4, ""), Field("size", 4, 3, ""), Field("mean", 7, 4, "P of engine.md"),
+            Field("top", 11, 4, "symbol of the largest magnitude"),
             Field("distances", 32, 96, "32 of 3 bits, the first in bits 34..32"),
         ),
     ),
-    ("m_axis_descriptors", "all, 8 bits", (Field("class", 0, 4, ""), Field("size", 4, 3, ""))),
+    (
+        "m_axis_descriptors", "all, 16 bits",
+        (Field("class", 0, 4, ""), Field("size", 4, 3, ""), Field("top", 7, 4, "")),
+    ),
 )  # fmt: skip
 
 HEAD = """# Ports and registers of oscar_nic

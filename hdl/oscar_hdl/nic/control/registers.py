@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from oscar_hdl.nic.ports import PEER_BITS, TO_ALL
+from oscar.coding.asc.params import MIN_BLOCK_LOG2
+from oscar_hdl.nic.ports import PEER_BITS, ROW_BITS, TO_ALL
 
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
@@ -14,19 +15,19 @@ VERSION = 5
 ID_VALUE = int.from_bytes(b"OSCA", "big")
 COUNTERS, EDGES = 0x80, 0xC0
 PLAN_EDGES = 15  # boundaries of a plan, at most
-ROW_BITS = 20  # of a row's number on registers, whatever memory there is
 MOST_VALUES = (1 << 18) - 1  # of a frame
 KEPT_ERRORS = 3  # commands whose errors a result shows: two under way, one that waits
 
 
 @dataclass(frozen=True)
 class Field:
-    """Bits `low` and up of a register."""
+    """Bits `low` and up of a register, which hold a number less `less`."""
 
     name: str
     low: int
     bits: int
     text: str
+    less: int = 0
 
     @property
     def mask(self) -> int:
@@ -34,14 +35,15 @@ class Field:
         return ((1 << self.bits) - 1) << self.low
 
     def of(self, value: int) -> int:
-        """Return the field's part of a register."""
-        return (value & self.mask) >> self.low
+        """Return the field's number in a register."""
+        return ((value & self.mask) >> self.low) + self.less
 
     def put(self, value: int) -> int:
         """Return `value` at the field's place; raises ValueError when it does not fit."""
-        if not 0 <= value < 1 << self.bits:
-            raise ValueError(f"{self.name} has {self.bits} bits, got {value}")
-        return value << self.low
+        most = self.less + (1 << self.bits) - 1
+        if not self.less <= value <= most:
+            raise ValueError(f"{self.name} is {self.less} to {most}, got {value}")
+        return value - self.less << self.low
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,9 @@ _IRQ = (
 )
 
 
-def _port(name: str, offset: int, what: str, command: tuple[Field, ...], reason: tuple[Field, ...]) -> list:
+def _port(
+    name: str, offset: int, what: str, peer: str, command: tuple[Field, ...], reason: tuple[Field, ...]
+) -> list:  # fmt: skip
     """Return the registers of a direction."""
     tables = "that the frame was" if name == "RECEIVE" else "that the frame is"
     shown = [Field("ended", 0, 8, "commands that have ended, modulo 256")]
@@ -160,8 +164,9 @@ def _port(name: str, offset: int, what: str, command: tuple[Field, ...], reason:
             f"{name}_COMMAND", offset + 12, "WO", f"a write is the command to {what} a frame",
             (
                 Field("row", 0, ROW_BITS, "first row of the frame's values in the NIC's memory"),
+                Field("peer", 20, PEER_BITS, peer),
+                Field("fresh", 28, 1, "the first frame of its tables, with no lower step's to start from"),
                 *command,
-                Field("fresh", 29, 1, "the first frame of its tables, with no lower step's to start from"),
             ),
         ),
         Register(f"{name}_RESULT", offset + 16, "RO", "how commands ended", (*shown, *reason)),
@@ -200,9 +205,8 @@ REGISTERS: tuple[Register, ...] = (
         (Field("receive", 0, 1, ""),),
     ),
     *_port(
-        "RECEIVE", 0x20, "decode",
+        "RECEIVE", 0x20, "decode", "who made the frame: s_axis_rx_tid",
         (
-            Field("peer", 20, 8, "who made the frame: s_axis_rx_tid"),
             Field("add", 30, 1, "sums are added to what memory holds"),
             Field("adopt", 31, 1, "memory holds what was decoded, and nothing else; one of the two is set"),
         ),
@@ -221,15 +225,14 @@ REGISTERS: tuple[Register, ...] = (
             Field("there", 31, 1, "there is one; else the others mean nothing, nor does OLDEST_FRAME"),
         ),
     ),
-    Register(
-        "SEND_PEER", 0x3C, "WO", "to whom frames go of SEND commands that are given behind the write",
-        (Field("peer", 0, PEER_BITS, f"m_axis_tx_tdest; {TO_ALL}: to all"),),
-    ),
     *_port(
-        "SEND", 0x40, "encode",
+        "SEND", 0x40, "encode", f"to whom it goes: m_axis_tx_tdest; {TO_ALL}: to all",
         (
-            Field("last", 20, 4, "symbol of the largest magnitude of the frame's values"),
-            Field("block_log2", 24, 5, "log2 of the values of a block: see STATUS.block_log2; 10..17"),
+            Field(
+                "block_log2", 29, 3,
+                f"log2 of the values of a block, less {MIN_BLOCK_LOG2}: see STATUS.block_log2",
+                less=MIN_BLOCK_LOG2,
+            ),
         ),
         (),
     ),

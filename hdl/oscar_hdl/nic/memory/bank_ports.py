@@ -17,8 +17,9 @@ TURNS = 8  # of four clocks: words of a row, memories of a bank, engines that on
 POSITION_FOUR, FOUR_BITS, SOURCE_FOUR = 4 * FOUR, 16 * FOUR, 19 * FOUR
 HALF_BITS = 16 * 16  # values of half a row
 DISTANCE_BITS = 3 * 32  # of a row
-DESCRIPTOR_BITS = 7  # class, size << 4
-HEADER_BITS = 11  # and mean << 7
+SYMBOL_BITS = 4
+DESCRIPTOR_BITS = 11  # class, size << 4, top << 7
+HEADER_BITS = 15  # class, size << 4, mean << 7, top << 11
 
 
 def bank_count(engines: int) -> int:
@@ -52,12 +53,15 @@ class BankRead:
     """What is read of a bank beside the coder.
 
     row: its halves are `data`, in clocks of phases 1 and 2 behind it. described: a row whose descriptor is
-    there in the four clocks from the next phase 2 on. Both rows hold from a phase 2 to a phase 1.
+    there in the four clocks from the next phase 2 on. top_row: of a group of 32, whose largest symbol is
+    `top` eight clocks behind its phase 1. All rows hold from a phase 2 to a phase 1.
     """
 
-    def __init__(self, row: SignalType, described: SignalType, *, bits: int = HALF_BITS) -> None:
-        self.row, self.described = row, described
-        self.data, self.descriptor = word(bits), word(DESCRIPTOR_BITS)
+    def __init__(
+        self, row: SignalType, described: SignalType, top_row: SignalType, *, bits: int = HALF_BITS
+    ) -> None:
+        self.row, self.described, self.top_row = row, described, top_row
+        self.data, self.descriptor, self.top = word(bits), word(DESCRIPTOR_BITS), word(SYMBOL_BITS)
 
 
 class BankClocks:

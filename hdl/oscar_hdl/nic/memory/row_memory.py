@@ -8,10 +8,12 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.nic.memory.bank_clocks import bank_clocks
 from oscar_hdl.nic.memory.bank_ports import BankClocks, BankRead, SideWrite, ValueWrite, bank_count
+from oscar_hdl.nic.memory.frame_top import frame_top
 from oscar_hdl.nic.memory.row_bank import Place, row_bank
 from oscar_hdl.nic.memory.row_unloader import row_unloader
 from oscar_hdl.nic.memory.side_loader import side_loader
 from oscar_hdl.nic.memory.value_loader import value_loader
+from oscar_hdl.nic.ports import TopPort
 from oscar_hdl.streams.bundles import bit, word
 
 RAW_TAKES = 21  # the phase in which a raw packer sees that it may take a row two clocks later
@@ -20,15 +22,16 @@ RAW_TAKES = 21  # the phase in which a raw packer sees that it may take a row tw
 @block
 def row_memory(
     clk: Any, rst: Any, phase: Any, positions: Any, sums: Any, decode_rows: Any, adopt: Any, sources: Any,
-    encode_rows: Any, load_values: Any, load_side: Any, unload: Any, s_axis_values: Any, s_axis_side: Any,
-    m_axis_values: Any, m_axis_descriptors: Any, *, row_bits: int, block_log2: int,
+    encode_rows: Any, load_values: Any, load_side: Any, unload: Any, top: TopPort, s_axis_values: Any,
+    s_axis_side: Any, m_axis_values: Any, m_axis_descriptors: Any, *, row_bits: int, block_log2: int,
 ) -> Any:  # fmt: skip
     """Serve E engines, 2, 4, 8 .. 64, and a raw unit of each direction.
 
     positions, sums, sources: lists of E + 1 PositionPort, SumPort, SourcePort, the last of them the raw
     unit's; decode_rows, encode_rows: first rows of the blocks they work on, adopt: a block's local values are
-    0; all stable while it is worked on. load_values, load_side, unload: RowCommand, side by side.
-    s_axis_values, m_axis_values, s_axis_side: Stream(128), m_axis_descriptors: Stream(8); see value_loader,
+    0; all stable while it is worked on. load_values, load_side, unload: RowCommand, side by side; top: see
+    frame_top.
+    s_axis_values, m_axis_values, s_axis_side: Stream(128), m_axis_descriptors: Stream(16); see value_loader,
     side_loader (which clears rows, too) and row_unloader: each takes four clocks a row.
 
     The memory has 2^row_bits rows in B banks (bank_count). Row r belongs to block r >> (block_log2 - 5), this
@@ -40,8 +43,9 @@ def row_memory(
     SKIP, BLOCK = BANKS.bit_length() - 1, block_log2 - 5
     BANK_BITS = row_bits - SKIP
     values, side, clocks = ValueWrite(BANKS, BANK_BITS), SideWrite(BANKS, BANK_BITS), BankClocks()
-    row, described = word(BANK_BITS), word(BANK_BITS)
-    reads = [BankRead(row, described) for _ in range(BANKS)]
+    row, described, top_row, behind = word(BANK_BITS), word(BANK_BITS), word(BANK_BITS), bit()
+    reads = [BankRead(row, described, top_row) for _ in range(BANKS)]
+    tops = [read.top for read in reads]
     words, descriptors = [read.data for read in reads], [read.descriptor for read in reads]
     placing = {"block_bits": BLOCK, "skip_bits": SKIP}
     places = [
@@ -57,14 +61,16 @@ def row_memory(
     banks = [
         row_bank(
             clk, clocks, places[i:ENGINES:BANKS], raw, decode_here[i], raw_data[i], raw_means[i],
-            raw_locals[i], raw_values[i], values, side, reads[i], index=i, row_bits=BANK_BITS, **placing,
+            raw_locals[i], raw_values[i], values, side, reads[i], index=i, row_bits=BANK_BITS,
+            **placing,
         )
         for i in range(BANKS)
     ]  # fmt: skip
     movers = [
         bank_clocks(clk, phase, clocks),
         value_loader(clk, rst, phase, load_values, s_axis_values, values, **placing),
-        side_loader(clk, rst, phase, load_side, s_axis_side, side, **placing),
+        side_loader(clk, rst, phase, load_side, s_axis_side, side, behind, **placing),
+        frame_top(clk, rst, phase, top, behind, top_row, tops, **placing),
         row_unloader(
             clk, rst, phase, unload, row, described, words, descriptors, m_axis_values, m_axis_descriptors,
             **placing,

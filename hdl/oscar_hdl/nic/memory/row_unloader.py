@@ -28,7 +28,7 @@ def row_unloader(
     command: RowCommand of one value or more; `clear` is ignored. row, described: of BankRead, for all banks.
     banks, descriptors: what the banks give, halves of rows and descriptors.
     m_axis_values: Stream of half as many bits as a bank gives, ceil(count / 8) words of eight values;
-    m_axis_descriptors: Stream(8), class and size << 4 of each row; both with tlast at the end. Values of rows
+    m_axis_descriptors: Stream(16), a row's descriptor; both with tlast at the end. Values of rows
     of class 0 are given as 0. Up to eight rows are read ahead of what was taken of either stream.
     """
     BANKS = len(banks)
@@ -236,7 +236,7 @@ def descriptors_out(
         if popped:
             m_axis.tvalid.next = True
             m_axis.tlast.next = left == 1
-            m_axis.tdata.next = concat(modbv(0)[1:], top)
+            m_axis.tdata.next = concat(modbv(0)[5:], top)
             left.next = left - 1
         if restart:
             left.next = (count + 31) >> 5

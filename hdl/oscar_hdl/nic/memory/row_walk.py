@@ -17,8 +17,8 @@ def row_walk(
     """Give the bank of a row, a bit for each, and its row there.
 
     restart: strobe, go to row `first` of the NIC's memory. forward: strobe, to the next row, or with `groups`
-    (level; None: never) to the next group's. Results are there one clock later. Blocks have 2^block_bits
-    rows; 2^skip_bits banks take turns with them.
+    (level; None: never, True: always) to the next group's. Results are there one clock later. Blocks have
+    2^block_bits rows; 2^skip_bits banks take turns with them.
     """
     BANKS, LOW, TOP = len(bank), block_bits + skip_bits, len(row) + skip_bits
     absolute, following, by_groups = word(TOP), word(TOP), bit()
@@ -37,11 +37,12 @@ def row_walk(
             absolute.next = first[TOP:]
 
     parts: list[Any] = [follow, move]
-    if groups is None:
+    if groups is None or groups is True:
+        ALWAYS = groups is True
 
         @always(clk.posedge)
         def by_rows() -> None:
-            by_groups.next = False
+            by_groups.next = ALWAYS
 
         parts.append(by_rows)
     else:

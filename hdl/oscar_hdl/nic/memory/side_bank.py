@@ -7,13 +7,43 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, FOUR, TURNS
+from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, FOUR, SYMBOL_BITS, TURNS
 from oscar_hdl.nic.memory.side_four import Described, side_four
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
 
 RAW_SUMS, RAW_SOURCE = 7, 5  # the turns in which raw units ask for their rows
+
+
+@block
+def symbol_of(descriptor: Any, symbol: Any) -> Any:
+    """Give the largest symbol that a descriptor tells."""
+
+    @always_comb
+    def cut() -> None:
+        symbol.next = descriptor[11:7]
+
+    return cut
+
+
+@block
+def largest(clk: Any, parts: Sequence[Any], most: Any) -> Any:
+    """Give the largest of 2, 4, 8 .. numbers, a clock later for each doubling."""
+    if len(parts) > 2:
+        half = len(parts) // 2
+        first, second = word(len(most)), word(len(most))
+        trees = [largest(clk, parts[:half], first), largest(clk, parts[half:], second)]
+    else:
+        (first, second), trees = parts, []
+
+    @always(clk.posedge)
+    def choose() -> None:
+        most.next = first
+        if second > first:
+            most.next = second
+
+    return trees, choose
 
 
 @block
@@ -32,12 +62,12 @@ def row_means(clk: Any, write: Any, look: Any, found: Any, *, index: int) -> Any
 
 
 @block
-def describe(valid: Any, row: Any, row_size: Any, row_class: Any, all: Any) -> Any:
+def describe(valid: Any, row: Any, row_top: Any, row_size: Any, row_class: Any, all: Any) -> Any:
     """Give all that says what a row is like."""
 
     @always_comb
     def join() -> None:
-        all.next = concat(valid, row, row_size, row_class)
+        all.next = concat(valid, row, row_top, row_size, row_class)
 
     return join
 
@@ -69,7 +99,7 @@ def side_bank(
 
     sums, raw_sums: SumPorts, of which described_rows and raw_row are the rows in the bank, raw_described:
     strobe. values: fours as the value bank shows them, position_fours, source_fours: see side_four.
-    looked u7: three clocks behind the clock of phase modulo 4 which is 0: the descriptor of the row whose
+    looked u11: three clocks behind the clock of phase modulo 4 which is 0: the descriptor of the row whose
     turn it is to be taken by an engine's decoder; 3: of the raw units' rows. mean, source_mean u4: of the row
     that enters a ring three clocks before; mean in phase 1 modulo 4: of the raw decoder's row.
     write: SideWrite, in clocks of phase 1 modulo 4. read: BankRead.
@@ -81,16 +111,17 @@ def side_bank(
     group_means, gathered = word(4 * FOUR), word(4 * (FOUR - 1))
     look_row, look_group, lane_2, lane_3 = word(ROW_BITS), word(GROUPS), word(5), word(5)
     descriptors = [word(DESCRIPTOR_BITS) for _ in range(TURNS * FOUR)]
+    tops = [word(SYMBOL_BITS) for _ in range(TURNS * FOUR)]
     mean_row, source_row = word(ROW_BITS), word(ROW_BITS)
     position_enters, source_enters = rows.position[0], rows.source[0]
     RAW_TURN = RAW_SUMS
 
     parts = [
-        describe(port.described, row, port.row_size, port.row_class, one)
+        describe(port.described, row, port.row_top, port.row_size, port.row_class, one)
         for port, row, one in zip(sums, described_rows, everything, strict=True)
     ]
     parts += [
-        describe(raw_described, raw_row, raw_sums.row_size, raw_sums.row_class, raw_all),
+        describe(raw_described, raw_row, raw_sums.row_top, raw_sums.row_size, raw_sums.row_class, raw_all),
         hot_tree(None, everything, clocks.describes, chosen),
         keep_described(clk, clocks, chosen, engine_row),
         keep_described(clk, clocks, raw_all, raw_described_row),
@@ -105,6 +136,9 @@ def side_bank(
         for m in range(TURNS)
     ]  # fmt: skip
 
+    compare = [symbol_of(descriptor, one) for descriptor, one in zip(descriptors, tops, strict=True)]
+    compare.append(largest(clk, tops, read.top))
+
     @always_comb
     def split() -> None:
         look_group.next = look_row[ROW_BITS:5]
@@ -116,6 +150,8 @@ def side_bank(
         look_row.next = read.described
         if clocks.is_0:
             look_row.next = position_enters[ROW_BITS:]
+        elif clocks.is_1:
+            look_row.next = read.top_row
         elif clocks.is_3:
             look_row.next = rows.raw_source
             if clocks.turn == RAW_TURN:
@@ -137,4 +173,4 @@ def side_bank(
         if clocks.is_1 and write.header[index]:
             gathered.next = concat(write.header_data[11:7], gathered[12:4])
 
-    return parts, fours, split, look, show, gather_means
+    return parts, fours, compare, split, look, show, gather_means

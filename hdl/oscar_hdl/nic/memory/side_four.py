@@ -119,7 +119,7 @@ def descriptor_lane(
             at.next = write.row[ROW_BITS:5]
             enable.next = write.clear[index] and write.lanes[ROW]
             if write.header[index]:
-                data.next = write.header_data[DESCRIPTOR_BITS:]
+                data.next = concat(write.header_data[15:11], write.header_data[7:])
                 enable.next = write.row[5:] == ROW
         elif clocks.is_2:
             at.next = sums.row[ROW_BITS:5]
@@ -151,7 +151,7 @@ def position_four(header: Any, means: Any, distances: Any, four: Any) -> Any:
 
 @block
 def source_four(header: Any, means: Any, descriptors: Any, distances: Any, values: Any, four: Any) -> Any:
-    """Give four headers (descriptor, mean << 7) or four values and distances, in 19 bits each."""
+    """Give four headers (class, size << 4, mean << 7) or four values and distances, in 19 bits each."""
     first, second, third, fourth = descriptors
 
     @always_comb
@@ -162,8 +162,8 @@ def source_four(header: Any, means: Any, descriptors: Any, distances: Any, value
         )  # fmt: skip
         if header:
             four.next = concat(
-                modbv(0)[8:], means[16:12], fourth, modbv(0)[8:], means[12:8], third, modbv(0)[8:],
-                means[8:4], second, modbv(0)[8:], means[4:], first,
+                modbv(0)[8:], means[16:12], fourth[7:], modbv(0)[8:], means[12:8], third[7:], modbv(0)[8:],
+                means[8:4], second[7:], modbv(0)[8:], means[4:], first[7:],
             )  # fmt: skip
 
     return choose

@@ -18,17 +18,17 @@ GROUP = 32
 
 @block
 def side_loader(
-    clk: Any, rst: Any, phase: Any, command: Any, s_axis_side: Any, write: Any, *, block_bits: int,
-    skip_bits: int,
+    clk: Any, rst: Any, phase: Any, command: Any, s_axis_side: Any, write: Any, behind: Any, *,
+    block_bits: int, skip_bits: int,
 ) -> Any:  # fmt: skip
     """Write what belongs to a frame's rows but their values, in four clocks a row.
 
     command: RowCommand, whose first row begins a group of 32; with `clear`, only class and size of rows
     become 0, in four clocks a group.
-    s_axis_side: Stream(128), a word a row: its header (class, size << 4, mean << 7), and from bit 32 on the
-    32 distances in three bits each, the first in the lowest bits; tlast is not looked at. A word is taken in
-    a clock of phase 0 modulo 4. Headers behind the last row become 0 to the end of its group, in four clocks
-    each. write: SideWrite, in clocks of phase 1 modulo 4.
+    s_axis_side: Stream(128), a word a row: its header (class, size << 4, mean << 7, top << 11), and from bit
+    32 on the 32 distances in three bits each, the first in the lowest bits; tlast is not looked at. A word is
+    taken in a clock of phase 0 modulo 4. Headers behind the last row become 0 to the end of its group, in
+    four clocks each, while `behind` (level). write: SideWrite, in clocks of phase 1 modulo 4.
     """
     BANKS, END = len(write.header), DISTANCES_AT + DISTANCE_BITS
     state = Signal(States.IDLE)
@@ -44,6 +44,7 @@ def side_loader(
     @always_comb
     def show() -> None:
         tick.next = phase[2:] == 0
+        behind.next = state == States.BEHIND
         s_axis_side.tready.next = state == States.ROW and phase[2:] == 0
 
     @always_comb

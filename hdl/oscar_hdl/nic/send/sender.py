@@ -10,6 +10,7 @@ from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.coder.ports import EncoderJob, RawJob
 from oscar_hdl.coder.tables.learn_turn import learn_turn
+from oscar_hdl.nic.ports import TopPort
 from oscar_hdl.nic.send.dealer import dealer
 from oscar_hdl.nic.send.frame_builder import frame_builder
 from oscar_hdl.nic.send.head_writer import HeadFields, head_writer
@@ -57,17 +58,18 @@ def job_port(job: EncoderJob, base: Any, lists: JobLists, n: int) -> Any:
 
 @block
 def sender(
-    clk: Any, rst: Any, m_axis_tx: Any, command: Any, row: Any, tables: Any, jobs: Sequence[Any],
-    bytes_in: Sequence[Any], bases: Sequence[Any], source: Any, *, bus_bits: int = 64, store_log2: int = 12,
-    block_log2: int = 0, banks: int = 1,
+    clk: Any, rst: Any, m_axis_tx: Any, command: Any, row: Any, top: TopPort, tables: Any,
+    jobs: Sequence[Any], bytes_in: Sequence[Any], bases: Sequence[Any], source: Any, *, bus_bits: int = 64,
+    store_log2: int = 12, block_log2: int = 0, banks: int = 1,
 ) -> Any:  # fmt: skip
     """Run two FrameCommands at a time: one is planned and dealt while the other is coded and collected.
 
     m_axis_tx: frames_out(bus_bits), a frame without a pause. row: the first row of the frame
     in the memory, and bases: that of each unit's block; as wide as row.
-    tables: TablesPort. jobs: E EncoderJobs; bytes_in: E Stream(16, keep=2) from the encoders. An encoder is
-    not idle in the clock after start; its stream ends with tlast, also if it was bad, but if the block is
-    constant it gives nothing. source: SourcePort of raw_packer, unit E.
+    top: TopPort, of which row and count are the command's. tables: TablesPort. jobs: E EncoderJobs; bytes_in:
+    E Stream(16, keep=2) from the encoders. An encoder is not idle in the clock after start; its stream ends
+    with tlast, also if it was bad, but if the block is constant it gives nothing. source: SourcePort of
+    raw_packer, unit E.
 
     bus_bits: 64, 128, 256 or 512; store_log2: words of bus_bits in the store; the longest frame has less than
     four words less. block_log2, banks: see unit_choice.
@@ -107,7 +109,7 @@ def sender(
     raw, raw_stream, head_stream = RawJob(), Stream(16, keep=2), Stream(16, keep=2)
 
     ports = [job_port(jobs[n], bases[n], lists, n) for n in range(units)]
-    front = send_front(clk, rst, command, row, tables, blocked, dealing, begun, frame)
+    front = send_front(clk, rst, command, top, tables, blocked, dealing, begun, frame)
     learn = learn_turn(
         clk, rst, tables, ask=ask, bank=coded.bank, failed=judging.failed, owed=owed, next_bank=frame.bank,
         blocked=blocked,
@@ -123,7 +125,7 @@ def sender(
     pack = raw_packer(
         clk, rst, raw, leaving.sent, source, raw_stream, depth_log2=max(4, (bus_bits // 16 + 7).bit_length())
     )
-    top = head_writer(
+    write_head = head_writer(
         clk, rst, clear=coded.begin, entries=entries, fields=fields, length=length, crc=total.crc,
         start=judging.head, final=final, m_axis=head_stream,
     )  # fmt: skip
@@ -163,7 +165,7 @@ def sender(
             fields.sequence.next = command.sequence
             fields.count.next = command.count
             fields.checksum.next = frame.checksum
-            fields.last.next = command.last
+            fields.last.next = top.symbol
             fields.block_log2.next = command.block_log2
             leaving.peer.next = command.peer
 
@@ -254,5 +256,5 @@ def sender(
         if rst:
             state.next = states.IDLE
 
-    parts = ports, front, learn, hand_out, settle, pack, top, builder
+    parts = ports, front, learn, hand_out, settle, pack, write_head, builder
     return parts, look, tell, take, watch, strobe, sequence
