@@ -23,6 +23,7 @@ from oscar.numerics.quantiser_kernels import (
     to_grid,
 )
 from oscar.numerics.saturation import Saturation
+from oscar.numerics.tensors import check_finite
 from oscar.state import Reader, natural, optional
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
@@ -156,17 +157,20 @@ class WorkerQuantiser(Member):
 
         tensors: flat float32, as they came; dtype: int32, or int16 as sums may have. plan: in whose order, or
         None for the natural one. out: may be written to and returned, where it has the size and dtype. The
-        residual changes only when `commit` is called. Raises ValueError where it is of other tensors.
+        residual changes only when `commit` is called. Raises ValueError where it is of other tensors, and
+        GradientError on NaN or Inf.
         """
         self._check_residual(tensors)
         values, feedback = sum(tensor.size for tensor in tensors), self.params.error_feedback
         if any(exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents):
+            check_finite(tensors, self.rank)
             integers = self._quantise_plainly(tensors, exponents, dtype)
             return integers if plan is None else plan.gather(integers)
         places = (plan or in_order(values)).places
         if out is None or out.shape != (values,) or out.dtype != dtype:
             out = np.empty(values, dtype)
         if None in exponents:
+            check_finite(tensors, self.rank, [t for t, exponent in enumerate(exponents) if exponent is None])
             out[:] = 0
         keep = self._room(values) if feedback else NONE
         clipped, at = [0] * len(tensors), 0
@@ -176,6 +180,8 @@ class WorkerQuantiser(Member):
             if exponent is not None:
                 grid = np.float32(2.0**-exponent), np.float32(2.0**exponent), np.float32(self.params.limit)
                 beyond = to_grid(tensor, before, grid, at, *places, self._generator(), out, keep[here])
+                if beyond < 0:
+                    check_finite(tensors, self.rank, [t])
                 clipped[t] = int(beyond)
             elif before.size:
                 add_bounded(tensor, before, keep[here])

@@ -20,7 +20,7 @@ from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, OscarError, warn
 from oscar.numerics.bandit import Bandit, Share
 from oscar.numerics.saturation import Saturation, SaturationNotice
-from oscar.numerics.tensors import cut
+from oscar.numerics.tensors import check_finite, cut
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
 from oscar.reducers.overflow import check_means
 from oscar.reducers.scheduling import schedule_of
@@ -265,9 +265,12 @@ class Reducer(ABC):
     def _exchange(self, state: State, tensors: Sequence[Sequence[Array]]) -> tuple[list[Array], Call]:
         """Run the workers' generators in lockstep; return all combined messages, and the call's traffic.
 
-        tensors: flat float32 [worker][tensor].
+        tensors: flat float32 [worker][tensor]. Raises GradientError on NaN or Inf.
         """
         scheme, wire, call = state.scheme, state.wire, Call()
+        if self.weights is not None or not scheme.finds_bad:
+            for worker, mine in zip(state.workers, tensors, strict=True):
+                check_finite(mine, worker.rank)
         if self.weights is not None:
             tensors = self._weighted(state, tensors)
         running: list[Messages] = [

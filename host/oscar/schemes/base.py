@@ -174,6 +174,11 @@ class Scheme(Stateful, ABC):
         """
 
     @property
+    def finds_bad(self) -> bool:
+        """Whether `start` raises GradientError itself on NaN and Inf, so that nobody need look before."""
+        return False
+
+    @property
     def bounded(self) -> bool:
         """Whether the mean, and all floats of the state, are finite whatever finite gradients came."""
         return False
