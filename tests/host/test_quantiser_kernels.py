@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from oscar import cores
 from oscar.errors import GradientError
 from oscar.numerics import quantiser
 from oscar.numerics.integers import add_up, same_bits
@@ -99,6 +100,43 @@ def test_pieces_and_blocks_of_many_tensors_meet(rounding: Rounding) -> None:
 @given(arrays(np.float32, st.integers(1, 40), elements=st.floats(width=32)))
 def test_what_is_not_finite_is_found(values: np.ndarray) -> None:
     assert all_finite(values) == np.isfinite(values).all()
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+@pytest.mark.parametrize("feedback", [False, True])
+def test_threads_change_no_bit(rounding: Rounding, feedback: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many tensors, some without a step, the quantiser's integers and what follows from sums."""
+    monkeypatch.setattr(cores, "THREAD_VALUES", 6000)
+    random = np.random.default_rng(1)
+    params = QuantiserParams(bits=8, rounding=rounding, error_feedback=feedback)
+    sizes, exponents = [1, 7, 9001, 0, 4096, 5, 30_000], [-4, -5, -6, None, None, -3, -5]
+    plan = make_plan("interleave", sum(sizes), 4, granule=256)
+    workers = [WorkerQuantiser(params, 1) for _ in range(2)]
+    trackers = [StepTracker(params, sizes, 2) for _ in range(2)]
+    places = [PositionState(sum(sizes)) for _ in range(2)]
+    for tracker in trackers:
+        tracker.exponents = [*exponents]
+    for _ in range(3):
+        tensors = [random.standard_normal(size).astype(np.float32) for size in sizes]
+        with cores.at_most(1):
+            alone = workers[0].quantise(tensors, exponents, np.int16, plan)
+            one = trackers[0].settle(alone, plan, places[0])
+        with cores.at_most(5):
+            shared = workers[1].quantise(tensors, exponents, np.int16, plan)
+            many = trackers[1].settle(shared, plan, places[1])
+        assert np.array_equal(alone, shared)
+        assert workers[0].saturation == workers[1].saturation
+        for worker in workers:
+            worker.commit()
+        if feedback:
+            assert np.array_equal(workers[0].residual, workers[1].residual)  # type: ignore[arg-type]
+        assert np.array_equal(one.sums, many.sums)
+        assert np.array_equal(one.mean, many.mean)
+        assert trackers[0].digest() == trackers[1].digest()
+        assert np.array_equal(places[0].mean, places[1].mean)
+    tensors[-1][-1] = np.nan
+    with cores.at_most(5), pytest.raises(GradientError, match="tensor 6: 1 of 30000 values"):
+        workers[1].quantise(tensors, exponents, np.int16, plan)
 
 
 @settings(deadline=None)

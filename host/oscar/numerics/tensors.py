@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -59,6 +60,16 @@ def check_finite(
 def offsets_of(sizes: Sequence[int]) -> Array:
     """Return where each of `sizes` begins in a flat array, and the end: int64 [sizes + 1]."""
     return np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def parts_of(offsets: Array, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (tensor, low, high) of what tensors have between two places of a flat array, which are places."""
+    for t in range(bisect_right(offsets, first) - 1, len(offsets) - 1):
+        low, high = max(first, int(offsets[t])), min(last, int(offsets[t + 1]))
+        if low < high:
+            yield t, low, high
+        elif low >= last:
+            return
 
 
 def cut(flat: Array, offsets: Array) -> list[Array]:

@@ -17,6 +17,7 @@ from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.config import Config
+from oscar.cores import at_most, beside_training
 from oscar.errors import CautionWarning, ConfigError, OscarError, warn
 from oscar.numerics.bandit import Bandit, Share
 from oscar.numerics.saturation import Saturation, SaturationNotice
@@ -176,6 +177,7 @@ class Reducer(ABC):
         self.states: dict[Hashable, State] = {}
         self.bandit = bandit_of(config, self.codec)
         self._read: dict[int, Schedule] = {}
+        self._threads = beside_training() if config.threads == "auto" else config.threads
         self.notice, self.caution = SaturationNotice(), CautionNotice()
 
     @property
@@ -221,7 +223,7 @@ class Reducer(ABC):
         token = None if before is None else before.snapshot()
         arm = None if self.bandit is None else self.bandit.snapshot()
         try:
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"), at_most(self._threads):
                 yield
         except BaseException:  # a fault, bad input, Ctrl-C
             if before is None or token is None:
