@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oscar import cores
 from oscar.coding.asc import AscParams, Decoder, Encoder, make_coder, max_frame
 from oscar.coding.asc.compiled import coder as compiled
 from oscar.coding.asc.link import Implementation
@@ -146,7 +147,7 @@ def test_narrow_values_are_taken_as_they_are_and_sums_are_added_in_place(
 
 
 def test_threads_change_no_byte(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "THREAD_VALUES", 1500)
+    monkeypatch.setattr(cores, "THREAD_VALUES", 1500)
     dice = np.random.default_rng(seed)
     for _ in range(12):
         params, values = draw_params(dice), draw_values(dice, 16, 9000)
@@ -174,7 +175,7 @@ def test_a_copy_of_a_coder_has_memory_of_its_own() -> None:
 
 def test_a_fork_codes_with_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parent's idle threads do not live on in the child: waiting for them would never end."""
-    monkeypatch.setattr(compiled, "THREAD_VALUES", 1500)
+    monkeypatch.setattr(cores, "THREAD_VALUES", 1500)
     values = lcg(9000, 3, 6)
     coder = compiled.CompiledCoder(SMALL, threads=3)
     expected = bytes(coder.encode(values, None, 8, TableState.initial()))

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from oscar import cores
+from oscar.errors import GradientError
 from oscar.numerics import quantiser
 from oscar.numerics.integers import add_up, same_bits
 from oscar.numerics.plans import make_plan
@@ -98,6 +100,78 @@ def test_pieces_and_blocks_of_many_tensors_meet(rounding: Rounding) -> None:
 @given(arrays(np.float32, st.integers(1, 40), elements=st.floats(width=32)))
 def test_what_is_not_finite_is_found(values: np.ndarray) -> None:
     assert all_finite(values) == np.isfinite(values).all()
+
+
+@pytest.mark.parametrize("rounding", ["nearest", "stochastic"])
+@pytest.mark.parametrize("feedback", [False, True])
+def test_threads_change_no_bit(rounding: Rounding, feedback: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many tensors, some without a step, the quantiser's integers and what follows from sums."""
+    monkeypatch.setattr(cores, "THREAD_VALUES", 6000)
+    random = np.random.default_rng(1)
+    params = QuantiserParams(bits=8, rounding=rounding, error_feedback=feedback)
+    sizes, exponents = [1, 7, 9001, 0, 4096, 5, 30_000], [-4, -5, -6, None, None, -3, -5]
+    plan = make_plan("interleave", sum(sizes), 4, granule=256)
+    workers = [WorkerQuantiser(params, 1) for _ in range(2)]
+    trackers = [StepTracker(params, sizes, 2) for _ in range(2)]
+    places = [PositionState(sum(sizes)) for _ in range(2)]
+    for tracker in trackers:
+        tracker.exponents = [*exponents]
+    for _ in range(3):
+        tensors = [random.standard_normal(size).astype(np.float32) for size in sizes]
+        with cores.at_most(1):
+            alone = workers[0].quantise(tensors, exponents, np.int16, plan)
+            one = trackers[0].settle(alone, plan, places[0])
+        with cores.at_most(5):
+            shared = workers[1].quantise(tensors, exponents, np.int16, plan)
+            many = trackers[1].settle(shared, plan, places[1])
+        assert np.array_equal(alone, shared)
+        assert workers[0].saturation == workers[1].saturation
+        for worker in workers:
+            worker.commit()
+        if feedback:
+            assert np.array_equal(workers[0].residual, workers[1].residual)  # type: ignore[arg-type]
+        assert np.array_equal(one.sums, many.sums)
+        assert np.array_equal(one.mean, many.mean)
+        assert trackers[0].digest() == trackers[1].digest()
+        assert np.array_equal(places[0].mean, places[1].mean)
+    tensors[-1][-1] = np.nan
+    with cores.at_most(5), pytest.raises(GradientError, match="tensor 6: 1 of 30000 values"):
+        workers[1].quantise(tensors, exponents, np.int16, plan)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([np.nan, -np.nan, np.inf, -np.inf]),
+    st.integers(0, 2 * PIECE + 6),
+    st.sampled_from([-130, -126, -6, 100, 120]),
+    st.sampled_from([8, 16]),
+    st.booleans(),
+    st.sampled_from(["nearest", "stochastic"]),
+    st.sampled_from([None, "equal", "interleave"]),
+)
+def test_a_value_that_is_not_finite_is_refused_in_any_pass_and_leaves_nothing(
+    bad: float, at: int, exponent: int, bits: int, feedback: bool, rounding: Rounding, plan_name: str | None
+) -> None:
+    params = QuantiserParams(bits=bits, error_feedback=feedback, rounding=rounding)
+    exponent = min(exponent, params.max_exponent)
+    random = np.random.default_rng(at)
+    good = [random.standard_normal(size).astype(np.float32) for size in (3, PIECE + 3, PIECE + 1)]
+    exponents = [exponent, exponent, None]
+    flat = np.concatenate(good)
+    flat[at] = bad
+    wrong = [flat[:3], flat[3 : PIECE + 6], flat[PIECE + 6 :]]
+    tensor = next(t for t, part in enumerate(wrong) if not np.isfinite(part).all())
+    plan = None if plan_name is None else make_plan(plan_name, flat.size, 3, granule=256)
+    struck, calm = WorkerQuantiser(params, 1), WorkerQuantiser(params, 1)
+    for _ in range(2):  # without and with a residual
+        with pytest.raises(GradientError, match=f"node 1, tensor {tensor}: 1 of {wrong[tensor].size} values"):
+            struck.quantise(wrong, exponents, np.int32, plan)
+        came = [worker.quantise(good, exponents, np.int32, plan) for worker in (struck, calm)]
+        assert np.array_equal(*came)
+        for worker in (struck, calm):
+            worker.commit()
+        if feedback:
+            assert np.array_equal(struck.residual, calm.residual)  # type: ignore[arg-type]
 
 
 @settings(deadline=None)

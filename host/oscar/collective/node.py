@@ -55,7 +55,8 @@ class Node:
     apart: keep the sums of the all-gather apart from the partial sums of the reduce-scatter. Neither is sent
     as part of the other, so they may arrive in any order.
     width: returns the raw width, in bits, of a sum over the given number of workers. weighs: count a NIC's
-    work for each frame that is coded here, where the codec gives it.
+    work for each frame that is coded here, where the codec gives it. keeps: leave the values of `begin` as
+    they are; else sums take their place, unless they are kept apart.
     """
 
     def __init__(
@@ -67,9 +68,10 @@ class Node:
         apart: bool,
         width: Callable[[int], int],
         weighs: bool = True,
+        keeps: bool = True,
     ) -> None:
         self.rank, self.nodes, self.codec = rank, nodes, codec
-        self.apart, self.width = apart, width
+        self.apart, self.width, self._in_place = apart, width, not keeps and not apart
         self._weigh = codec.work if weighs else None
         self.ends: dict[End, Any] = {}
         self._frames: dict[tuple[Phase, int, int, int], bytes] = {}
@@ -88,10 +90,13 @@ class Node:
     def begin(self, local: Array, classes: Array | None, layout: ChunkLayout) -> None:
         """Start an AllReduce.
 
-        local: values in plan order; kept, never written to. classes: position classes in plan order, or None.
+        local: values in plan order, not written to unless sums take their place. classes: position classes in
+        plan order, or None.
         """
         self.local, self.classes, self.layout = local, classes, layout
-        if self.work.shape != local.shape or self.work.dtype != local.dtype:
+        if self._in_place:
+            self.work = local
+        elif self.work.shape != local.shape or self.work.dtype != local.dtype:
             self.work = np.empty_like(local)  # kept from call to call, so that pages stay mapped
             self.suffix = np.empty_like(local) if self.apart else None
             self._spare = self.work[:0]
@@ -107,14 +112,14 @@ class Node:
 
         Sums that were kept apart are added here: the prefix summed on this node and the received suffix. Each
         node splits the sum at another place. The results are still bit-identical, because integer addition is
-        exact in any order. The returned array is overwritten after the next `begin`.
+        exact in any order. The returned array is overwritten after the next `begin`, or is that of this one.
         """
         for chunk in range(len(self.layout.bounds) - 1):
             for sub in range(self.layout.subframes):
                 low, high = self.layout.span(chunk, sub)
                 if self.suffix is not None and (chunk, sub) in self._came:
                     np.add(self._prefix(chunk, sub), self.suffix[low:high], out=self.work[low:high])
-                elif (chunk, sub) not in self._summed:
+                elif (chunk, sub) not in self._summed and not self._in_place:
                     self.work[low:high] = self.local[low:high]
                 self._summed.add((chunk, sub))
         self._came.clear()
@@ -229,7 +234,7 @@ class Node:
         out, known = into[low:high], {"step": action.table, "context": self._context(low, high)}
         try:
             if self.codec.decodes_into:
-                if plus is not None and (action.chunk, action.sub) not in self._summed:
+                if plus is not None and not self._in_place and (action.chunk, action.sub) not in self._summed:
                     out[:] = plus  # otherwise `out` holds the partial sum already
                 end.decode(frame, **known, out=out, add=plus is not None)
                 self._check_place(action, frame, high - low)

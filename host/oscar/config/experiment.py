@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,6 +24,7 @@ from oscar.config.sections import (
     WorkloadSection,
 )
 from oscar.config.topology import TopologySection
+from oscar.cores import MOST_THREADS
 from oscar.errors import ConfigError
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.schemes.methods import method_info
@@ -50,6 +51,7 @@ class Config(Choice):
     schedule: ScheduleSection = ScheduleSection()
     topology: TopologySection = TopologySection()
     nic: str = "compiled"
+    threads: int | Literal["auto"] = "auto"
     link: LinkSection = LinkSection()
     transport: TransportSection = TransportSection()
     train: TrainSection = TrainSection()
@@ -66,6 +68,13 @@ class Config(Choice):
         if name not in known:
             raise ValueError(f"nic must be one of {', '.join(known)}; RTL-backed ones come with oscar_sim")
         return name
+
+    @field_validator("threads", mode="before")
+    @classmethod
+    def _threads(cls, threads: Any) -> Any:
+        if threads != "auto" and not (type(threads) is int and 1 <= threads <= MOST_THREADS):
+            raise ValueError(f"expected auto or a whole number from 1 to {MOST_THREADS}")
+        return threads
 
     @field_validator("methods")
     @classmethod

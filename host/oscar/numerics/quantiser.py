@@ -14,15 +14,18 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from oscar.cores import share, threads_for
 from oscar.numerics.member import Member, read_residual
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.quantiser_kernels import (
     NORMAL_EXPONENTS,
+    PIECE,
     add_bounded,
     energy_beyond,
     to_grid,
 )
 from oscar.numerics.saturation import Saturation
+from oscar.numerics.tensors import check_finite, offsets_of, parts_of
 from oscar.state import Reader, natural, optional
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
@@ -156,32 +159,47 @@ class WorkerQuantiser(Member):
 
         tensors: flat float32, as they came; dtype: int32, or int16 as sums may have. plan: in whose order, or
         None for the natural one. out: may be written to and returned, where it has the size and dtype. The
-        residual changes only when `commit` is called. Raises ValueError where it is of other tensors.
+        residual changes only when `commit` is called. Raises ValueError where it is of other tensors, and
+        GradientError on NaN or Inf.
         """
         self._check_residual(tensors)
         values, feedback = sum(tensor.size for tensor in tensors), self.params.error_feedback
         if any(exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents):
+            check_finite(tensors, self.rank)
             integers = self._quantise_plainly(tensors, exponents, dtype)
             return integers if plan is None else plan.gather(integers)
         places = (plan or in_order(values)).places
         if out is None or out.shape != (values,) or out.dtype != dtype:
             out = np.empty(values, dtype)
         if None in exponents:
+            check_finite(tensors, self.rank, [t for t, exponent in enumerate(exponents) if exponent is None])
             out[:] = 0
         keep = self._room(values) if feedback else NONE
-        clipped, at = [0] * len(tensors), 0
-        for t, (tensor, exponent) in enumerate(zip(tensors, exponents, strict=True)):
-            here = slice(at, at + tensor.size)
-            before = NONE if self.residual is None else self.residual[here]
-            if exponent is not None:
-                grid = np.float32(2.0**-exponent), np.float32(2.0**exponent), np.float32(self.params.limit)
-                beyond = to_grid(tensor, before, grid, at, *places, self._generator(), out, keep[here])
-                clipped[t] = int(beyond)
-            elif before.size:
-                add_bounded(tensor, before, keep[here])
-            elif feedback:
-                keep[here] = tensor
-            at += tensor.size
+        residual = NONE if self.residual is None else self.residual
+        clipped, offsets, noise = [0] * len(tensors), offsets_of([t.size for t in tensors]), self._generator()
+        limit = np.float32(self.params.limit)
+
+        def part(_: int, first: int, last: int) -> list[tuple[int, int]]:
+            """Quantise the values `first` to `last`; return how many of which tensor saturated."""
+            found = []
+            for t, low, high in parts_of(offsets, first, last):
+                tensor, exponent = tensors[t][low - offsets[t] : high - offsets[t]], exponents[t]
+                before, left = residual[low:high], keep[low:high]
+                if exponent is not None:
+                    grid = np.float32(2.0**-exponent), np.float32(2.0**exponent), limit
+                    beyond = int(to_grid(tensor, before, grid, low, *places, noise, out, left))
+                    if beyond < 0:
+                        check_finite(tensors, self.rank, [t])
+                    found.append((t, beyond))
+                elif before.size:
+                    add_bounded(tensor, before, left)
+                elif feedback:
+                    left[:] = tensor
+            return found
+
+        for found in share(part, values, threads_for(values), PIECE):
+            for t, beyond in found:
+                clipped[t] += beyond
         self.pending = keep if feedback else None
         self.saturation = self._weigh(clipped, tensors, exponents)
         return out

@@ -9,7 +9,7 @@ from numba import njit
 
 FLOAT32_MAX = np.finfo(np.float32).max
 NORMAL_EXPONENTS = range(-126, 127)  # of which 2^e and 2^-e are normal float32: products are rounded once
-PIECE = 4096  # values whose draws of stochastic rounding stay in the first-level cache
+PIECE = 4096  # values that stay in the first-level cache, with their draws of stochastic rounding
 COUNTS = PIECE // 4 + 1  # of the generator, four draws each; a piece may begin within one
 
 
@@ -17,7 +17,10 @@ COUNTS = PIECE // 4 + 1  # of the generator, four draws each; a piece may begin 
 def to_grid(
     tensor: Any, residual: Any, grid: Any, at: int, places: Any, granule: int, noise: Any, out: Any, keep: Any
 ) -> int:
-    """Write the integers of a tensor to `out` in plan order; return how many saturated.
+    """Write the integers of a tensor to `out` in plan order; return how many saturated, or -1.
+
+    -1: some value is NaN or Inf, and what was written means nothing. Such a value saturates, so only values
+    near one that does are looked at again.
 
     tensor: float32, flat; its values are those from `at` on of all. residual: float32, added to it within the
     range of float32, or no values. grid: float32 1 / step, step, limit. places, granule: ChunkPlan.places.
@@ -31,19 +34,21 @@ def to_grid(
     while low < tensor.size:
         block = (at + low) // granule
         high = min(tensor.size, (block + 1) * granule - at)
-        if noise.size:
-            high = min(high, low + PIECE)
+        high = min(high, low + PIECE)
         first = places[block] + at + low - block * granule
         integers = out[first : first + high - low]
         left = keep[low:high] if keep.size else keep
+        held = residual[low:high] if residual.size else residual
         if noise.size:
             drawn = uniform(noise, at + low, high - low, words, draws)
-            held = residual[low:high] if residual.size else residual
-            clipped += _round_by(tensor[low:high], held, grid, drawn, integers, left)
+            beyond = _round_by(tensor[low:high], held, grid, drawn, integers, left)
         elif residual.size:
-            clipped += _round_with(tensor[low:high], residual[low:high], grid, integers, left)
+            beyond = _round_with(tensor[low:high], held, grid, integers, left)
         else:
-            clipped += _round(tensor[low:high], grid, integers, left)
+            beyond = _round(tensor[low:high], grid, integers, left)
+        if beyond and not all_finite(tensor[low:high]):
+            return -1
+        clipped += beyond
         low = high
     return clipped
 

@@ -10,17 +10,19 @@ import math
 import zlib
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from oscar.array import Array
+from oscar.cores import share, threads_for
 from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams
-from oscar.numerics.sum_kernels import settle_range
-from oscar.numerics.tensors import Room, offsets_of
+from oscar.numerics.sum_kernels import PIECE, settle_range
+from oscar.numerics.tensors import Room, offsets_of, parts_of
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
 MIN_EXPONENT = -149  # of a step: that of the smallest float32, of which all others are multiples
@@ -157,12 +159,25 @@ class StepTracker(Stateful):
         """
         sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
         moving = NO_MEANS if position is None else position.begin()
-        places, squares = (plan or in_order(came.size)).places, []
-        for t, exponent in enumerate(self.exponents):
-            span = self.offsets[t], self.offsets[t + 1]
-            scale, (before, *shifts) = self._scale(exponent, sums), self._before(t, sums)
-            energy, change = settle_range(came, *places, *span, sums, scale, mean, before, *shifts, *moving)
-            squares.append((energy, change >> 2 * shifts[0]) if before.size else None)
+        places = (plan or in_order(came.size)).places
+        earlier = [self._before(t, sums) for t in range(len(self.sizes))]
+        found = [[0, 0] for _ in self.sizes]  # sums of squares, of tensors whose last sums are known
+
+        def part(_: int, first: int, last: int) -> list[tuple[int, int, int]]:
+            """Do what belongs to the values `first` to `last`; return squares, of which tensor."""
+            out = []
+            for t, *span in parts_of(self.offsets, first, last):
+                scale = self._scale(self.exponents[t], sums)
+                out.append((t, *settle_range(came, *places, *span, sums, scale, mean, *earlier[t], *moving)))
+            return out
+
+        for t, energy, change in chain(*share(part, came.size, threads_for(came.size), PIECE)):
+            found[t][0] += energy
+            found[t][1] += change
+        squares = [
+            (energy, change >> 2 * left) if before.size else None
+            for (energy, change), (before, left, _) in zip(found, earlier, strict=True)
+        ]
         if position is not None:
             position.end()
         rises = self._observe(sums, squares)

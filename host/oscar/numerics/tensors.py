@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,13 +15,20 @@ from oscar.array import Array, sizes_of
 from oscar.errors import GradientError
 from oscar.numerics.quantiser_kernels import all_finite
 
+SKIP = "skip this iteration or lower the loss scale"
 
-def check_tensors(
-    tensors: Sequence[np.ndarray], node: int, *, remedy: str = "skip this iteration or lower the loss scale"
-) -> list[np.ndarray]:
+
+def check_tensors(tensors: Sequence[np.ndarray], node: int, *, remedy: str = SKIP) -> list[np.ndarray]:
+    """Return what `as_floats` does. Raises as it and `check_finite` do."""
+    flat = as_floats(tensors, node)
+    check_finite(flat, node, remedy=remedy)
+    return flat
+
+
+def as_floats(tensors: Sequence[np.ndarray], node: int) -> list[np.ndarray]:
     """Return `tensors` as contiguous flat float32 arrays (copied only where needed).
 
-    Raises GradientError on NaN or Inf, TypeError on anything but floating-point arrays.
+    What is too large for float32 becomes Inf. Raises TypeError on anything but floating-point arrays.
     """
     flat = []
     for index, tensor in enumerate(tensors):
@@ -30,22 +38,38 @@ def check_tensors(
                 f"node {node}, tensor {index}: expected float32, got {array.dtype}; convert it first"
             )
         with np.errstate(over="ignore"):
-            array = np.ascontiguousarray(array, dtype=np.float32).reshape(-1)
+            flat.append(np.ascontiguousarray(array, dtype=np.float32).reshape(-1))
+    return flat
+
+
+def check_finite(
+    tensors: Sequence[np.ndarray], node: int, only: Iterable[int] | None = None, *, remedy: str = SKIP
+) -> None:
+    """Raise GradientError on NaN or Inf in flat float32 `tensors`; only: numbers of those to look at."""
+    for index in range(len(tensors)) if only is None else only:
+        array = tensors[index]
         if not all_finite(array):
-            bad = int(np.flatnonzero(~np.isfinite(array))[0])
-            count = int((~np.isfinite(array)).sum())
+            wrong = np.flatnonzero(~np.isfinite(array))
             raise GradientError(
-                f"node {node}, tensor {index}: {count} of {array.size} values are NaN, Inf or too large, "
-                f"the first at flat index {bad} ({array[bad]})",
+                f"node {node}, tensor {index}: {wrong.size} of {array.size} values are NaN, Inf or too "
+                f"large, the first at flat index {wrong[0]} ({array[wrong[0]]})",
                 advice=f"; {remedy}",
             )
-        flat.append(array)
-    return flat
 
 
 def offsets_of(sizes: Sequence[int]) -> Array:
     """Return where each of `sizes` begins in a flat array, and the end: int64 [sizes + 1]."""
     return np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def parts_of(offsets: Array, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """Yield (tensor, low, high) of what tensors have between two places of a flat array, which are places."""
+    for t in range(bisect_right(offsets, first) - 1, len(offsets) - 1):
+        low, high = max(first, int(offsets[t])), min(last, int(offsets[t + 1]))
+        if low < high:
+            yield t, low, high
+        elif low >= last:
+            return
 
 
 def cut(flat: Array, offsets: Array) -> list[Array]:

@@ -14,7 +14,7 @@ from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.quantiser import QuantiserParams
-from oscar.numerics.tensors import check_tensors
+from oscar.numerics.tensors import as_floats
 from oscar.reducers.gradients import MAX_NODES, check_gradients
 from oscar.reducers.local_wire import LocalWire
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
@@ -111,7 +111,7 @@ class LocalCluster(Reducer):
         shapes = check_gradients(gradients)
         state, reset = self._fit(len(gradients), shapes)
         self._strike(state, faults)
-        tensors = [check_tensors(node, rank) for rank, node in enumerate(gradients)]
+        tensors = [as_floats(node, rank) for rank, node in enumerate(gradients)]
         self.caution.tell(state.scheme)
         totals, call = self._exchange(state, tensors)
         self._tell(state, call)

@@ -14,7 +14,7 @@ from oscar.coding.codec import Codec
 from oscar.collective.frames import Frames
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientOverflowError
-from oscar.numerics.tensors import check_tensors
+from oscar.numerics.tensors import as_floats
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
 from oscar.reducers.party import Party
@@ -170,7 +170,7 @@ class Communicator(Reducer):
 
     def _attempt(self, tensors: Sequence[np.ndarray], key: Hashable) -> tuple[PeerResult, Call]:
         began, waited = time.perf_counter(), self.party.waited_s
-        flat = check_tensors(tensors, self.rank)
+        flat = as_floats(tensors, self.rank)
         state, reset = self._fit(key, [np.shape(tensor) for tensor in tensors])
         totals, call = self._exchange(state, [flat])
         self._timed(key, time.perf_counter() - (self._ended or began), self._of_rank_0)

@@ -17,10 +17,11 @@ from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.config import Config
+from oscar.cores import at_most, beside_training
 from oscar.errors import CautionWarning, ConfigError, OscarError, warn
 from oscar.numerics.bandit import Bandit, Share
 from oscar.numerics.saturation import Saturation, SaturationNotice
-from oscar.numerics.tensors import cut
+from oscar.numerics.tensors import check_finite, cut
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
 from oscar.reducers.overflow import check_means
 from oscar.reducers.scheduling import schedule_of
@@ -176,6 +177,7 @@ class Reducer(ABC):
         self.states: dict[Hashable, State] = {}
         self.bandit = bandit_of(config, self.codec)
         self._read: dict[int, Schedule] = {}
+        self._threads = beside_training() if config.threads == "auto" else config.threads
         self.notice, self.caution = SaturationNotice(), CautionNotice()
 
     @property
@@ -221,7 +223,7 @@ class Reducer(ABC):
         token = None if before is None else before.snapshot()
         arm = None if self.bandit is None else self.bandit.snapshot()
         try:
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"), at_most(self._threads):
                 yield
         except BaseException:  # a fault, bad input, Ctrl-C
             if before is None or token is None:
@@ -265,9 +267,12 @@ class Reducer(ABC):
     def _exchange(self, state: State, tensors: Sequence[Sequence[Array]]) -> tuple[list[Array], Call]:
         """Run the workers' generators in lockstep; return all combined messages, and the call's traffic.
 
-        tensors: flat float32 [worker][tensor].
+        tensors: flat float32 [worker][tensor]. Raises GradientError on NaN or Inf.
         """
         scheme, wire, call = state.scheme, state.wire, Call()
+        if self.weights is not None or not scheme.finds_bad:
+            for worker, mine in zip(state.workers, tensors, strict=True):
+                check_finite(mine, worker.rank)
         if self.weights is not None:
             tensors = self._weighted(state, tensors)
         running: list[Messages] = [

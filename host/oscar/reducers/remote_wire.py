@@ -36,6 +36,7 @@ class RemoteWire(Wire):
     """
 
     weighs = False  # a rank's calls take time; nobody models it
+    keeps = False  # nor looks at its integers again
 
     def __init__(self, party: Party, channels: Mapping[str, Channel]) -> None:
         super().__init__(party.nodes, (party.rank,), channels)

@@ -57,10 +57,12 @@ class Wire(ABC):
     """Combines the messages of the local workers with the messages of all others.
 
     nodes: number of workers. ranks: the local workers. channels: as of Scheme.channels. The wire keeps the
-    links of coded messages, as one Node for each local rank. weighs: whether nodes count a NIC's work.
+    links of coded messages, as one Node for each local rank. weighs: whether nodes count a NIC's work. keeps:
+    whether they leave what workers hand in as it is.
     """
 
     weighs: ClassVar[bool] = True
+    keeps: ClassVar[bool] = True
 
     def __init__(self, nodes: int, ranks: Sequence[int], channels: Mapping[str, Channel]) -> None:
         self.nodes, self.ranks, self.channels = nodes, ranks, channels
@@ -135,7 +137,8 @@ class Wire(ABC):
 
     def _make(self, channel: Channel) -> list[Node]:
         apart = channel.schedule.apart
-        how: dict[str, Any] = {"apart": apart, "width": channel.width, "weighs": self.weighs}
+        how: dict[str, Any] = {"apart": apart, "width": channel.width}
+        how |= {"weighs": self.weighs, "keeps": self.keeps}
         return [Node(rank, self.nodes, channel.codec, **how) for rank in self.ranks]
 
     def state_dict(self) -> dict[str, Any]:

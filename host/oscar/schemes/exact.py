@@ -21,6 +21,7 @@ from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.steps import StepTracker, summarise
+from oscar.numerics.tensors import check_finite
 from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
 from oscar.state import PART, Saved, absent, crc, optional
 
@@ -91,6 +92,7 @@ class Exact(Scheme):
             yield Message("sums", join(tensors), coded=True, plan=self.once("plan", self._make_plan))
             return
         if self.steps.unset:  # replicated state: all workers take the same branch
+            check_finite(tensors, worker.rank, self.steps.unset)  # a size of NaN has no summary
             summaries = summarise(worker.corrected(tensors, self.steps.unset), self.params)
             packed = b"".join(_SUMMARY.pack(*summary) for summary in summaries)
             every = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
@@ -135,6 +137,11 @@ class Exact(Scheme):
         self._sums = sums
         self.iteration += 1
         return mean
+
+    @property
+    def finds_bad(self) -> bool:
+        """See Scheme.finds_bad: the quantiser's pass over the values does it."""
+        return not self.floating
 
     @property
     def bounded(self) -> bool:

@@ -42,7 +42,7 @@ OTHER_RUN = (
 )
 
 # What may differ between the run that saved a checkpoint and the one that takes it over.
-_FREE = ("output", "methods", "compare", "iterations")
+_FREE = ("output", "methods", "compare", "iterations", "threads")
 _FREE_TRAIN = ("evaluate_every", "checkpoint_every", "compute_ms")
 
 

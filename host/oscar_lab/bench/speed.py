@@ -24,7 +24,8 @@ import numpy as np
 import zstandard
 
 from oscar.coding.asc import AscParams, Decoder, Encoder
-from oscar.coding.asc.compiled.coder import CompiledCoder, cores
+from oscar.coding.asc.compiled.coder import CompiledCoder
+from oscar.cores import processors
 from oscar.errors import OscarError
 from oscar.studies.integers import integers
 from oscar.tables import Row, Table
@@ -157,7 +158,7 @@ class _Asc:
         self.local, self.classes = local, classes
         self.total = np.empty_like(local)
         self.links = [_Link(values, classes) for _ in range(2)]
-        self.wide = _Link(values, classes, cores())
+        self.wide = _Link(values, classes, processors())
         self.behind = Encoder(coder=CompiledCoder(AscParams(), 1))
         for _ in range(SETTLE):
             self.links[0].encode()
@@ -192,10 +193,10 @@ class _Asc:
             "asc decode, add, encode": Operation(
                 self.hop, size, link.encode, lambda y: np.array_equal(y, link.values + self.local)
             ),
-            f"asc encode, {cores()} threads": Operation(
+            f"asc encode, {processors()} threads": Operation(
                 wide.encode, size, check=lambda _: bool((wide.decode() == wide.values).all())
             ),
-            f"asc decode, {cores()} threads": Operation(
+            f"asc decode, {processors()} threads": Operation(
                 wide.decode, size, wide.encode, lambda y: np.array_equal(y, wide.values)
             ),
             "asc both ways, 1 thread": both(map),

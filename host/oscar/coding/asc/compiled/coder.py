@@ -8,11 +8,7 @@ groups (survey) or blocks, and count in banks of their own, so they share nothin
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -50,45 +46,11 @@ from oscar.coding.asc.params import (
 from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
+from oscar.cores import share, threads_for
 from oscar.errors import FrameError
 
 PAD = 64  # bytes behind arrays, because kernels read whole rows
-THREAD_VALUES = 1 << 19  # values of a frame for each thread that works on it
-MOST_THREADS = 16
 SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
-
-
-def cores() -> int:
-    """Return how many threads a frame may use: OSCAR_THREADS if set, else the processors of this process."""
-    asked = os.environ.get("OSCAR_THREADS", "")
-    if asked.isdecimal() and int(asked):
-        return min(MOST_THREADS, int(asked))
-    return min(MOST_THREADS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
-
-
-@cache
-def _pool(process: int) -> ThreadPoolExecutor:
-    """Return the thread pool of a process. Keyed by process, as a fork has no threads of its parent."""
-    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=f"oscar-coder-{process}")
-
-
-def share(work: Callable[[int, int, int], Any], pieces: int, threads: int) -> list[Any]:
-    """Call work(thread, first, last) on even shares of `pieces`, each in a thread; return the results.
-
-    If a call raises, the others are waited for first: no thread uses the caller's arrays after the return.
-    """
-    step = -(-pieces // threads)
-    step += -step % SIDES  # whole sets of blocks that are coded together
-    shares = [(first, min(pieces, first + step)) for first in range(0, pieces, step)]
-    if len(shares) == 1:
-        return [work(0, *shares[0])]
-    others: list[Future[Any]] = []
-    try:
-        for i, part in enumerate(shares[1:], 1):
-            others.append(_pool(os.getpid()).submit(work, i, *part))
-        return [work(0, *shares[0]), *(other.result() for other in others)]
-    finally:
-        wait(others)
 
 
 def address(array: np.ndarray) -> np.uint64:
@@ -107,21 +69,20 @@ class CompiledCoder:
 
     The coder keeps its memory from call to call, so only one thread may use it at a time.
     params: coding parameters
-    threads: most threads for one frame, by default `cores()`; lower it where several coders run at once.
+    threads: most threads for one frame, None for those of the call (oscar.cores).
     """
 
     def __init__(self, params: AscParams, threads: int | None = None) -> None:
         self.params = params
-        self.threads = threads or cores()
+        self.threads = threads
         self._room: dict[str, tuple[np.ndarray, np.uint64]] = {}
         self._rows = self._values = self._head = 0  # of the frame encoded last; _head: directory's offset
         self._payload = np.zeros(0, np.uint8)
         self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
         self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
-        self.banks = np.zeros(self.threads * BANKS * COUNTS, np.uint32)
-        self._table_at, self._lookup_at, self._banks_at = map(address, (self.table, self.lookup, self.banks))
+        self.banks = self._every = np.zeros(0, np.uint32)  # counters of the threads at work, and of all
+        self._table_at, self._lookup_at = address(self.table), address(self.lookup)
         self._zeros = self._memory("zeros", LANES)
-        self._scratch_at = self._memory("scratch", SCRATCH * self.threads)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle parameters only: a copy needs memory and addresses of its own."""
@@ -155,9 +116,16 @@ class CompiledCoder:
             kept = self._room[name] = array, address(array)
         return kept[1]
 
-    def _threads(self, count: int) -> int:
-        """Return how many threads a frame of `count` values gets."""
-        return max(1, min(self.threads, count // THREAD_VALUES))
+    def _begin(self, count: int) -> int:
+        """Return how many threads a frame of `count` values gets; give each memory and counters at 0."""
+        threads, own = threads_for(count, self.threads), BANKS * COUNTS
+        if self._every.size < threads * own:
+            self._every = np.zeros(threads * own, np.uint32)
+            self._banks_at = address(self._every)
+            self._scratch_at = self._memory("scratch", SCRATCH * threads)
+        self.banks = self._every[: threads * own]
+        self.banks[:] = 0
+        return threads
 
     def encode(
         self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState
@@ -170,14 +138,13 @@ class CompiledCoder:
         frame = self._frame(values, classes, width)
         if width > 16:
             frame = frame._replace(shift=max(0, sk.widest(frame.values, frame.size, count) - 15))
-        groups, rows, threads = -(-count // GROUP), -(-count // LANES), self._threads(count)
+        groups, rows, threads = -(-count // GROUP), -(-count // LANES), self._begin(count)
         sizes = {"classes": rows, "means": rows, "live": groups, "low": 4 * groups, "high": 4 * groups}
         found = sk.Found(*(self._memory(name, size) for name, size in sizes.items()))
 
         def survey(thread: int, first: int, last: int) -> None:
             sk.survey(frame, first, last, found, self._bank(thread), self._scratch(thread))
 
-        self.banks[:] = 0
         share(survey, groups, threads)
         last = self._last_symbol(groups, width)
         tk.gather_counts(self.banks, self.counts)
@@ -194,7 +161,7 @@ class CompiledCoder:
             table, scratch = self._table_at, self._scratch(thread)
             ek.encode_blocks(frame, log2, first, last, found, table, regions, region, blocks, scratch)
 
-        share(code, number, threads)
+        share(code, number, threads, SIDES)
         head = self._prefix(log2 | frame.shift << 5 | last << 11, sent)
         out = self._memory("payload", self.params.max_payload(count, width) + len(head))
         payload = self._room["payload"][0]
@@ -247,7 +214,7 @@ class CompiledCoder:
         tk.decoder_table(self.freq, SEARCHED, self.lookup)
         if SEARCHED:
             tk.search_table(self.freq, self.lookup.view(np.uint16))
-        number, begin, threads = -(-count >> log2), address(data), self._threads(count)
+        number, begin, threads = -(-count >> log2), address(data), self._begin(count)
         if head + DIRECTORY_BYTES * number > len(data):
             raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
         blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)
@@ -263,8 +230,7 @@ class CompiledCoder:
                 begin, end, frame, log2, first, last, blocks, at, bank, own, copy, scratch
             )
 
-        self.banks[:] = 0
-        for status in share(code, number, threads):
+        for status in share(code, number, threads, SIDES):
             _refuse(status)
         tk.gather_counts(self.banks, self.counts)
         tk.learn(state.hist, self.counts)

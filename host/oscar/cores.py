@@ -1,0 +1,79 @@
+"""Threads of one call, for kernels that run without the GIL: how many there may be, and each one's share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+VARIABLE = "OSCAR_THREADS"
+LOCAL_RANKS = "LOCAL_WORLD_SIZE"  # of torchrun: ranks on this machine, bound to no processors
+MOST_THREADS = 16
+THREAD_VALUES = 1 << 19  # values for each thread that works on them
+
+_most: ContextVar[int | None] = ContextVar("most threads of this call", default=None)
+
+
+def asked() -> int | None:
+    """Return the number in OSCAR_THREADS, MOST_THREADS at most; None without one."""
+    text = os.environ.get(VARIABLE, "")
+    return min(MOST_THREADS, int(text)) if text.isdecimal() and int(text) else None
+
+
+def processors() -> int:
+    """Return how many threads work on values where nothing else runs: `asked`, or all processors."""
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return asked() or min(MOST_THREADS, own)
+
+
+def beside_training() -> int:
+    """Return how many threads leave a training its processors: `asked`, or half of this rank's processors."""
+    ranks = os.environ.get(LOCAL_RANKS, "")
+    return asked() or max(1, processors() // (2 * max(1, int(ranks) if ranks.isdecimal() else 1)))
+
+
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Let the calls of a block, in this thread, use so many threads instead of all `processors`."""
+    token = _most.set(threads)
+    try:
+        yield
+    finally:
+        _most.reset(token)
+
+
+def threads_for(values: int, most: int | None = None) -> int:
+    """Return how many threads work on `values`; most: their limit, None for that of the call."""
+    if values < 2 * THREAD_VALUES:
+        return 1
+    return min(most or _most.get() or processors(), values // THREAD_VALUES)
+
+
+@cache
+def _pool(process: int) -> ThreadPoolExecutor:
+    """Return the thread pool of a process. Keyed by process, as a fork has no threads of its parent."""
+    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=f"oscar-{process}")
+
+
+def share(work: Callable[[int, int, int], Any], items: int, threads: int, unit: int = 1) -> list[Any]:
+    """Call work(thread, first, last) on even shares of `items`, each in a thread; return the results.
+
+    unit: items that stay together. If a call raises, the others are waited for first: no thread uses the
+    caller's arrays after the return.
+    """
+    if threads == 1:
+        return [work(0, 0, items)]
+    step = -(-items // threads)
+    step += -step % unit
+    shares = [(first, min(items, first + step)) for first in range(0, items, step)]
+    others: list[Future[Any]] = []
+    try:
+        for i, part in enumerate(shares[1:], 1):
+            others.append(_pool(os.getpid()).submit(work, i, *part))
+        return [work(0, *shares[0]), *(other.result() for other in others)]
+    finally:
+        wait(others)
