@@ -26,14 +26,18 @@ def asked() -> int | None:
 
 def processors() -> int:
     """Return how many threads work on values where nothing else runs: `asked`, or all processors."""
-    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return asked() or min(MOST_THREADS, own)
+    return asked() or min(MOST_THREADS, _own())
 
 
 def beside_training() -> int:
-    """Return how many threads leave a training its processors: `asked`, or half of this rank's processors."""
+    """Return how many threads a call beside a training uses: `asked`, or half of a rank's processors."""
     ranks = os.environ.get(LOCAL_RANKS, "")
-    return asked() or max(1, processors() // (2 * max(1, int(ranks) if ranks.isdecimal() else 1)))
+    half = _own() // (2 * max(1, int(ranks) if ranks.isdecimal() else 1))
+    return asked() or min(MOST_THREADS, max(1, half))
+
+
+def _own() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
 @contextmanager

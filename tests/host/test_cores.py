@@ -18,6 +18,9 @@ def test_a_number_comes_from_the_call_the_variable_or_the_processors(monkeypatch
     assert (cores.processors(), cores.beside_training(), cores.threads_for(many)) == (12, 6, 12)
     monkeypatch.setenv(cores.LOCAL_RANKS, "4")
     assert cores.beside_training() == 1
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(64), raising=False)
+    assert (cores.processors(), cores.beside_training()) == (cores.MOST_THREADS, 8)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(12), raising=False)
     with cores.at_most(3):
         assert [cores.threads_for(n * cores.THREAD_VALUES) for n in (1, 2, 9)] == [1, 2, 3]
         assert cores.threads_for(many, 2) == 2
