@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 from oscar.config import Config
-from oscar.errors import ConfigError, FrameError, GradientOverflowError
+from oscar.errors import CautionWarning, ConfigError, FrameError, GradientOverflowError
 from oscar.numerics.tensors import pack_bits, packed_size, unpack_bits
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes import dynamiq
@@ -263,3 +264,17 @@ def test_wrong_options_say_what_is_right(name: str, options: dict[str, Any], mes
 def test_bytes_of_another_size_name_who_sent_them() -> None:
     with pytest.raises(FrameError, match="rank 3 sent 4 bytes, expected 5: all ranks must reduce the same"):
         check_bytes(np.zeros(4, np.uint8), 5, 3)
+
+
+@pytest.mark.parametrize(
+    ("bits", "feedback", "said"), [(3.0, True, True), (5.0, True, False), (3.0, False, False)]
+)
+def test_dynamiq_warns_of_feedback_that_may_diverge(bits: float, feedback: bool, said: bool) -> None:
+    run, told = cluster("dynamiq", 2, bits=bits, error_feedback=feedback), []
+    for _ in range(2):  # told once
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", CautionWarning)
+            run.allreduce([[np.ones(300, np.float32)]] * 2)
+        told += [str(each.message) for each in caught]
+    assert len(told) == said
+    assert all("error feedback with 3 bits may diverge" in text and "give 5 bits" in text for text in told)

@@ -17,6 +17,7 @@ from needs import needs
 needs("torch")
 import torch  # noqa: E402
 
+from oscar.adapters.torch import staging as staging_module  # noqa: E402
 from oscar.adapters.torch.staging import Staging  # noqa: E402
 
 DEVICE = torch.device("cuda", 1)
@@ -127,6 +128,20 @@ def test_pinned_memory_is_kept_and_never_handed_out_twice(staging: Any) -> None:
     other = far(np.ones(5, np.float32), torch.bfloat16)
     staging.fetch(other, staging.mark(other))
     assert staging.pinned == [20, 20, 10]
+
+
+def test_pinned_memory_of_buckets_that_are_gone_is_given_back(
+    staging: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Buckets are made anew, with other sizes: what the old ones had goes, also where all sizes are new."""
+    monkeypatch.setattr(staging_module, "KEPT_COPIES", 10)
+    for first in (1, 4):
+        for _ in range(8):
+            for size in range(first, first + 3):
+                buffer = far(np.zeros(size, np.float32))
+                staging.put(buffer, staging.fetch(buffer, staging.mark(buffer)))
+    assert staging.pinned == [4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24]  # what came is held while it goes
+    assert sorted(staging._rooms) == [16, 20, 24]
 
 
 def test_buffers_on_the_cpu_touch_no_cuda(staging: Any) -> None:

@@ -86,6 +86,23 @@ def test_a_large_message_moves_while_both_ranks_compute(ends: list[Lines]) -> No
     assert not one.unsent()
 
 
+def test_what_is_held_leaves_with_the_next_message_or_when_the_rank_waits(ends: list[Lines]) -> None:
+    sender, receiver = ends
+    calls: list[int] = []
+    line, push = sender.by_peer[1], sender.by_peer[1]._push
+    line._push = lambda pieces: calls.append(len(pieces)) or push(pieces)  # type: ignore[method-assign,func-returns-value]
+    sender.send(1, 3, (head_of(2, 3), b"ab"), held=True)
+    assert sender.unsent() == [(1, 3)]
+    assert not calls
+    post(sender, 1, 4, b"cde")
+    assert calls == [4]  # both messages in one call
+    assert sender.unsent() == []
+    sender.send(1, 3, (head_of(1, 3), b"f"), held=True)
+    sender.pause()
+    assert len(calls) == 2
+    assert [bytes(await_one(receiver, 0, tag)) for tag in (3, 4, 3)] == [b"ab", b"cde", b"f"]
+
+
 def test_what_was_sent_before_an_end_still_arrives(ends: list[Lines]) -> None:
     one, two = ends
     post(one, 1, 5, b"last words")

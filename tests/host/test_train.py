@@ -168,6 +168,16 @@ def test_series_are_what_the_allreduces_said() -> None:
     assert run.final["loss"] == pytest.approx(np.mean(tail))
 
 
+def test_buckets_take_their_time_on_the_configured_network() -> None:
+    """A network so slow that bytes alone count: two buckets together take what the whole one takes."""
+    slow = {"topology": {"kind": "switch", "gbps": 1e-4}, "train": {"compute_ms": 1.0, "buckets": 2}}
+    trainer = Trainer(config(iterations=1, **slow))
+    trainer.step()
+    whole, *buckets = trainer.measured[0][4:]
+    assert len(buckets) == 2
+    assert sum(buckets) == pytest.approx(whole, rel=0.1)  # headers are sent once a bucket
+
+
 def test_leaving_the_ring_out_changes_bytes_alone() -> None:
     always = train(config())
     seldom = train(config(train={"compute_ms": 1.0, "evaluate_every": 4, "ring_every": 5}))

@@ -28,7 +28,7 @@ _HEAD = struct.Struct("<BBHHBBHHII")
 _CRC = struct.Struct("<I")
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen: that takes 3 us for each frame and end
 class Header:
     """The fields of a frame header; `pack_frame` adds magic, payload length and CRC."""
 

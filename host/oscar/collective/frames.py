@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -140,9 +141,25 @@ class FrameLog:
         if cells is not None:
             self._cells[int(a.phase), sender, a.chunk, a.sub] = cells
 
+    @property
+    def bytes(self) -> int:
+        """Total bytes of the recorded frames."""
+        return sum(row[-1] for row in self._rows)
+
     def frames(self) -> Frames:
-        """Return the recorded frames."""
-        return Frames.of(self._rows, self._cells)
+        """Return the recorded frames. Their rows are made when one looks at them, which few calls do."""
+        return _Recorded(tuple(self._rows), self._cells)
+
+
+class _Recorded(Frames):
+    """Frames of a log."""
+
+    def __init__(self, recorded: tuple[tuple[int, ...], ...], cells: Mapping[Key, Array]) -> None:
+        vars(self).update(recorded=recorded, cells=cells)
+
+    @cached_property
+    def rows(self) -> Array:
+        return np.array(sorted(vars(self)["recorded"]), ROW)
 
 
 def _total(where: Array, weights: Array, size: int) -> Array:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from oscar.numerics.quantiser_kernels import (
     to_grid,
 )
 from oscar.numerics.saturation import Saturation
-from oscar.numerics.tensors import check_finite, offsets_of, parts_of
+from oscar.numerics.tensors import check_finite, parts_of
 from oscar.state import Reader, natural, optional
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
@@ -176,7 +177,8 @@ class WorkerQuantiser(Member):
             out[:] = 0
         keep = self._room(values) if feedback else NONE
         residual = NONE if self.residual is None else self.residual
-        clipped, offsets, noise = [0] * len(tensors), offsets_of([t.size for t in tensors]), self._generator()
+        clipped, noise = [0] * len(tensors), self._generator()
+        offsets = [0, *accumulate(tensor.size for tensor in tensors)]
         limit = np.float32(self.params.limit)
 
         def part(_: int, first: int, last: int) -> list[tuple[int, int]]:

@@ -104,6 +104,7 @@ class StepTracker(Stateful):
     def __init__(self, params: QuantiserParams, sizes: Sequence[int], nodes: int) -> None:
         self.params, self.sizes, self.nodes = params, list(sizes), nodes
         self.offsets = offsets_of(self.sizes)
+        self._edges = self.offsets.tolist()
         self.exponents: list[int | None] = [None] * len(self.sizes)
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
@@ -166,7 +167,7 @@ class StepTracker(Stateful):
         def part(_: int, first: int, last: int) -> list[tuple[int, int, int]]:
             """Do what belongs to the values `first` to `last`; return squares, of which tensor."""
             out = []
-            for t, *span in parts_of(self.offsets, first, last):
+            for t, *span in parts_of(self._edges, first, last):
                 scale = self._scale(self.exponents[t], sums)
                 out.append((t, *settle_range(came, *places, *span, sums, scale, mean, *earlier[t], *moving)))
             return out
@@ -264,8 +265,8 @@ class StepTracker(Stateful):
 
     def _move(self, t: int, exponent: int) -> None:
         """Follow the variance; unless sharp a step within 0.75 octaves of c * sigma stays."""
-        c = Fraction(self.coarseness) ** 2
-        above, below = c.numerator * self.variances[t], c.denominator << 32  # (c * sigma / step)^2
+        numerator, denominator = self.coarseness.as_integer_ratio()
+        above, below = numerator**2 * self.variances[t], denominator**2 << 32  # (c * sigma / step)^2
         if above == 0:
             self.exponents[t] = None
             return

@@ -62,7 +62,7 @@ def offsets_of(sizes: Sequence[int]) -> Array:
     return np.cumsum([0, *sizes], dtype=np.int64)
 
 
-def parts_of(offsets: Array, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+def parts_of(offsets: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:
     """Yield (tensor, low, high) of what tensors have between two places of a flat array, which are places."""
     for t in range(bisect_right(offsets, first) - 1, len(offsets) - 1):
         low, high = max(first, int(offsets[t])), min(last, int(offsets[t + 1]))

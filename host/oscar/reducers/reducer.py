@@ -119,18 +119,19 @@ class Call:
 
     def clipped(self) -> dict[str, Any]:
         """Return the statistics `clipped` and `clipped_energy`: losses in quantiser and codec."""
-        codec = self.codec_loss
-        values = sum(loss.values for loss in self.losses.values()) + int(codec[0])
+        beyond, lost = self.codec_loss
+        values = sum(loss.values for loss in self.losses.values()) + int(beyond)
         energy = sum(loss.energy for loss in self.losses.values()) / max(1, len(self.losses))
-        return {
-            "clipped": values,
-            "clipped_energy": min(1.0, energy + float(codec[1]) / max(1, self.frames.values)),
-        }
+        return {"clipped": values, "clipped_energy": min(1.0, energy + lost)}
 
-    @property
-    def codec_loss(self) -> Array:
-        """The codec's saturated values and lost energy, float64 [2], as in Codec.saturated."""
-        return np.sum([moved.clipped for moved in self.traffic] or [np.zeros(2)], axis=0)
+    @cached_property
+    def codec_loss(self) -> tuple[float, float]:
+        """The codec's saturated values, and their lost energy over the values in frames."""
+        values = energy = 0.0
+        for moved in self.traffic:
+            values += moved.clipped[0]
+            energy += moved.clipped[1]
+        return float(values), float(energy / max(1, self.frames.values) if energy else 0.0)
 
 
 def bandit_of(config: Config, codec: Codec) -> Bandit | None:
@@ -338,7 +339,7 @@ class Reducer(ABC):
         """Warn of losses by saturation."""
         if not state.scheme.clips:
             self.notice.tell(call.unreturned, state.scheme.advice)
-        self.notice.tell_codec(self.codec.name, float(call.codec_loss[1]) / max(1, call.frames.values))
+        self.notice.tell_codec(self.codec.name, call.codec_loss[1])
 
 
 def advance(running: Messages, answer: Any) -> Any:

@@ -197,10 +197,9 @@ class RemoteWire(Wire):
         drive(execute(node, actions(), self.transport, log), self.party.wait)
         self.settle()  # a rank without any WAIT has not settled yet
         self.party.flush(actions)
-        frames = log.frames()
         traffic = Traffic(
-            moved=Moved(schedule, channel.codec.coded, frames),
-            sent_bytes=frames.bytes,
+            moved=Moved(schedule, channel.codec.coded, log.frames()),
+            sent_bytes=log.bytes,
             plan=plan.name,
             clipped=node.saturated() - before,
         )

@@ -32,6 +32,7 @@ SCALE_LEVELS = 255
 OVERHEAD = 8 / GROUP + 16 / SUPER + 2 * 16 / SUPER  # bits a value: scales, statistics
 RATIO = 2.0 ** (512 / 17)  # between the energies from which 4 and 8 bits are given
 MOST_ENERGY = 1e37  # of a sum, within bfloat16
+FEEDBACK_BITS = 5.0  # from which feedback is kept within bounds
 TAG = 0xD17A
 
 
@@ -98,6 +99,15 @@ class Dynamiq(Scheme):
         self.supers = -(-self.values // SUPER)
         self.counts = np.full((self.supers, 1), SUPER, np.float32)
         self.counts[-1:] = self.values - SUPER * (self.supers - 1)
+
+    def caution(self) -> str | None:
+        """See Scheme.caution."""
+        if not self.options.error_feedback or self.options.bits >= FEEDBACK_BITS:
+            return None
+        return (
+            f"error feedback with {self.options.bits:g} bits may diverge: values of 2 bits are rounded by "
+            f"more than they are worth, and what waits grows; give {FEEDBACK_BITS:g} bits, or leave it out"
+        )
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         corrected, nodes = worker.corrected(values), self.nodes

@@ -24,6 +24,7 @@ from oscar.planning.tuning.policy_file import load_policy
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.grouped import Group, GroupedCluster, GroupedResult
 from oscar.reducers.sampled import SampledCluster
+from oscar.reducers.scheduling import network_of
 from oscar.schemes.methods import method_info
 from oscar.state import Saved
 from oscar.studies.parallel import Tick, run_tasks
@@ -188,7 +189,7 @@ class Trainer:
         if isinstance(result, GroupedResult):
             buckets = np.array([part.time_s for part in result.parts])
         else:
-            buckets = bucket_times(stats, self.config.link.model(), self.shares)
+            buckets = bucket_times(stats, shares=self.shares, **network_of(self.config, stats.nodes))
         rates = [stats.bits_per_value, stats.step_sync_bits, stats.time_s]
         self.measured.append([self.done, stats.wire_bytes, *rates, *buckets])
 

@@ -57,6 +57,7 @@ class Line:
         self.awaited: set[int] = set()
         self.out: deque[memoryview] = deque()
         self.unsent: deque[list[int]] = deque()
+        self.held = False  # whether the last message in `out` waits for more
         self.mask = _READ  # events that the rank's thread looks for
         self._head = b""  # of the next message, as far as it has come
         self._tag, self._body, self._got, self._missing = 0, memoryview(b""), 0, 0  # the message that comes
@@ -82,12 +83,15 @@ class Line:
             self._held[tag] = memoryview(message.obj)
         return message
 
-    def send(self, tag: int, pieces: Sequence[Bytes]) -> None:
-        """Send a message, its head first; what the kernel does not take waits in `out`."""
+    def send(self, tag: int, pieces: Sequence[Bytes], *, held: bool = False) -> None:
+        """Send a message, its head first; what the kernel does not take waits in `out`.
+
+        held: it waits there until more is sent, or the rank waits itself, so that both leave at once.
+        """
         if self.torn:
             return
         size = sum(map(len, pieces))
-        sent = 0 if self.out else self._push(pieces)
+        sent = 0 if self.out or held else self._push(pieces)
         if sent == size:
             return
         if self.lost is not None:
@@ -101,6 +105,9 @@ class Line:
             sent -= here
             if here < len(piece):
                 self.out.append(piece[here:])
+        if self.held and not held:
+            self.push()
+        self.held = held
 
     def push(self) -> None:
         """Send what waits, as far as the kernel takes it."""
@@ -228,12 +235,12 @@ class Lines:
         self._helper: threading.Thread | None = None
         _EVERY.add(self)
 
-    def send(self, peer: int, tag: int, pieces: Sequence[Bytes]) -> None:
+    def send(self, peer: int, tag: int, pieces: Sequence[Bytes], *, held: bool = False) -> None:
         """Start to send a message, its head first; its bytes must not change until it has left."""
         line = self.by_peer[peer]
         with self._lock:
-            line.send(tag, pieces)
-        if line.out:
+            line.send(tag, pieces, held=held)
+        if line.out and not held:
             self._help()
 
     def expect(self, peer: int, tag: int, cap: int) -> None:
@@ -262,6 +269,9 @@ class Lines:
                 return
             self._waiting = True
             for file, line in self._lines.items():
+                if line.held:
+                    line.held = False
+                    line.push()
                 wanted = _WRITE if line.out else _READ
                 if wanted != line.mask:
                     line.mask = wanted

@@ -22,7 +22,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from oscar.errors import OscarError
-from oscar.transports.base import Bytes, Transport, TransportError
+from oscar.transports.base import STATE_TAG, Bytes, Transport, TransportError
 from oscar.transports.gloo import first_line, load_torch, meeting, start
 from oscar.transports.lines import Lines, head_of
 
@@ -76,7 +76,7 @@ class TcpTransport(Transport):
         self._put(peer, tag, (head_of(sum(map(len, parts)), tag), *parts))
 
     def _put(self, peer: int, tag: int, pieces: tuple[Bytes, ...]) -> None:
-        self._lines.send(peer, tag, pieces)
+        self._lines.send(peer, tag, pieces, held=tag == STATE_TAG)  # the frame that follows takes it along
 
     def _arrived(self, peer: int, tag: int) -> memoryview | None:
         came = self._lines.take(peer, tag)

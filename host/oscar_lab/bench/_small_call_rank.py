@@ -25,6 +25,8 @@ SIGMA = 0.01  # of the gradients
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--method", required=True)
+    parser.add_argument("--schedule", required=True)
+    parser.add_argument("--group", type=int)
     parser.add_argument("--turns", type=int, required=True)
     parser.add_argument("--values", type=int, nargs="+", required=True)
     parser.add_argument("--json", type=Path, required=True)
@@ -32,7 +34,10 @@ def main() -> None:
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
     rank = distributed.get_rank()
-    config = Config.model_validate({"nodes": distributed.get_world_size(), "method": args.method})
+    schedule = {"name": args.schedule, "group": args.group}
+    config = Config.model_validate(
+        {"nodes": distributed.get_world_size(), "method": args.method, "schedule": schedule}
+    )
     table = []
     with Communicator(config, TcpTransport()) as communicator:
         for values in args.values:

@@ -23,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--values", type=int, nargs="+", default=[100, 10_000], help="of a gradient")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--method", default="asc", help="by name, as in a configuration")
+    parser.add_argument("--schedule", default="network", help="by name, as in a configuration")
+    parser.add_argument("--group", type=int, help="ranks of a group, of that schedule")
     parser.add_argument("--turns", type=int, default=300, help="of each size; medians count")
     parser.add_argument("--limit-s", type=float, default=600.0, help="longest run of all ranks, in seconds")
 
@@ -34,8 +36,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             f"expected 1 rank, turn and value at least, got {args.ranks}, {args.turns}, {args.values}"
         )
     words = ["--method", args.method, "--turns", str(args.turns), "--values", *map(str, args.values)]
+    words += ["--schedule", args.schedule, *([] if args.group is None else ["--group", str(args.group)])]
     rows = run_ranks(args, ["-m", "oscar_lab.bench._small_call_rank", *words])["table"]
-    print(f"# {args.ranks} ranks over TCP, {args.method}; medians of {args.turns} calls")
+    print(f"# {args.ranks} ranks over TCP, {args.method}, {args.schedule}; medians of {args.turns} calls")
     print(TABLE.heading)
     for row in rows:
         print(TABLE.line(row))

@@ -11,12 +11,14 @@ import numpy as np
 from oscar.numerics.tensors import Room
 from oscar.transports.gloo import load_torch
 
+KEPT_COPIES = 1024  # after which pinned memory of a size that no bucket has any more is given back
+
 
 class Staging:
     """Copies of buckets. The hook's thread makes Futures and marks, the state's thread fetches and puts.
 
     A GPU's copies have a stream of their own, so that they do not queue behind what backward launches
-    meanwhile. They cross in the bucket's dtype, through pinned memory that is kept.
+    meanwhile. They cross in the bucket's dtype, through pinned memory, kept while buckets have its size.
     """
 
     DEVICES = ("cpu", "cuda")
@@ -24,7 +26,9 @@ class Staging:
     def __init__(self) -> None:
         self._torch = load_torch()[0]
         self._streams: dict[Any, Any] = {}  # by device
-        self._rooms: dict[int, Room] = {}  # pinned memory by its bytes
+        self._rooms: dict[int, Room] = {}  # pinned memory by its bytes, that used last at the end
+        self._used: dict[int, int] = {}  # by its bytes, after how many copies it was used last
+        self._copies = 0
 
     def future(self, buffer: Any) -> Any:
         """Return a Future of `buffer`; streams that wait for it wait for what was done to the buffer."""
@@ -62,7 +66,13 @@ class Staging:
     def _host(self, buffer: Any) -> Any:
         """Return a flat tensor of the buffer's size and dtype in pinned memory that nobody else holds."""
         size = buffer.numel() * buffer.element_size()
-        room = self._rooms.setdefault(size, Room(self._pinned))
+        self._copies += 1
+        room = self._rooms.pop(size) if size in self._rooms else Room(self._pinned)
+        self._rooms[size] = room
+        self._used[size] = self._copies
+        oldest = next(iter(self._rooms))
+        if self._copies - self._used[oldest] > KEPT_COPIES:
+            del self._rooms[oldest], self._used[oldest]
         return self._torch.from_numpy(room.take(size, np.uint8)).view(buffer.dtype)
 
     def _pinned(self, size: int, dtype: Any) -> np.ndarray:

@@ -8,7 +8,6 @@ groups (survey) or blocks, and count in banks of their own, so they share nothin
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -29,11 +28,9 @@ from oscar.coding.asc.compiled.row_kernels import (
     Frame,
 )
 from oscar.coding.asc.params import (
-    BASE,
     DIRECTORY_BYTES,
     GROUP,
     LANES,
-    LIMIT,
     MASK_BYTES,
     MAX_BLOCK_LOG2,
     MIN_BLOCK_LOG2,
@@ -55,7 +52,7 @@ SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
 
 def address(array: np.ndarray) -> np.uint64:
     """Return the address of an array's items as uint64, the type that kernels are compiled for."""
-    return np.uint64(array.ctypes.data)
+    return np.uint64(array.__array_interface__["data"][0])
 
 
 def _refuse(status: int) -> None:
@@ -82,6 +79,7 @@ class CompiledCoder:
         self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
         self.banks = self._every = np.zeros(0, np.uint32)  # counters of the threads at work, and of all
         self._table_at, self._lookup_at = address(self.table), address(self.lookup)
+        self._steps, self._thresholds = self.table.view(np.uint16), self.lookup.view(np.uint16)
         self._zeros = self._memory("zeros", LANES)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -146,13 +144,12 @@ class CompiledCoder:
             sk.survey(frame, first, last, found, self._bank(thread), self._scratch(thread))
 
         share(survey, groups, threads)
-        last = self._last_symbol(groups, width)
-        tk.gather_counts(self.banks, self.counts)
-        sent = tk.choose_tables(state.hist, last, self.counts, self.params.sent_rows, self.freq, self.levels)
-        log2 = self.params.block_log2 or tk.choose_block(count, self.counts, self.freq)
-        tk.encoder_table(self.freq, self.table)
-        if SEARCHED:
-            tk.step_table(self.freq, self.table.view(np.uint16))
+        lows, highs = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
+        low, high, last, sent, log2 = tk.tables_of_encoder(
+            self.banks, lows, highs, width, count, self.params.block_log2, self.params.sent_rows, SEARCHED,
+            state.hist, self.counts, self.freq, self.levels, self.table, self._steps,
+        )  # fmt: skip
+        check_range(low, high, width)
         number, region = -(-count >> log2), ((1 << log2) * width >> 3) + ek.SLACK
         blocks = self._memory("blocks", BLOCK_BYTES * number)
         regions = self._memory("regions", region * number)
@@ -168,7 +165,6 @@ class CompiledCoder:
         payload[: len(head)] = np.frombuffer(head, np.uint8)
         self._payload, self._head = payload, len(head)
         used = ek.write_blocks(blocks, log2, number, regions, region, out + len(head))
-        tk.learn(state.hist, self.counts)
         return payload[: len(head) + used].data
 
     def work(self, _: object = None) -> np.ndarray | None:
@@ -177,13 +173,6 @@ class CompiledCoder:
             return None
         raw = raw_rows(self._payload, self._head, self._values)
         return cells_of(self._room["classes"][0][: self._rows], self._values, raw)
-
-    def _last_symbol(self, groups: int, width: int) -> int:
-        """Return the frame's last symbol; raises ValueError unless the values fit `width` bits."""
-        lows, highs = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
-        low, high = int(lows.min()), int(highs.max())
-        check_range(low, high, width)
-        return bisect_right(BASE, min(LIMIT - 1, max(high, -low))) - 1
 
     def _prefix(self, prefix: int, sent: int) -> bytes:
         """Return the bytes before a payload's directory: prefix, mask and sent rows."""
@@ -211,9 +200,7 @@ class CompiledCoder:
             return
         data = np.frombuffer(payload, np.uint8)
         log2, shift, head = self._read_prefix(data, width, state)
-        tk.decoder_table(self.freq, SEARCHED, self.lookup)
-        if SEARCHED:
-            tk.search_table(self.freq, self.lookup.view(np.uint16))
+        tk.tables_of_decoder(self.freq, SEARCHED, self.lookup, self._thresholds)
         number, begin, threads = -(-count >> log2), address(data), self._begin(count)
         if head + DIRECTORY_BYTES * number > len(data):
             raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
@@ -232,8 +219,7 @@ class CompiledCoder:
 
         for status in share(code, number, threads, SIDES):
             _refuse(status)
-        tk.gather_counts(self.banks, self.counts)
-        tk.learn(state.hist, self.counts)
+        tk.learn_from(self.banks, self.counts, state.hist)
 
     def _read_prefix(self, data: np.ndarray, width: int, state: TableState) -> tuple[int, int, int]:
         """Build a payload's tables; return log2 of its block size, its shift, its directory's offset."""

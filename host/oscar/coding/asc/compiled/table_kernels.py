@@ -251,3 +251,46 @@ def search_table(freq: Any, table: Any) -> None:
         table[at + 32] = max(i64(0), half - 1)
         table[at + 64] = half
         table[at + 96] = SIZES[s]
+
+
+@njit(**KERNEL)
+def tables_of_encoder(
+    banks: Any, lows: Any, highs: Any, width: int, count: int, log2: int, may_send: bool, searched: bool,
+    hist: Any, counts: Any, freq: Any, levels: Any, table: Any, steps: Any,
+) -> tuple[int, int, int, int, int]:  # fmt: skip
+    """Do all that comes between a frame's survey and its blocks, and learn; return what was chosen.
+
+    banks: of the survey; lows, highs: extreme values of its groups; log2: asked for, or 0. counts to steps:
+    filled, as the functions above say. Returns the least and the largest value, the last symbol, the mask of
+    sent rows, and the block size's log2. Does nothing more where these values do not fit `width`.
+    """
+    low, high = i64(lows.min()), i64(highs.max())
+    if low < -(i64(1) << (width - 1)) or high >= i64(1) << (width - 1):
+        return low, high, i64(0), i64(0), i64(0)
+    largest, last = min(i64(LIMIT - 1), max(high, -low)), i64(SYMBOLS - 1)
+    while BASES[last] > largest:
+        last -= 1
+    gather_counts(banks, counts)
+    sent = choose_tables(hist, last, counts, may_send, freq, levels)
+    if log2 == 0:
+        log2 = choose_block(count, counts, freq)
+    encoder_table(freq, table)
+    if searched:
+        step_table(freq, steps)
+    learn(hist, counts)
+    return low, high, last, sent, i64(log2)
+
+
+@njit(**KERNEL)
+def tables_of_decoder(freq: Any, searched: bool, table: Any, thresholds: Any) -> None:
+    """Fill the decoder's tables as `decoder_table` and `search_table` say."""
+    decoder_table(freq, searched, table)
+    if searched:
+        search_table(freq, thresholds)
+
+
+@njit(**KERNEL)
+def learn_from(banks: Any, counts: Any, hist: Any) -> None:
+    """Sum the banks of all threads into `counts`, and add them to the histograms."""
+    gather_counts(banks, counts)
+    learn(hist, counts)
