@@ -51,11 +51,10 @@ def _hop_and_sum(
                     peer = left if first + phase == 0 else right
                     summed, start = ready[rank, sub] if step == 0 else 0.0, -1.0
                     if step > 0 and counts[phase, step - 1, peer, sub] > 0:
-                        count = counts[phase, step - 1, peer, sub]
+                        count, own = counts[phase, step - 1, peer, sub], values[phase, step - 1, peer, sub]
                         free = encoder[rank, engine] if busy else decoder[rank, engine]
                         there = arrive[phase, peer, sub]
                         if driver is not None:
-                            own = values[phase, step - 1, peer, sub]
                             there = give(desks[rank], there, own, True, True, driver)
                         start = max(there + front_in, free)
                         summed = start + count * decode + decoded
@@ -66,7 +65,6 @@ def _hop_and_sum(
                             decoder[rank, engine] = start + max(held * decode + between_in, least_in)
                         last[rank] = max(last[rank], summed)
                         if driver is not None and step == steps and whole:
-                            own = values[phase, step - 1, peer, sub]
                             last[rank] = max(last[rank], fetch(desks[rank], summed, own, driver))
                     if step == steps:
                         ready[rank, sub] = summed

@@ -18,7 +18,7 @@ from oscar_sim.errors import RtlError
 Word = tuple[int, int, bool]  # data, keep, last
 
 
-class Arrival:
+class FrameInFlight:
     """A frame on its way to a node: words with the clock at which each is there. source: who encoded it."""
 
     def __init__(self, source: int) -> None:
@@ -45,12 +45,12 @@ class NetworkPort:
         # Out: what the NIC gives, and when the wire is free.
         self.out: list[Word] = []
         self.to: list[int] = []  # who is still to get it
-        self.live: Arrival | None = None
+        self.live: FrameInFlight | None = None
         self.wire_free = 0.0
         self.tx_ready = False
         # In.
-        self.coming: deque[Arrival] = deque()
-        self.inside: Arrival | None = None
+        self.coming: deque[FrameInFlight] = deque()
+        self.inside: FrameInFlight | None = None
         self.took: list[Word] = []
         self.rx_free = 0.0
         self.offered = False
@@ -66,7 +66,7 @@ class NetworkPort:
         self._send()
         self._receive()
 
-    def _transmit(self, to: Arrival, word: Word) -> None:
+    def _transmit(self, to: FrameInFlight, word: Word) -> None:
         """Put a word on the wire as soon as it is free."""
         start = max(float(self.clock), self.wire_free)
         self.wire_free = start + 1 / self.rate
@@ -77,7 +77,7 @@ class NetworkPort:
         if self.tx_ready and tx.tvalid:
             word = int(tx.tdata), int(tx.tkeep), bool(tx.tlast)
             if self.live is None:
-                self.live = Arrival(self.rank)
+                self.live = FrameInFlight(self.rank)
                 self.to = [int(tx.tdest)]
                 if tx.tdest == TO_ALL:
                     self.to = [(self.rank + n) % len(self.peers) for n in range(1, len(self.peers))]
@@ -95,7 +95,7 @@ class NetworkPort:
 
     def copy(self, words: Sequence[Word], source: int, peer: int) -> None:
         """Send a whole frame."""
-        to = Arrival(source)
+        to = FrameInFlight(source)
         for word in words:
             self._transmit(to, word)
         self.peers[peer].coming.append(to)
