@@ -6,6 +6,9 @@ deviation, `coarse` like steps of one, `sparse` like an embedding's gradient, of
 Kernels are timed by CUDA events, without transfers to the host; a whole call by the clock of the host, from
 tensor to frame in pinned memory or back, with all waiting. Before that, a small frame is held against the
 reference.
+
+With --hook instead: steps of a model of --values parameters under DDP, whose ranks share the GPU, without a
+hook and with OSCAR's, which codes on the host. A trace says how much of the copies is hidden behind backward.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from oscar.coding.asc.reference import ReferenceCoder
 from oscar.coding.asc.state import TableState
 from oscar.errors import MissingExtraError, OscarError, install
 from oscar.tables import Row, Table
+from oscar_lab.bench.ddp import run_ranks
 
 STRETCH, WIDTH, CHECKED = 256, 12, 20_000
 SCALES = {"fine": 6.0, "coarse": 0.8, "sparse": 6.0}
@@ -34,6 +38,10 @@ TABLE = Table(
     "data <8", "block_log2:block >6", "operation <10", "kernels:Gvalues/s >10.2f", "call:whole calls >12.2f",
     "bits:bits/value >11.3f",
 )  # fmt: skip
+HOOK_TABLE = Table(
+    "hook <8", "step_ms:step ms >10.1f", "times:times none >11.2f", "copy_ms:copies ms >10.1f",
+    "hidden:of it hidden >13.0%", "launches >9", "waits >6",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--blocks", type=int, nargs="+", default=[12, 13, 14, 15], metavar="LOG2")
     parser.add_argument("--data", nargs="+", choices=list(SCALES), default=list(SCALES))
     parser.add_argument("--turns", type=int, default=20, help="times everything is timed; medians count")
+    parser.add_argument("--hook", action="store_true", help="steps under DDP instead of the coder")
+    parser.add_argument("--ranks", type=int, default=2, help="with --hook")
+    parser.add_argument(
+        "--limit-s", type=float, default=540.0, help="with --hook: after which ranks are killed"
+    )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -50,6 +63,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(f"expected 1 turn and 1 to 2^30 values, got {args.turns} and {args.values}")
     if not all(MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 for log2 in args.blocks):
         raise ValueError(f"blocks are {MIN_BLOCK_LOG2} to {MAX_BLOCK_LOG2}, got {args.blocks}")
+    if args.hook:
+        return _hook(args)
     torch, find_device = _load()
     device = find_device()
     card = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU, interpreted"
@@ -72,6 +87,21 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "turns": args.turns,
         "rows": rows,
     }
+
+
+def _hook(args: argparse.Namespace) -> dict[str, Any]:
+    """Run the ranks of --hook, print their table and return it; without a GPU they run on the CPU."""
+    words = ["--values", str(args.values), "--turns", str(args.turns)]
+    found = run_ranks(args, ["-m", "oscar_lab.bench._gpu_hook_rank", *words])
+    print(
+        f"# {found['device']}; torch {found['torch']}; {args.values:,} parameters, {args.ranks} ranks over "
+        f"TCP; medians of {args.turns} steps, copies and calls of rank 0 in one more"
+    )
+    print(HOOK_TABLE.heading)
+    for row in found["rows"]:
+        row["times"] = row["step_ms"] / found["rows"][0]["step_ms"]
+        print(HOOK_TABLE.line(row))
+    return found
 
 
 def _load() -> Any:
