@@ -35,7 +35,9 @@ SUMMED = 40  # clocks from the begin of the last row's slot to its last sum
 RAW_SENT, RAW_CODED = -10, 1.6  # to send a raw block, beside its rows; how many times as long it was coded
 # To receive one: each 1,024 values, its rows, its bytes, and for each byte a part of the readers' turn.
 RAW_GROUP, RAW_ROW, RAW_BYTE, RAW_TURN = 2288, 32, 0.736, 0.0157
-FRONT = 198, 263  # from a command, or a frame's last word, until its blocks may be dealt: tables are built
+# From a command, or a frame's last word, until its blocks may be dealt: tables are built. To send, memory
+# finds the last symbol before, in some clocks more for each 1,024 values.
+FRONT, SEARCH = (215, 263), 4
 # Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
 LISTED, ENTRY = 18, 8
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
@@ -230,12 +232,17 @@ def sent(frames: Sequence[EngineFrame], engines: int, block: int, begin: float) 
     units, ends, learnt, deal = Units(engines), list[float](), [-1e9, -1e9], begin
     for n, frame in enumerate(frames):
         if n:
-            deal = max(units.dealt + NEXT[0], begin + FRONT[0], learnt[n])
+            deal = max(units.dealt + NEXT[0], begin + send_front(frame.count), learnt[n])
             begin = max(deal, ends[-1] + NEXT[0])
         args = frame.cells, frame.count, frame.size, engines, block, frame.sizes
         ends.append(encode_clocks(*args, units=units, deal=deal, begin=begin)[1])
         learnt.append(max(ends[-1], learnt[-1]) + LEARN)
     return ends
+
+
+def send_front(count: int) -> int:
+    """Return clocks from the command to send a frame of `count` values until its blocks may be dealt."""
+    return FRONT[0] + SEARCH * -(-count // 1024)
 
 
 def receive_front(count: int, block: int) -> int:
