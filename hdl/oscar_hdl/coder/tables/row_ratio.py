@@ -36,7 +36,8 @@ def divider(clk: Any, load: Any, total: Any, lost: Any, bits: Any) -> Any:
         rest.next = less[TOTAL_BITS:]
         if less[TOTAL_BITS + 1]:
             rest.next = concat(rest[TOTAL_BITS - 1 :], modbv(0)[1:])
-        bits.next = concat(bits[15:], not less[TOTAL_BITS + 1])
+        bits.next[16:1] = bits[15:]
+        bits.next[0] = not less[TOTAL_BITS + 1]
         if load:
             rest.next = concat(modbv(0b111111)[6:], lost)
             divisor.next = total
@@ -111,7 +112,8 @@ def row_ratio(clk: Any, phase: Any, total: Any, lost: Any, ratio: Any) -> Any:
             divisor1.next = total[SMALL_BITS:]
             divisor2.next = divisor1
             divisor3.next = divisor2
-            row1.next = concat(total[TOTAL_BITS:SMALL_BITS] == 0, lost1)
+            row1.next[4:] = lost1
+            row1.next[4] = total[TOTAL_BITS:SMALL_BITS] == 0
             row2.next = row1
             row3.next = row2
             small4.next = row3[4]
