@@ -144,14 +144,14 @@ class Bench:
         """Take the counts of a direction out of the chain."""
         before, _ = self.chains[n]
         self.seen[n].clear()
-        for address in range(128):
+        for address in range(256):
             before.valid.next, before.address.next, before.bank.next = True, address, True
             self.simulator.run(1)
         before.valid.next, before.address.next = False, 0
         self.simulator.run(20)
         found = {address: self.totals[n][now + TOTAL_LATE] for now, address in self.seen[n]}
-        lanes = [COUNT_BITS * lane for lane in range(4)]
-        return [found[at] >> low & (1 << COUNT_BITS) - 1 for at in range(128) for low in lanes]
+        lanes = [COUNT_BITS * lane for lane in range(2)]
+        return [found[at] >> low & (1 << COUNT_BITS) - 1 for at in range(256) for low in lanes]
 
 
 def counted(blocks: list[tuple[np.ndarray, np.ndarray]]) -> list[int]:

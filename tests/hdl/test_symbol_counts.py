@@ -74,9 +74,9 @@ class Bench:
         instance = top()
         self.banks = [
             [
-                bank.subs[0].symdict["memory"]
+                bank.symdict["memory"]
                 for bank in part.subs
-                if isinstance(bank, _Block) and bank.func.__name__ == "count_memory"
+                if isinstance(bank, _Block) and bank.func.__name__ == "count_bank"
             ]
             for part in instance.subs
         ]
@@ -92,13 +92,13 @@ class Bench:
         self.pipe.append((bool(self.answer.valid), int(self.answer.address)))
         valid, address = self.pipe.popleft()
         if valid:
-            for lane in range(4):
+            for lane in range(2):
                 count = int(self.answer.totals) >> COUNT_BITS * lane & (1 << COUNT_BITS) - 1
-                self.taken[4 * address + lane] = count
+                self.taken[2 * address + lane] = count
 
     def drain(self, bank: int) -> list[int]:
         """Take the counts of a bank as link_tables does."""
-        for address in range(128):
+        for address in range(256):
             self.next_request = (True, address, bank)
             self.simulator.run(1)
         self.next_request = (False, 0, bank)
@@ -157,7 +157,7 @@ def test_the_largest_count_fits():
         place = bench.rng.randrange(384)
         unit.bank = bank
         bench.simulator.run(1)
-        bench.banks[0][bank][place >> 2].next = (1 << 18) - 4 << 18 * (place & 3)
+        bench.banks[0][bank][place >> 1].next = (1 << 18) - 4 << 18 * (place & 1)
         bench.simulator.run(3)
         unit.way.append((True, place, 2))
         bench.simulator.run(8)

@@ -97,7 +97,7 @@ class RawJob:
 
 
 class CountChain:
-    """Counts of four symbols on their way through all symbol_counts to link_tables: each adds its own."""
+    """Counts of two symbols on their way through all symbol_counts to link_tables: each adds its own."""
 
     def __init__(self) -> None:
-        self.valid, self.address, self.bank, self.totals = bit(), word(7), bit(), word(4 * COUNT_BITS)
+        self.valid, self.address, self.bank, self.totals = bit(), word(8), bit(), word(2 * COUNT_BITS)

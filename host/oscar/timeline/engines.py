@@ -37,11 +37,11 @@ RAW_SENT, RAW_CODED = -10, 1.6  # to send a raw block, beside its rows; how many
 RAW_GROUP, RAW_ROW, RAW_BYTE, RAW_TURN = 2288, 32, 0.736, 0.0157
 # From a command, or a frame's last word, until its blocks may be dealt: tables are built. To send, memory
 # finds the last symbol before, in some clocks more for each 1,024 values.
-FRONT, SEARCH = (215, 263), 4
+FRONT, SEARCH = (219, 267), 4
 # Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
 LISTED, ENTRY = 18, 8
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
-DONE, LEARN = 64, 190  # from the last sum to the end of a command; to learn
+DONE, LEARN = 64, 320  # from the last sum to the end of a command; to learn
 WORD, WIDE, MANY = 16, 64, 32  # bytes of a store's word, and in a NIC of more than so many engines
 
 

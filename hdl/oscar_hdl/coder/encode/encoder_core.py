@@ -32,7 +32,7 @@ def encoder_core(
     table = [word(50) for _ in range(QUADS)]
     quad, quad1, quad2, symbol1, symbol2 = word(8), word(50), word(50), word(2), word(2)
     found5, found6 = word(16), word(16)
-    active1, active2, idle3, idle4, idle5, idle6 = bit(), bit(), bit(), bit(), bit(), bit()
+    active1, active2, idle3 = bit(), bit(), bit()
     f4, f5, c3, next3, c15 = word(11), word(11), word(10), word(10), word(10)
     reciprocal7 = word(16)
     x3, y7, x16, x32, x33, x34 = word(24), word(24), word(24), word(24), word(24), word(24)
@@ -83,14 +83,9 @@ def encoder_core(
         width[:] = next3 - c3
         f4.next = concat(idle3, width)  # 1024 where the lane does nothing
         f5.next = f4
-        idle4.next = idle3
-        idle5.next = idle4
-        idle6.next = idle5
-        found5.next = RECIPROCALS[int(f4[10:])]
+        found5.next = RECIPROCALS[int(f4[10:])]  # of 1024: 0, as of 0
         found6.next = found5
         reciprocal7.next = found6
-        if idle6:
-            reciprocal7.next = 0
         impossible.next = f4 == 0
 
     @always(clk.posedge)

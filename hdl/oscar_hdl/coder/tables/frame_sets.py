@@ -17,20 +17,20 @@ def frame_sets(
 ) -> Any:  # fmt: skip
     """Keep for each bank the histogram that a build reads, and the number of its set to save.
 
-    reading: the quad at read_at u7 is read for port.bank, `quad` u64 comes two clocks later. old u64: what is
-    at learn_at u7 of port.count_bank two clocks later; save: the set of the frame that is learnt.
+    reading: the quad at read_at u7 is read for port.bank, `quad` u64 comes two clocks later. old u32: the
+    pair at learn_at u8 of port.count_bank, three clocks later; save: the set of the frame that is learnt.
     port.steady: see TablesPort.
     """
     memory = [word(64) for _ in range(1 << 8)]
     write1, write2, at1, at2 = bit(), bit(), word(8), word(8)
-    look_at, fetched = word(8), word(64)
+    look_at, fetched, whole, upper1, upper2 = word(8), word(64), word(64), bit(), bit()
     first_save, second_save = word(len(port.save)), word(len(port.save))
     first_busy, second_busy, learn_busy = bit(), bit(), bit()
     first_same, second_same, learn_same, any_set = (bit() for _ in range(4))
 
     @always_comb
     def address():
-        look_at.next = concat(port.count_bank, learn_at)
+        look_at.next = concat(port.count_bank, learn_at[8:1])
 
     @always(clk.posedge)
     def use_memory():
@@ -41,7 +41,12 @@ def frame_sets(
         if write2:
             memory[at2].next = quad
         fetched.next = memory[look_at]
-        old.next = fetched
+        whole.next = fetched
+        upper1.next = learn_at[0]
+        upper2.next = upper1
+        old.next = whole[32:]
+        if upper2:
+            old.next = whole[64:32]
 
     @always(clk.posedge)
     def remember():

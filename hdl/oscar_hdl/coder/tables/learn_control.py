@@ -17,14 +17,14 @@ def learn_control(
 ) -> Any:  # fmt: skip
     """Ask for counts, and say when they come.
 
-    counts u76 come while `counted`; learn_at u7 is their place two clocks before. clear: level, while nothing
-    goes through; ended: strobe, when all has gone through. mute: counts are only taken, as after a reset;
-    away: what is learnt is not to be kept. hold: learning has not read yet what a build of port.bank would
-    overwrite.
+    counts u38 come while `counted`; learn_at u8 is their place three clocks before. clear: level, while
+    nothing goes through; ended: strobe, when all has gone through. mute: counts are only taken, as after a
+    reset; away: what is learnt is not to be kept. hold: a build of port.bank would overwrite what learning
+    has not read yet.
     """
     states = enum("IDLE", "ASK", "FOLLOW")
     state = Signal(states.IDLE)
-    wanted, begun, second_bank, at, arrived = bit(), bit(), bit(), word(7), word(5)
+    wanted, begun, second_bank, at, arrived = bit(), bit(), bit(), word(8), word(5)
 
     @always(clk.posedge)
     def command():
@@ -35,7 +35,7 @@ def learn_control(
             if mute or wanted:
                 state.next = states.ASK
         elif state == states.ASK:
-            if at == 127:
+            if at == 255:
                 state.next = states.FOLLOW
         elif ended:
             state.next = states.IDLE
@@ -76,9 +76,10 @@ def learn_control(
         counts.next = answer.totals
         counted.next = arrived[4]
         hold.next = mute or (wanted and not begun and port.bank == port.count_bank)
-        if arrived[3]:
+        if arrived[2]:
             learn_at.next = learn_at + 1
-            begun.next = True
+            if learn_at[7]:  # a build reads two pairs a clock, so it does not overtake the other half
+                begun.next = True
         if clear:
             arrived.next = 0
             counted.next = False

@@ -16,20 +16,17 @@ from oscar_hdl.streams.lane_delay import lane_delay
 def row_scale(clk: Any, turn: Any, counts: Any, olds: Any, scale: Any, fade: Any) -> Any:
     """Find what a row's counts and what it was are divided by.
 
-    turn: strobe, the row's first quad is there, two clocks before. counts u76, olds u64: its quads. scale
-    u17: 2^(16 - z), and fade, of the row that was complete a clock before: five clocks behind its last quad.
+    turn: strobe, a clock behind the row's first pair. counts u38, olds u32: its pairs. scale u17: 2^(16 - z),
+    and fade: three clocks behind its last pair, until the next row's.
     """
-    low, high, total = word(20), word(20), word(COUNT_BITS)
-    old_low, old_high, old_total = word(8), word(8), word(11)
+    two, total, old_two, old_total = word(20), word(COUNT_BITS), word(8), word(11)
     large, over = bit(), bit()
 
     @always(clk.posedge)
     def pairs():
-        low.next = counts[19:] + counts[38:19]
-        high.next = counts[57:38] + counts[76:57]
-        old_low.next = olds[7:] + olds[23:16]
-        old_high.next = olds[39:32] + olds[55:48]
-        large.next = olds[16:7] != 0 or olds[32:23] != 0 or olds[48:39] != 0 or olds[64:55] != 0
+        two.next = counts[19:] + counts[38:19]
+        old_two.next = olds[7:] + olds[23:16]
+        large.next = olds[16:7] != 0 or olds[32:23] != 0
 
     @always(clk.posedge)
     def add():
@@ -42,8 +39,8 @@ def row_scale(clk: Any, turn: Any, counts: Any, olds: Any, scale: Any, fade: Any
             base[:] = 0
             old_base[:] = 0
             over.next = large
-        total.next = base + low + high
-        old_total.next = old_base + old_low + old_high
+        total.next = base + two
+        old_total.next = old_base + old_two
 
     @always(clk.posedge)
     def decide():
@@ -66,7 +63,7 @@ def row_scale(clk: Any, turn: Any, counts: Any, olds: Any, scale: Any, fade: Any
 
 @block
 def merged(clk: Any, counts: Any, olds: Any, scale: Any, fade: Any, learnt: Any, *, lane: int) -> Any:
-    """Give learnt u16 of a lane of counts u76 and olds u64, four clocks later.
+    """Give learnt u16 of a lane of counts u38 and olds u32, four clocks later.
 
     scale and fade come a clock later than they.
     """
@@ -91,34 +88,35 @@ def merged(clk: Any, counts: Any, olds: Any, scale: Any, fade: Any, learnt: Any,
     return merge
 
 
-CLOCKS = 9  # from a quad of counts to what is learnt
+LATE = 9  # clocks in which a row's scale is known
+CLOCKS = LATE + 4  # from a pair of counts to what is learnt
 
 
 @block
 def learn_rows(clk: Any, clear: Any, counted: Any, counts: Any, olds: Any, write: Any, learnt: Any) -> Any:
-    """Merge counts u76 into olds u64, a quad a clock (docs/asc.md, "After a frame").
+    """Merge counts u38 into olds u32, a pair a clock (docs/asc.md, "After a frame").
 
-    counted: level, while quads of rows come, without a pause. CLOCKS later `write` is high with learnt u64,
+    counted: level, while pairs of rows come, without a pause. CLOCKS later `write` is high with learnt u32,
     each entry (old >> 1 if the row's sum is above 64, else old) + (count >> z), z the least from 0 on with
     which the row's counts add up to less than 2^15. clear: before.
     """
-    ticks, phase, turn, counted1 = word(4), word(2), bit(), bit()
+    ticks, phase, turn, counted1 = word(4), word(3), bit(), bit()
     scale, fade, way = word(17), bit(), word(CLOCKS)
-    counts_late, olds_late = word(76), word(64)
-    learnt0, learnt1, learnt2, learnt3 = (word(16) for _ in range(4))
+    counts_late, olds_late = word(38), word(32)
+    learnt0, learnt1 = word(16), word(16)
 
     limits = row_scale(clk, turn, counts, olds, scale, fade)
     delays = [
-        lane_delay(clk, ticks, counts, counts_late, 5), lane_delay(clk, ticks, olds, olds_late, 5)
+        lane_delay(clk, ticks, counts, counts_late, LATE), lane_delay(clk, ticks, olds, olds_late, LATE)
     ]  # fmt: skip
     lanes = [
         merged(clk, counts_late, olds_late, scale, fade, one, lane=i)
-        for i, one in enumerate((learnt0, learnt1, learnt2, learnt3))
+        for i, one in enumerate((learnt0, learnt1))
     ]
 
     @always_comb
     def join():
-        learnt.next = concat(learnt3, learnt2, learnt1, learnt0)
+        learnt.next = concat(learnt1, learnt0)
         write.next = way[CLOCKS - 1]
 
     @always(clk.posedge)

@@ -18,32 +18,9 @@ from oscar_hdl.coder.tables.row_source import row_source
 from oscar_hdl.coder.tables.row_totals import TOTAL_BITS, row_totals
 from oscar_hdl.coder.tables.set_store import initial_checksum, set_checksum, set_store
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.lane_delay import lane_delay
 
-RING_BITS = 9  # a whole block RAM, so that it becomes one
-
-
-@block
-def row_delay(clk: Any, data: Any, late: Any, *, delay: int) -> Any:
-    """Give `data` as `late`, as wide, so many clocks later, 16 to 64."""
-    LAST = delay - 2
-    memory = [word(len(data)) for _ in range(1 << RING_BITS)]
-    write_at, read_at, fetched, place = word(RING_BITS), word(RING_BITS), word(len(data)), word(6)
-
-    @always(clk.posedge)
-    def move():
-        memory[write_at].next = data
-        place.next = place + 1
-        if place == LAST:  # what is read now was written this many clocks ago
-            place.next = 0
-        read_at.next = place
-        write_at.next = read_at
-        fetched.next = memory[read_at]
-        late.next = fetched
-
-    return move
-
-
-QUADS_AT, QUAD_BITS = 31, 50  # clocks from a quad that is read to its write
+QUADS_AT, QUAD_BITS = 35, 50  # clocks from a quad that is read to its write
 
 
 @block
@@ -86,13 +63,14 @@ def table_builder(
     fresh, last, bank, ended = bit(), word(4), bit(), bit()
     entries, possible, possible_late, quad = word(64), word(4), word(4), word(QUAD_BITS)
     total, lost, peak, ratio = word(TOTAL_BITS), word(4), word(4), word(RATIO_BITS)
-    here, late, late_entries, late_possible = word(68), word(68), word(64), word(4)
+    here, middle, late, late_entries, late_possible = word(68), word(68), word(68), word(64), word(4)
+    ticks = word(4)
 
     control = build_control(clk, rst, port, s_axis_sent, hold, ended, reads, encoding=encoding)
     source = row_source(clk, reads, fresh, last, kept, entries, possible, histogram, encoding=encoding)
     totals = row_totals(clk, reads.phase, entries, possible, total, lost, peak)
     division = row_ratio(clk, reads.phase, total, lost, ratio)
-    delay = row_delay(clk, here, late, delay=20)
+    delays = [lane_delay(clk, ticks, here, middle, 16), lane_delay(clk, ticks, middle, late, 6)]
     quads = row_quads(clk, reads.phase, late_entries, late_possible, ratio, peak, quad)
     writer = table_writer(clk, rst, reads.reading, quad, bank, tables, ended)
 
@@ -104,12 +82,13 @@ def table_builder(
 
     @always(clk.posedge)
     def fields():
+        ticks.next = ticks + 1
         possible_late.next = possible
         fresh.next = port.fresh
         last.next = port.last
         bank.next = port.bank
 
-    return control, source, totals, division, delay, quads, writer, wires, fields
+    return control, source, totals, division, delays, quads, writer, wires, fields
 
 
 DEFAULTS = AscParams()
@@ -122,15 +101,15 @@ def link_tables(
 ) -> Any:  # fmt: skip
     """Build, learn, query (docs/engine.md, "Engine, pair, NIC core").
 
-    A build takes 158 clocks and 4 for each wait for a sent row; a learn takes 150 and the way through the
-    chain; they run side by side. After a reset all counts are taken first (about 320 clocks); build and
+    A build takes 162 clocks and 4 for each wait for a sent row; a learn takes 280 and the way through the
+    chain; they run side by side. After a reset all counts are taken first (about 580 clocks); build and
     learn are accepted meanwhile. sets: a power of two; encoding: no rows are sent and s_axis_sent is not
     used. The answer is the request, with constant delay, its totals five clocks later than its address.
     """
     mute, away, hold, clear, ended = bit(True), bit(), bit(True), bit(), bit()
     reads, kept, histogram = RowReads(), word(64), word(64)
-    counted, counts, learn_at = bit(), word(4 * COUNT_BITS), word(7)
-    olds, learnt, save, new_checksum = word(64), word(64), word(SET_BITS), word(16)
+    counted, counts, learn_at = bit(), word(2 * COUNT_BITS), word(8)
+    olds, learnt, save, new_checksum = word(32), word(32), word(SET_BITS), word(16)
     write, written, stored = bit(), bit(), bit()
 
     builder = table_builder(
@@ -147,7 +126,7 @@ def link_tables(
     learning = learn_rows(clk, clear, counted, counts, olds, write, learnt)
     check = set_checksum(clk, clear, write, learnt, new_checksum, params=params)
 
-    # A set is complete when its last quad is written; its checksum is, two clocks later.
+    # A set is complete when its last pair is written; its checksum is, two clocks later.
     @always(clk.posedge)
     def finish_up():
         stored.next = written

@@ -39,52 +39,57 @@ def scaled(clk: Any, entries: Any, possible: Any, ratio: Any, raw: Any, *, lane:
 def row_quads(clk: Any, phase: Any, entries: Any, possible: Any, ratio: Any, peak: Any, quad: Any) -> Any:
     """Second pass over a row, a quad a clock (docs/asc.md, "Frequencies").
 
-    entries u64, possible u4: the row's first quad in phase 3; ratio u26 a clock later, for four clocks; peak
-    u4 fourteen clocks before entries, in phase 1. quad u50 comes eight clocks behind entries: c of its
-    symbols and of the one behind them, modulo 1024.
+    entries u64, possible u4: the row's first quad in phase 1; ratio u26 a clock later, for four clocks; peak
+    u4 sixteen clocks before entries, in phase 1. quad u50 comes ten clocks behind entries: c of its symbols
+    and of the one behind them, modulo 1024.
 
     The remainder is what the row's sum lacks to 1024: with it all c behind the peak grow. They are known
     before the row is complete, so they wait for it.
     """
     raw0, raw1, raw2, raw3 = (word(10) for _ in range(4))
-    total, base, first, second, third = (word(10) for _ in range(5))
+    low, high, first1, third1 = (word(10) for _ in range(4))
+    first2, second2, third2, four2 = (word(10) for _ in range(4))
     c0, c1, c2, c3, c4 = (word(10) for _ in range(5))
-    early, late, kept, above = word(50), word(50), word(10), word(5)
-    peak1, peak2, peak3, peak4, peak5, peak6 = (word(4) for _ in range(6))
+    early, middle, late, kept, above, begins = word(50), word(50), word(50), word(10), word(5), bit()
+    peak1, peak2, peak3, peak4, peak5, peak6, peak7 = (word(4) for _ in range(7))
     raws = raw0, raw1, raw2, raw3
     lanes = [scaled(clk, entries, possible, ratio, raw, lane=i) for i, raw in enumerate(raws)]
 
-    # raw of the row's first quad is here in phase 2.
+    # raw of the row's first quad is here in phase 0; so it is added in phase 2, with `begins`.
     @always(clk.posedge)
     def add():
-        before = modbv(0)[10:]
-        before[:] = total
-        if phase == 2:
-            before[:] = 0
-        total.next = before + raw0 + raw1 + raw2 + raw3
-        base.next = before
-        first.next = raw0
-        second.next = raw0 + raw1
-        third.next = raw0 + raw1 + raw2
+        low.next = raw0 + raw1
+        high.next = raw2 + raw3
+        first1.next = raw0
+        third1.next = raw2
+        first2.next = first1
+        second2.next = low
+        third2.next = low + third1
+        four2.next = low + high
 
     @always(clk.posedge)
     def accumulate():
+        base = modbv(0)[10:]
+        base[:] = c4
+        if begins:
+            base[:] = 0
         c0.next = base
-        c1.next = base + first
-        c2.next = base + second
-        c3.next = base + third
-        c4.next = total
+        c1.next = base + first2
+        c2.next = base + second2
+        c3.next = base + third2
+        c4.next = base + four2
         early.next = concat(c4, c3, c2, c1, c0)
-        late.next = early
+        middle.next = early
+        late.next = middle
 
-    # The row is complete, and its first quad in `late`, in phase 2.
+    # The row is complete, and its first quad in `late`, in phase 2, too.
     @always(clk.posedge)
     def complete():
         missing = modbv(0)[10:]
         missing[:] = kept
-        if phase == 2:
-            missing[:] = total
-            kept.next = total
+        if begins:
+            missing[:] = c4
+            kept.next = c4
         quad.next = late
         if above[0]:
             quad.next[10:] = late[10:] - missing
@@ -97,21 +102,24 @@ def row_quads(clk: Any, phase: Any, entries: Any, possible: Any, ratio: Any, pea
         if above[4]:
             quad.next[50:40] = late[50:40] - missing
 
+    # The row's first quad is in `middle` in phase 1.
     @always(clk.posedge)
     def look_ahead():
         place = modbv(0)[2:]
         symbol = modbv(0)[5:]
         place[:] = phase - 1
+        begins.next = place == 0
         for i in range(5):
             symbol[:] = concat(place, modbv(0)[2:]) + i
-            above.next[i] = symbol > peak6
+            above.next[i] = symbol > peak7
         if phase == 1:
             peak1.next = peak
             peak2.next = peak1
             peak3.next = peak2
             peak4.next = peak3
             peak5.next = peak4
-        if phase == 0:
             peak6.next = peak5
+        if phase == 0:
+            peak7.next = peak6
 
     return lanes, add, accumulate, complete, look_ahead

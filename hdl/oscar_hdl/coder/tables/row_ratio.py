@@ -19,51 +19,37 @@ LOWER, UPPER = tuple(r & (1 << 18) - 1 for r in RECIPROCALS), tuple(r >> 18 for 
 RATIO_BITS = 26
 
 
-class Dividing:
-    """A quotient on its way: what is left, what divides it, and the bits that are known."""
-
-    def __init__(self) -> None:
-        self.rest, self.divisor, self.bits = word(TOTAL_BITS), word(TOTAL_BITS), word(16)
-        self.lost = word(4)
-
-
 @block
-def ratio_stage(clk: Any, load: Any, given: Dividing, now: Dividing, then: Dividing) -> Any:
+def divider(clk: Any, load: Any, total: Any, lost: Any, bits: Any) -> Any:
     """Divide by hand: each clock the rest is doubled, and the divisor taken from it if it fits.
 
-    load: take what is given, instead of going on. now: registers; then: what follows from them.
+    load: strobe, begin with total u19 and lost u4. bits u16: the quotient, seventeen clocks later.
     """
+    rest, divisor, less = word(TOTAL_BITS), word(TOTAL_BITS), word(TOTAL_BITS + 2)
 
     @always_comb
     def step():
-        less = modbv(0)[TOTAL_BITS + 2 :]
-        less[:] = concat(now.rest, modbv(0)[1:]) - now.divisor
-        then.rest.next = less[TOTAL_BITS:]
-        if less[TOTAL_BITS + 1]:
-            then.rest.next = concat(now.rest[TOTAL_BITS - 1 :], modbv(0)[1:])
-        then.bits.next[16:1] = now.bits[15:]
-        then.bits.next[0] = not less[TOTAL_BITS + 1]
-        then.divisor.next = now.divisor
-        then.lost.next = now.lost
+        less.next = concat(rest, modbv(0)[1:]) - divisor
 
     @always(clk.posedge)
     def go_on():
-        now.rest.next = then.rest
-        now.bits.next = then.bits
+        rest.next = less[TOTAL_BITS:]
+        if less[TOTAL_BITS + 1]:
+            rest.next = concat(rest[TOTAL_BITS - 1 :], modbv(0)[1:])
+        bits.next[16:1] = bits[15:]
+        bits.next[0] = not less[TOTAL_BITS + 1]
         if load:
-            now.rest.next = given.rest
-            now.bits.next = given.bits
-            now.divisor.next = given.divisor
-            now.lost.next = given.lost
+            rest.next = concat(modbv(0b111111)[6:], lost)
+            divisor.next = total
 
     return step, go_on
 
 
 @block
 def small_ratio(clk: Any, divisor: Any, lost: Any, ratio: Any) -> Any:
-    """Give R u26 of a row of divisor u10 and lost u4, both still, four clocks later."""
+    """Give R u26 of a row of divisor u10 and lost u4, both still, five clocks later."""
     lower, upper, lower_out, upper_out = word(18), word(18), word(18), word(18)
-    numerator, factor, small_part, large_part = word(10), word(10), word(28), word(28)
+    numerator, factor, small_part, large_part, sum4 = word(10), word(10), word(28), word(28), word(RATIO_BITS)
 
     @always(clk.posedge)
     def multiply():
@@ -77,73 +63,76 @@ def small_ratio(clk: Any, divisor: Any, lost: Any, ratio: Any) -> Any:
         small_part.next = factor * lower_out
         large_part.next = factor * upper_out
         total[:] = large_part + small_part[28:18]
-        ratio.next = total[28:2]
+        sum4.next = total[28:2]
+        ratio.next = sum4
 
     return multiply
 
 
 @block
 def row_ratio(clk: Any, phase: Any, total: Any, lost: Any, ratio: Any) -> Any:
-    """Divide (1024 - n) * 2^16 by T + 1, a row every four clocks.
+    """Divide (1024 - n) * 2^16 by T + 1, a row every four clocks, in four dividers that take turns.
 
-    total u19 = T + 1 in phase 0, lost u4 = 16 - n a clock before; 16 clocks behind total `ratio` u26 is
+    total u19 = T + 1 in phase 0, lost u4 = 16 - n a clock before; 18 clocks behind total `ratio` u26 is
     there, for four clocks. The numerator is (1008 + lost) * 2^16. It is below the divisor times 2^16 if that
     has more than ten bits, so 16 steps are enough; of others the reciprocal is known.
     """
-    entering, first, second, third, fourth = (Dividing() for _ in range(5))
-    after_first, after_second, after_third, after_fourth = (Dividing() for _ in range(4))
-    divisor, load, small, is_small, index = word(TOTAL_BITS), bit(), word(RATIO_BITS), bit(), word(SMALL_BITS)
+    lost1, turn, begins, ends, small = word(4), word(2), bit(), bit(), word(RATIO_BITS)
+    load0, load1, load2, load3 = bit(), bit(), bit(), bit()
+    bits0, bits1, bits2, bits3 = (word(16) for _ in range(4))
+    # Divisor and lost of the rows that are divided, and whether the reciprocal is known.
+    divisor1, divisor2, divisor3 = (word(SMALL_BITS) for _ in range(3))
+    row1, row2, row3 = (word(5) for _ in range(3))
+    lost3, small4, small_late = word(4), bit(), bit()
 
-    # The first stage has its divisor a clock late: until then it is `total`.
+    known = small_ratio(clk, divisor3, lost3, small)
+    dividers = [
+        divider(clk, load, total, lost1, bits)
+        for load, bits in ((load0, bits0), (load1, bits1), (load2, bits2), (load3, bits3))
+    ]
+
     @always_comb
     def wires():
-        load.next = phase == 3
-        entering.rest.next = concat(modbv(0b111111)[6:], lost)
-        entering.bits.next = 0
-        entering.lost.next = lost
-        entering.divisor.next = 0
-        index.next = third.divisor[SMALL_BITS:]
+        lost3.next = row3[4:]
 
-    @always_comb
-    def step():
-        less = modbv(0)[TOTAL_BITS + 2 :]
-        own = modbv(0)[TOTAL_BITS:]
-        own[:] = divisor
-        if phase == 0:
-            own[:] = total
-        less[:] = concat(first.rest, modbv(0)[1:]) - own
-        after_first.rest.next = less[TOTAL_BITS:]
-        if less[TOTAL_BITS + 1]:
-            after_first.rest.next = concat(first.rest[TOTAL_BITS - 1 :], modbv(0)[1:])
-        after_first.bits.next[16:1] = first.bits[15:]
-        after_first.bits.next[0] = not less[TOTAL_BITS + 1]
-        after_first.divisor.next = divisor
-        after_first.lost.next = first.lost
+    # These are for phase 0.
+    @always(clk.posedge)
+    def deal():
+        begins.next = phase == 3
+        load0.next = phase == 3 and turn == 0
+        load1.next = phase == 3 and turn == 1
+        load2.next = phase == 3 and turn == 2
+        load3.next = phase == 3 and turn == 3
 
     @always(clk.posedge)
-    def begin():
-        first.rest.next = after_first.rest
-        first.bits.next = after_first.bits
-        if load:
-            first.rest.next = entering.rest
-            first.bits.next = entering.bits
-            first.lost.next = entering.lost
-        if phase == 0:
-            divisor.next = total
+    def move():
+        lost1.next = lost
+        if begins:
+            turn.next = turn + 1
+            divisor1.next = total[SMALL_BITS:]
+            divisor2.next = divisor1
+            divisor3.next = divisor2
+            row1.next[4:] = lost1
+            row1.next[4] = total[TOTAL_BITS:SMALL_BITS] == 0
+            row2.next = row1
+            row3.next = row2
+            small4.next = row3[4]
 
-    stages = [
-        ratio_stage(clk, load, after_first, second, after_second),
-        ratio_stage(clk, load, after_second, third, after_third),
-        ratio_stage(clk, load, after_third, fourth, after_fourth),
-    ]
-    known = small_ratio(clk, index, third.lost, small)
-
+    # The divider that has just begun had ended then.
     @always(clk.posedge)
     def finish():
-        is_small.next = fourth.divisor[TOTAL_BITS:SMALL_BITS] == 0
-        if load:
-            ratio.next = after_fourth.bits
-            if is_small:
+        ends.next = begins
+        small_late.next = small4
+        if ends:
+            if small_late:
                 ratio.next = small
+            elif turn == 1:
+                ratio.next = bits0
+            elif turn == 2:
+                ratio.next = bits1
+            elif turn == 3:
+                ratio.next = bits2
+            else:
+                ratio.next = bits3
 
-    return wires, step, begin, stages, known, finish
+    return known, dividers, wires, deal, move, finish

@@ -40,14 +40,14 @@ def possible_symbols(clk: Any, at: Any, last: Any, possible: Any) -> Any:
 
 
 @block
-def sent_entries(clk: Any, reads: RowReads, sent: Any, entries: Any) -> Any:
-    """Give the quad that reads.levels has for reads.at, two clocks later: sent, and entries u60."""
-    levels, sent1 = word(16), bit()
+def sent_entries(clk: Any, reads: RowReads, histogram: Any, given: Any) -> Any:
+    """Give the quad that reads.levels has for reads.at two clocks later; if none was sent, the histogram."""
+    levels, sent1, sent2, shown = word(16), bit(), bit(), word(60)
 
     @always(clk.posedge)
     def pick():
         sent1.next = reads.sent
-        sent.next = sent1
+        sent2.next = sent1
         if reads.at[2:] == 0:
             levels.next = reads.levels[16:]
         elif reads.at[2:] == 1:
@@ -61,12 +61,21 @@ def sent_entries(clk: Any, reads: RowReads, sent: Any, entries: Any) -> Any:
     @always(clk.posedge)
     def show():
         for i in range(15):
-            entries.next[i] = levels[4:] == i + 1
-            entries.next[15 + i] = levels[8:4] == i + 1
-            entries.next[30 + i] = levels[12:8] == i + 1
-            entries.next[45 + i] = levels[16:12] == i + 1
+            shown.next[i] = levels[4:] == i + 1
+            shown.next[15 + i] = levels[8:4] == i + 1
+            shown.next[30 + i] = levels[12:8] == i + 1
+            shown.next[45 + i] = levels[16:12] == i + 1
 
-    return pick, show
+    @always_comb
+    def give():
+        given.next = histogram
+        if sent2:
+            given.next = concat(
+                modbv(0)[1:], shown[60:45], modbv(0)[1:], shown[45:30], modbv(0)[1:], shown[30:15],
+                modbv(0)[1:], shown[15:],
+            )  # fmt: skip
+
+    return pick, show, give
 
 
 @block
@@ -80,8 +89,7 @@ def row_source(
     fresh, the initial one, and `possible` u4. A clock later come entries u64: the row's histogram, 0 where
     impossible. No rows are sent if `encoding`.
     """
-    prior, prior_late = word(4 * PRIOR_BITS), word(4 * PRIOR_BITS)
-    sent, shown = bit(), word(60)
+    prior, prior_late, given = word(4 * PRIOR_BITS), word(4 * PRIOR_BITS), word(64)
     others = possible_symbols(clk, reads.at, last, possible)
 
     @always(clk.posedge)
@@ -98,41 +106,25 @@ def row_source(
                 prior_late[12:6], modbv(0)[10:], prior_late[6:],
             )  # fmt: skip
 
-    if encoding:
-
-        @always(clk.posedge)
-        def choose():
-            entries.next = 0
-            if possible[0]:
-                entries.next[16:] = histogram[16:]
-            if possible[1]:
-                entries.next[32:16] = histogram[32:16]
-            if possible[2]:
-                entries.next[48:32] = histogram[48:32]
-            if possible[3]:
-                entries.next[64:48] = histogram[64:48]
-
-        return others, look_up, show, choose
-
-    bring = sent_entries(clk, reads, sent, shown)
-
     @always(clk.posedge)
-    def choose_or_take():
-        quad = modbv(0)[64:]
-        quad[:] = histogram
-        if sent:
-            quad[:] = concat(
-                modbv(0)[1:], shown[60:45], modbv(0)[1:], shown[45:30], modbv(0)[1:], shown[30:15],
-                modbv(0)[1:], shown[15:],
-            )  # fmt: skip
+    def choose():
         entries.next = 0
         if possible[0]:
-            entries.next[16:] = quad[16:]
+            entries.next[16:] = given[16:]
         if possible[1]:
-            entries.next[32:16] = quad[32:16]
+            entries.next[32:16] = given[32:16]
         if possible[2]:
-            entries.next[48:32] = quad[48:32]
+            entries.next[48:32] = given[48:32]
         if possible[3]:
-            entries.next[64:48] = quad[64:48]
+            entries.next[64:48] = given[64:48]
 
-    return others, look_up, show, bring, choose_or_take
+    if encoding:
+
+        @always_comb
+        def take():
+            given.next = histogram
+
+    else:
+        take = sent_entries(clk, reads, histogram, given)
+
+    return others, look_up, show, choose, take

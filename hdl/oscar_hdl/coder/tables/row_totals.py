@@ -22,6 +22,13 @@ def row_totals(clk: Any, phase: Any, entries: Any, possible: Any, total: Any, lo
     low, high, none = word(17), word(17), word(3)
     low_most, high_most, low_at, high_at = word(16), word(16), bit(), bit()
     most, most_at, largest = word(16), word(2), word(16)
+    in_3, in_0, in_1 = bit(), bit(), bit()  # phases
+
+    @always(clk.posedge)
+    def turn():
+        in_3.next = phase == 2
+        in_0.next = phase == 3
+        in_1.next = phase == 0
 
     @always(clk.posedge)
     def count():
@@ -33,7 +40,7 @@ def row_totals(clk: Any, phase: Any, entries: Any, possible: Any, total: Any, lo
                 missing[:] = missing + 1
         none.next = missing
         base[:] = lost
-        if phase == 3:
+        if in_3:
             base[:] = 0
         lost.next = base + none
 
@@ -43,25 +50,30 @@ def row_totals(clk: Any, phase: Any, entries: Any, possible: Any, total: Any, lo
         low.next = entries[16:] + entries[32:16]
         high.next = entries[48:32] + entries[64:48]
         base[:] = total
-        if phase == 0:
+        if in_0:
             base[:] = 1
         total.next = base + low + high
 
+    # Differences, since a carry is faster than a tree of comparisons: the highest bit says what is larger.
     @always(clk.posedge)
     def compare():
+        less = modbv(0)[17:]
+        less[:] = concat(modbv(0)[1:], entries[16:]) - entries[32:16]
         low_most.next = entries[16:]
         low_at.next = False
-        if entries[32:16] > entries[16:]:
+        if less[16]:
             low_most.next = entries[32:16]
             low_at.next = True
+        less[:] = concat(modbv(0)[1:], entries[48:32]) - entries[64:48]
         high_most.next = entries[48:32]
         high_at.next = False
-        if entries[64:48] > entries[48:32]:
+        if less[16]:
             high_most.next = entries[64:48]
             high_at.next = True
+        less[:] = concat(modbv(0)[1:], low_most) - high_most
         most.next = low_most
         most_at.next = concat(modbv(0)[1:], low_at)
-        if high_most > low_most:
+        if less[16]:
             most.next = high_most
             most_at.next = concat(modbv(1)[1:], high_at)
 
@@ -69,9 +81,11 @@ def row_totals(clk: Any, phase: Any, entries: Any, possible: Any, total: Any, lo
     @always(clk.posedge)
     def choose():
         quad = modbv(0)[2:]
-        if phase == 1 or most > largest:
+        less = modbv(0)[17:]
+        less[:] = concat(modbv(0)[1:], largest) - most
+        if in_1 or less[16]:
             quad[:] = phase - 1
             largest.next = most
             peak.next = concat(quad, most_at)
 
-    return count, add, compare, choose
+    return turn, count, add, compare, choose

@@ -10,7 +10,7 @@ from myhdl import always, always_comb, block, concat
 
 from oscar.coding.asc.params import PRIOR, SYMBOLS, AscParams
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.linear_map import ONES, linear_map, step
+from oscar_hdl.streams.linear_map import ONES, linear_map, step, unstep
 
 
 @block
@@ -21,9 +21,9 @@ def set_store(
 ) -> Any:  # fmt: skip
     """Keep `sets` (a power of two) table sets.
 
-    quad u64: the four entries at read_at u7 of set `load` two clocks later. write: value u64 goes to the
-    next place of set `save`, from 0 on after `clear`; `written` is high with the last; nothing is kept with
-    `away`.
+    quad u64: the four entries at read_at u7 of set `load` two clocks later. write: the two entries of value
+    u32 go to the next place of set `save`, from 0 on after `clear`; `written` is high with the last; nothing
+    is kept with `away`.
     checksum u16: of set `query`, or `initial` with query_fresh, two clocks later. keep: new_checksum u16
     becomes that of set `save`.
     """
@@ -32,22 +32,24 @@ def set_store(
         raise ValueError(f"expected 2, 4, 8, .. {1 << len(save)} table sets, got {sets}")
     memory = [word(64) for _ in range(sets << 7)]
     checksums = [word(16) for _ in range(sets)]
-    read_address, write_address, write_at = word(7 + bits), word(7 + bits), word(7)
+    read_address, write_address, write_at = word(7 + bits), word(7 + bits), word(8)
     load_set, save_set, fetched = word(bits), word(bits), word(64)
     asked, asked_fresh = word(bits), bit()
 
     @always_comb
     def addresses():
         read_address.next = concat(load_set, read_at)
-        write_address.next = concat(save_set, write_at)
-        written.next = write and write_at == 127
+        write_address.next = concat(save_set, write_at[8:1])
+        written.next = write and write_at == 255
 
     @always(clk.posedge)
     def use_memory():
         load_set.next = load[bits:]
         save_set.next = save[bits:]
-        if write and not away:
-            memory[write_address].next = value
+        if write and not away and not write_at[0]:
+            memory[write_address].next[32:] = value
+        if write and not away and write_at[0]:
+            memory[write_address].next[64:32] = value
         if write:
             write_at.next = write_at + 1
         if clear:
@@ -68,9 +70,8 @@ def set_store(
     return addresses, use_memory, check
 
 
-QUAD = 64
-OF_QUAD = [step(0, 1 << i, QUAD) for i in range(QUAD)]
-OF_STATE = [step(1 << i, 0, QUAD) for i in range(32)]
+PAIR = 32  # bits
+OF_PAIR = [step(1 << i, 0, PAIR) for i in range(PAIR)]
 
 
 def initial_checksum(params: AscParams) -> int:
@@ -81,28 +82,21 @@ def initial_checksum(params: AscParams) -> int:
 
 
 @block
-def set_checksum(clk: Any, clear: Any, run: Any, quad: Any, checksum: Any, *, params: AscParams) -> Any:
-    """Take 128 quads u64, one a clock, with `run`.
+def set_checksum(clk: Any, clear: Any, run: Any, pair: Any, checksum: Any, *, params: AscParams) -> Any:
+    """Take 256 pairs of entries u32, one a clock, with `run`.
 
     clear: before; two clocks behind the last, checksum u16 is docs/asc.md's, "Frame", and holds until clear.
     """
-    begin = params.fingerprint ^ ONES
-    state, moved, part, mixed, run1 = word(32), word(32), word(32), word(32), bit()
-    of_quad = linear_map(quad, part, OF_QUAD)
-    of_state = linear_map(state, moved, OF_STATE)
+    begin = unstep(params.fingerprint ^ ONES, PAIR)
+    mixed, state = word(32), word(32)  # the CRC with the next pair, before it goes through them
+    of_pair = linear_map(mixed, state, OF_PAIR)
 
     @always(clk.posedge)
     def move():
-        mixed.next = part
-        run1.next = run
-        if run1:
-            state.next = moved ^ mixed
+        if run:
+            mixed.next = state ^ pair
         if clear:
-            run1.next = False
-            state.next = begin
-
-    @always_comb
-    def fold():
+            mixed.next = begin
         checksum.next = state[32:16] ^ state[16:]  # inverted twice: not at all
 
-    return of_quad, of_state, move, fold
+    return of_pair, move

@@ -10,106 +10,64 @@ from oscar_hdl.coder.ports import COUNT_BITS, CountChain, CountPort
 from oscar_hdl.streams.bundles import bit, word
 
 KEPT_BITS = 18
-WORD_BITS = 4 * KEPT_BITS
+PAIR_BITS = 2 * KEPT_BITS
+PLACE_BITS = 10  # bank, context, symbol
+MOST = 1 << KEPT_BITS
 
 
 @block
-def quad_memory(clk: Any, write: Any, write_at: Any, data: Any, read_at: Any, read: Any) -> Any:
-    """Keep 128 quads of counts: write u4 says which of the quad at write_at u7 become data u18.
+def count_bank(
+    clk: Any, take: Any, take_at: Any, count_at: Any, got: Any, writes: Any, write_at: Any, total: Any
+) -> Any:
+    """Keep 256 pairs of counts, in one block RAM.
 
-    read u72: the quad at read_at u7, two clocks later.
+    got u36: what is at count_at u8 three clocks before, or with `take` at take_at u8, which is cleared then.
+    writes u2: which of the pair at write_at u8 becomes total u19, which comes a clock later; one of 2^18 and
+    more does not. While counts are taken there are none to write.
     """
-    memory = [word(WORD_BITS) for _ in range(1 << 7)]
-    fetched = word(WORD_BITS)
-
-    @always(clk.posedge)
-    def access():
-        if write[0]:
-            memory[write_at].next[18:] = data
-        if write[1]:
-            memory[write_at].next[36:18] = data
-        if write[2]:
-            memory[write_at].next[54:36] = data
-        if write[3]:
-            memory[write_at].next[72:54] = data
-        fetched.next = memory[read_at]
-        read.next = fetched
-
-    return access
-
-
-@block
-def count_memory(
-    clk: Any, place: Any, take: Any, take_quad: Any, got: Any, counts: Any, written_place: Any, amount: Any,
-    again: Any, over: Any,
-) -> Any:  # fmt: skip
-    """Read the quad of place u9, or with `take` (level) take_quad u7 and clear it.
-
-    got u72: it, three clocks later.
-    counts (strobe, with got): the count of written_place u9 in got, or with `again` the sum of three clocks
-    before, and amount u5 go there; a sum of 2^18 and more does not, but gives `over` (strobe, a clock later).
-    While counts are taken there are none to write.
-    """
-    read_at, write_at, write, lanes = word(7), word(7), word(4), word(4)
-    total, total3, total4, total5 = word(KEPT_BITS + 1), *(word(KEPT_BITS) for _ in range(3))
-    taking, clears, mine, carry = bit(), bit(), bit(), bit()
-    memory = quad_memory(clk, write, write_at, total3, read_at, got)
-
-    @always_comb
-    def add():
-        base = modbv(0)[KEPT_BITS:]
-        if written_place[2:] == 0:
-            base[:] = got[18:]
-        elif written_place[2:] == 1:
-            base[:] = got[36:18]
-        elif written_place[2:] == 2:
-            base[:] = got[54:36]
-        else:
-            base[:] = got[72:54]
-        if again:
-            base[:] = total5
-        total.next = base + amount
+    memory = [word(PAIR_BITS) for _ in range(1 << 8)]
+    read_at, at, taking, clears = word(8), word(8), bit(), bit()
+    lanes, enables, fetched, data = word(2), word(2), word(PAIR_BITS), word(KEPT_BITS)
 
     @always_comb
     def choose():
-        write.next = 0
-        if mine and not carry:
-            write.next = lanes
+        data.next = total[KEPT_BITS:]
+        enables.next = 0
+        if not total[KEPT_BITS]:
+            enables.next = lanes
         if clears:
-            write.next = 0b1111
-        over.next = mine and carry
+            data.next = 0
+            enables.next = 0b11
 
     @always(clk.posedge)
     def prepare():
-        read_at.next = place[9:2]
+        read_at.next = count_at
+        at.next = write_at
+        lanes.next = writes
         if take:
-            read_at.next = take_quad
+            read_at.next = take_at
+        if taking:
+            at.next = read_at
         taking.next = take
         clears.next = taking
-        write_at.next = written_place[9:2]
-        for i in range(4):
-            lanes.next[i] = written_place[2:] == i
-        total3.next = total[KEPT_BITS:]
-        if taking:
-            write_at.next = read_at
-            total3.next = 0
-        total4.next = total3
-        total5.next = total4
-        mine.next = counts
-        carry.next = total[KEPT_BITS]
 
-    return memory, add, choose, prepare
+    @always(clk.posedge)
+    def access():
+        if enables[0]:
+            memory[at].next[KEPT_BITS:] = data
+        if enables[1]:
+            memory[at].next[PAIR_BITS:KEPT_BITS] = data
+        fetched.next = memory[read_at]
+        got.next = fetched
 
-
-ADDRESS_BITS = 10  # bank, context, symbol
-MOST = 1 << KEPT_BITS
+    return choose, prepare, access
 
 
 @block
 def count_lane(
     clk: Any, got_0: Any, got_1: Any, second: Any, full: Any, before: Any, total: Any, *, lane: int
 ) -> Any:
-    """Add a lane of the bank's counts u72 to that of before u76: total u19, two clocks behind got.
+    """Add a lane of the bank's counts u36 to that of before u38: total u19, two clocks behind got.
 
     second: the bank; full: a count of it reached 2^18, was left as it had been, and is known by its highest
     bit. before comes a clock behind got.
@@ -132,99 +90,161 @@ def count_lane(
     return add
 
 
+class Counted:
+    """A symbol on its way: what waits for its count, and how it is written. Numbers are its clock."""
+
+    def __init__(self) -> None:
+        # 1: the place is read; 4: it is prepared for writing; 5: written, beside the sum.
+        self.place1, self.place2, self.place3, self.place4, self.place5 = (word(PLACE_BITS) for _ in range(5))
+        self.counts1, self.counts2, self.counts3, self.counts4, self.counts5 = (bit() for _ in range(5))
+        self.amount4 = word(4)
+        self.choice3 = word(3)  # which of seven is its count: see `count_sum`
+        self.again4 = bit()  # the symbol before it is the same
+
+
+@block
+def count_places(clk: Any, rst: Any, unit: CountPort, unit_bank: Any, way: Counted) -> Any:
+    """Follow the symbols of a unit, a clock after another, and see which are the same."""
+    step1, step2, step3 = word(2), word(2), word(2)
+    one2, two2, three2, four2, one3 = bit(), bit(), bit(), bit(), bit()
+
+    @always(clk.posedge)
+    def follow():
+        way.place1.next = concat(unit_bank, unit.address)
+        way.place2.next = way.place1
+        way.place3.next = way.place2
+        way.place4.next = way.place3
+        way.place5.next = way.place4
+        way.counts1.next = unit.valid
+        way.counts2.next = way.counts1
+        way.counts3.next = way.counts2
+        way.counts4.next = way.counts3
+        way.counts5.next = way.counts4
+        if rst:
+            way.counts1.next = False
+            way.counts2.next = False
+            way.counts3.next = False
+            way.counts4.next = False
+            way.counts5.next = False
+
+    # Which of the four symbols before is the same: 2: found, 3: the choice of the nearest but one.
+    @always(clk.posedge)
+    def compare():
+        one2.next = way.counts2 and way.place1 == way.place2
+        two2.next = way.counts3 and way.place1 == way.place3
+        three2.next = way.counts4 and way.place1 == way.place4
+        four2.next = way.counts5 and way.place1 == way.place5
+        one3.next = one2
+        way.again4.next = one3
+        way.choice3.next = concat(modbv(0)[1:], way.place2[9], way.place2[0])
+        if two2:
+            way.choice3.next = 4
+        elif three2:
+            way.choice3.next = 5
+        elif four2:
+            way.choice3.next = 6
+
+    @always(clk.posedge)
+    def weigh():
+        step1.next = unit.step
+        step2.next = step1
+        step3.next = step2
+        way.amount4.next[0] = step3 == 0
+        way.amount4.next[1] = step3 == 1
+        way.amount4.next[2] = step3 == 2
+        way.amount4.next[3] = step3 == 3
+
+    return follow, compare, weigh
+
+
+@block
+def count_sum(clk: Any, got_0: Any, got_1: Any, way: Counted, total: Any) -> Any:
+    """Add the amount of a symbol to its count: total u19 in its clock 5.
+
+    got_0, got_1 u36: what banks have at its place, read in clock 1. So of the four symbols before it, which
+    are not written until then, or just then, the sum itself is taken if they are the same.
+    """
+    base4, sum6, sum7 = (word(KEPT_BITS) for _ in range(3))
+
+    @always(clk.posedge)
+    def choose():
+        if way.choice3[2]:
+            if way.choice3[1]:
+                base4.next = sum7
+            elif way.choice3[0]:
+                base4.next = sum6
+            else:
+                base4.next = total[KEPT_BITS:]
+        elif way.choice3[1]:
+            base4.next = got_1[KEPT_BITS:]
+            if way.choice3[0]:
+                base4.next = got_1[PAIR_BITS:KEPT_BITS]
+        else:
+            base4.next = got_0[KEPT_BITS:]
+            if way.choice3[0]:
+                base4.next = got_0[PAIR_BITS:KEPT_BITS]
+
+    @always(clk.posedge)
+    def add():
+        base = modbv(0)[KEPT_BITS:]
+        base[:] = base4
+        if way.again4:
+            base[:] = total[KEPT_BITS:]
+        total.next = base + way.amount4
+        sum6.next = total[KEPT_BITS:]
+        sum7.next = sum6
+
+    return choose, add
+
+
 @block
 def symbol_counts(
     clk: Any, rst: Any, unit: CountPort, unit_bank: Any, before: CountChain, after: CountChain
 ) -> Any:
     """Count a symbol a clock, whatever its address, and hand counts to the chain (docs/engine.md).
 
-    unit_bank: where the unit counts. With `valid` of the chain, in 128 clocks one after another, quads are
+    unit_bank: where the unit counts. With `valid` of the chain, in 256 clocks one after another, pairs are
     taken and cleared, of a bank in which nobody counts: the last symbol came four clocks before or earlier.
     Address, bank and valid are passed on one clock later, totals too, which come five clocks behind their
     address.
     A count is at most 2^18; 2^18 itself only where nothing else of its bank counts values.
     A reset leaves counts alone: link_tables takes them all after it.
     """
-    near, near_counts, near_step = word(ADDRESS_BITS), bit(), word(2)
-    # The clocks of an entry: its place is read in 0, the count arrives in 2, the sum is written in 3.
-    place0, place1, place2 = (word(ADDRESS_BITS) for _ in range(3))
-    counts0, counts1, counts2 = bit(), bit(), bit()
-    amount0, amount1, amount2, amount3 = word(4), word(4), word(4), word(4)
-    same1, same2, same2_late, same3, same3_late, same3_last = (bit() for _ in range(6))
-    more, most, over_0, over_1 = word(5), word(5), bit(), bit()
-    place, written = word(9), word(9)
-    got_0, got_1 = word(WORD_BITS), word(WORD_BITS)
-    take_0, take_1, mine_0, mine_1 = bit(), bit(), bit(), bit()
+    way, total, total_0, total_1 = Counted(), *(word(COUNT_BITS) for _ in range(3))
+    count_at, write_at, writes_0, writes_1 = word(8), word(8), word(2), word(2)
+    got_0, got_1, take_0, take_1 = word(PAIR_BITS), word(PAIR_BITS), bit(), bit()
     taken1, taken2, taken3, taken_bank = bit(), bit(), bit(), bit()
     full_0, full_1, full, second, ends = bit(), bit(), bit(), bit(), bit()
 
-    totals = [word(COUNT_BITS) for _ in range(4)]
-    total0, total1, total2, total3 = totals
-    lanes = [
-        count_lane(clk, got_0, got_1, second, full, before.totals, total, lane=i)
-        for i, total in enumerate(totals)
-    ]
+    places = count_places(clk, rst, unit, unit_bank, way)
+    adder = count_sum(clk, got_0, got_1, way, total)
     banks = [
-        count_memory(clk, place, take_0, after.address, got_0, mine_0, written, most, same3_last, over_0),
-        count_memory(clk, place, take_1, after.address, got_1, mine_1, written, most, same3_last, over_1),
+        count_bank(clk, take_0, after.address, count_at, got_0, writes_0, write_at, total),
+        count_bank(clk, take_1, after.address, count_at, got_1, writes_1, write_at, total),
+    ]
+    lanes = [
+        count_lane(clk, got_0, got_1, second, full, before.totals, one, lane=i)
+        for i, one in enumerate((total_0, total_1))
     ]
 
     @always_comb
     def wires():
-        place.next = near[9:]
-        written.next = place2[9:]
+        count_at.next = unit.address[9:1]
         take_0.next = after.valid and not after.bank
         take_1.next = after.valid and after.bank
-        mine_0.next = counts2 and not place2[9]
-        mine_1.next = counts2 and place2[9]
-        after.totals.next = concat(total3, total2, total1, total0)
+        write_at.next = way.place4[9:1]
+        after.totals.next = concat(total_1, total_0)
 
-    @always(clk.posedge)
-    def gather():
-        near_counts.next = unit.valid
-        near.next = concat(unit_bank, unit.address)
-        near_step.next = unit.step
-        if rst:
-            near_counts.next = False
-
-    # A count is read before the two entries ahead are written, and while the third is: it adds what
-    # the two add too, and takes the third's sum instead of what it read.
-    @always(clk.posedge)
-    def follow():
-        place0.next = near
-        place1.next = place0
-        place2.next = place1
-        counts0.next = near_counts
-        counts1.next = counts0
-        counts2.next = counts1
-        same1.next = counts0 and near == place0
-        same2.next = counts1 and near == place1
-        same2_late.next = same2
-        same3.next = counts2 and near == place2
-        same3_late.next = same3
-        same3_last.next = same3_late
-        amount0.next[0] = near_step == 0
-        amount0.next[1] = near_step == 1
-        amount0.next[2] = near_step == 2
-        amount0.next[3] = near_step == 3
-        amount1.next = amount0
-        amount2.next = amount1
-        amount3.next = amount2
-        if rst:
-            counts0.next = False
-            counts1.next = False
-            counts2.next = False
-
-    @always(clk.posedge)
-    def sums():
-        ahead = modbv(0)[4:]
-        if same1:
-            ahead[:] = amount1
-        more.next = amount0 + ahead
-        ahead[:] = 0
-        if same2_late:
-            ahead[:] = amount3
-        most.next = more + ahead
+    @always_comb
+    def select():
+        writes_0.next = 0
+        writes_1.next = 0
+        if way.counts4 and way.place4[9]:
+            writes_1.next[0] = not way.place4[0]
+            writes_1.next[1] = way.place4[0]
+        elif way.counts4:
+            writes_0.next[0] = not way.place4[0]
+            writes_0.next[1] = way.place4[0]
 
     @always(clk.posedge)
     def pass_on():
@@ -244,11 +264,11 @@ def symbol_counts(
         taken3.next = taken2
         ends.next = taken3 and not taken2
         taken_bank.next = after.bank
-        if over_0:
+        if way.counts5 and total[KEPT_BITS] and not way.place5[9]:
             full_0.next = True
         elif ends and not taken_bank:
             full_0.next = False
-        if over_1:
+        if way.counts5 and total[KEPT_BITS] and way.place5[9]:
             full_1.next = True
         elif ends and taken_bank:
             full_1.next = False
@@ -259,4 +279,4 @@ def symbol_counts(
             full_0.next = False
             full_1.next = False
 
-    return lanes, banks, wires, gather, follow, sums, pass_on, overflow
+    return places, adder, banks, lanes, wires, select, pass_on, overflow

@@ -86,7 +86,7 @@ def engine_pair() -> Any:
         decoders = jobs[0], [Stream(16), Stream(16)], [ports.PositionPort(), ports.PositionPort()]
         encoders = jobs[1], [Stream(16, keep=2), Stream(16, keep=2)], [ports.SourcePort(), ports.SourcePort()]
         sums = [ports.SumPort(), ports.SumPort()]
-        tables = ports.TableWrites(), ports.TableWrites()
+        tables = [ports.TableWrites() for _ in range(4)]
         chains = [CountChain() for _ in range(4)]
         return (word(5), *tables, *decoders, sums, *chains[:2], *encoders, *chains[2:])
 
