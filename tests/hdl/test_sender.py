@@ -28,6 +28,7 @@ pytestmark = pytest.mark.usefixtures("seed")
 CODED, RAW, CONSTANT = 0, 1, 2
 ROW_BITS = 16
 SET_CHECKSUMS = 0x9E37  # of set n, in the model: n times this
+FIRST_BYTE = 64  # clocks from the start of an encoder's block to its first byte are more (docs/engine.md)
 
 
 @dataclass
@@ -164,6 +165,7 @@ class Unit:
     speed: float  # pairs a clock, and share of clocks with a pair in the stream
     limit: int = 512
     part: Part | None = None
+    index: int = 0
     bank: int = 0
     bad: bool = False
     sent: int = 0
@@ -179,18 +181,19 @@ class Unit:
             assert job.idle
             assert self.part is None
             frame = bench.frame_of(int(job.bank))
-            index, self.part = bench.block_at(frame, int(self.base), int(job.values))
+            self.index, self.part = bench.block_at(frame, int(self.base), int(job.values))
             self.bank = int(job.bank)
             bench.ahead += frame is not bench.frame
-            self.bad = index == frame.bad
+            self.bad = self.index == frame.bad
             assert int(job.bank) != bench.drained
             assert int(job.thinning) == (frame.header.count > 1 << 15)
             job.idle.next = False
-            self.sent, self.wait, self.finishing = 0, self.rng.choice((0, 3, 100)), -1
+            self.sent, self.wait, self.finishing = 0, FIRST_BYTE + self.rng.choice((0, 3, 100)), -1
+            bench.starts.append((self.index, len(bench.done)))
             self.hold = self.held()
         elif self.part is not None:
             assert self.hold == self.held()
-            self._work()
+            self._work(bench)
         if stream.tvalid and stream.tready:
             self.pairs.popleft()
             stream.tvalid.next = False
@@ -203,7 +206,7 @@ class Unit:
         """What stays as it is while a block is coded."""
         return int(self.base), int(self.job.values), int(self.job.bank), int(self.job.thinning)
 
-    def _work(self) -> None:
+    def _work(self, bench: Bench) -> None:
         part, job = self.part, self.job
         if self.wait:
             self.wait -= 1
@@ -217,6 +220,7 @@ class Unit:
         elif self.finishing < 0:
             self.finishing = self.rng.choice((0, 0, 1, 5))  # from done to idle
             job.done.next = True
+            bench.done.append(self.index)
             job.bad.next = self.bad
             job.constant.next = part.kind == CONSTANT
             job.value.next = part.values[0] & 0xFFFF
@@ -265,6 +269,8 @@ class Bench:
         self.drained = self.learning = -1  # the bank that is, and its set
         self.early = 0  # builds while blocks are coded
         self.ahead = 0  # blocks that are dealt while the frame before is collected
+        self.done: list[int] = []  # blocks that are coded
+        self.starts: list[tuple[int, int]] = []  # blocks as they were dealt, and how many were coded then
         self.table_clocks = 60
         self.taken = bytearray()
         self.frames: list[bytes] = []
@@ -489,6 +495,20 @@ def test_frames_overlap():
             break
     assert early
     assert ahead
+
+
+@pytest.mark.parametrize("kind", [CODED, CONSTANT])
+def test_an_encoder_has_two_open_blocks(kind: int):
+    rng = dice(35)
+    bench = Bench(rng, 2, store_log2=11)
+    frame = random_frame(rng, blocks=5, kinds="c", most=24)
+    frame.parts[0].data = rng.randbytes(1500)  # the first block takes longer than those after it
+    frame.parts[0].values = [-(1 << 15), *([1] * 1023)]
+    frame.parts[1] = random_part(rng, 1024, kind, 24)
+    frame.parts[2:4] = (random_part(rng, 1024, CODED, 24) for _ in range(2))
+    bench.check([frame])
+    assert bench.done[:3] == [1, 2, 0], "the other encoder has two blocks while the first is open, no more"
+    assert bench.starts[3][1] == 3
 
 
 def overlapping(rng: random.Random) -> Bench:

@@ -18,12 +18,13 @@ from oscar.coding.asc.params import GROUP_ROWS
 from oscar.coding.asc.slots import LEAD, cell_values
 
 SLOT, TURN = 32, 4  # clocks
-# Encoding: from a block that is found finished to the next that is, and to its unit's next job; from a job to
-# the phase by which a slot can begin; from the last slot's begin to the end.
-SETTLE, AGAIN, DEAL, LAST = 24, 7, 5, 20
-LAUNCH, QUICK = 10, 13  # until a collector takes pairs, one a clock; and at least until its block is settled
+# Encoding: from a block's end to the next that is judged, and to its unit's next job; from a job to the phase
+# by which a slot can begin; from the last slot's begin to the end.
+SETTLE, AGAIN, DEAL, LAST = 10, 6, 5, 20
+CONSTANT = 12  # from a block that is judged to one that is known to be constant
+LAUNCH, QUICK = 19, 6  # until a collector takes pairs, one a clock; and at least until its block is settled
 GATHER = 20  # from a block's last pair to its CRC
-CRC = 2, 14  # to add a block's CRC to the frame's, and more for each 1 in how many words lie between
+CRC = 6, 16  # to add a block's CRC to the frame's, and more for each 1 in how many words lie between
 BUFFER = 1792  # bytes that an encoder keeps of a block before those before it are coded
 HEAD = 220, 3  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
 # Decoding: clocks of the dealer for a block of zeros, and for another; from a job to its first word of bytes;
@@ -51,6 +52,8 @@ class Units:
 
     engines: int
     free: Any = field(init=False)
+    # Of encoders' last blocks: when they were settled, when collectors began with them, and their bytes.
+    kept: Any = field(init=False)
     last: int = -1  # who had a block last
     raw: float = -1e9  # when the raw unit's last block ends
     dealt: float = -1e9  # when the last block of the frame before was dealt
@@ -58,6 +61,7 @@ class Units:
 
     def __post_init__(self) -> None:
         self.free = np.full(self.engines, -1e9)
+        self.kept = np.full((3, self.engines), -1e9)
 
 
 @njit(cache=True)
@@ -84,13 +88,13 @@ def _slot(u: int, clock: float) -> float:
 
 @njit(cache=True, nogil=True)
 def encoding(
-    slots: Any, sizes: Any, raw: Any, free: Any, u: int, deal: float, begin: float, word: int
+    slots: Any, sizes: Any, raw: Any, free: Any, kept: Any, u: int, deal: float, begin: float, word: int
 ) -> Any:
     """Return clocks at which the last block is dealt, all are coded, their bytes are collected and added up.
 
     slots, sizes, raw [blocks]: slots, bytes, rows if a block goes raw. free [engines]: when each can take a
-    job; kept up to date. u: who had a block last. deal, begin: when blocks may be dealt, when they may be
-    collected. word: bytes of a word of the store.
+    job; kept: see `Units`; both kept up to date. u: who had a block last. deal, begin: when blocks may be
+    dealt, when they may be collected. word: bytes of a word of the store.
     """
     blocks, units = sizes.size, free.size
     lanes = min(units, word // 2)
@@ -104,20 +108,23 @@ def encoding(
         add_up(taken, place, busy, crc, lane)
         launched = max(judged, busy[lane]) + LAUNCH
         length = sizes[b] * RAW_CODED if raw[b] > 0 else sizes[b]
-        took, share = SLOT * slots[b], min(1.0, BUFFER / max(1.0, length))
-        end = start + took * share
-        if share < 1:
-            end = _slot(u, max(end, launched)) + took * (1 - share)
+        end = start + SLOT * slots[b]
+        settled, before, held = kept[:, u]
+        # What does not fit waits until the block before, and then this one, is collected.
+        for room, until in ((BUFFER - held, before), (float(BUFFER), launched)):
+            if until > start and length > room:
+                end = max(end, _slot(u, until) + SLOT * slots[b] * (1 - max(0.0, room) / length))
         end += LAST
         coded = max(coded, end)
-        judged = max(end + SETTLE, launched + QUICK)
+        judged = max(end + SETTLE, launched + QUICK if sizes[b] > 0 else judged + CONSTANT)
         gathered = max(end, launched + length / 2)
         if raw[b] > 0:  # its bytes are dropped, and collector 0 takes others
             lane = 0
             add_up(taken, place, busy, crc, 0)
             judged = max(max(judged, gathered), max(plain, busy[0])) + LAUNCH
             gathered = plain = judged + RAW_SENT + raw[b] * min(48.0, 37 + sizes[b] / raw[b] / 3)
-        free[u] = max(end + 2, judged + AGAIN)
+        free[u] = max(end, settled) + AGAIN
+        kept[0, u], kept[1, u], kept[2, u] = judged, launched, length
         at += sizes[b] / word
         if sizes[b] > 0:
             taken[lane], place[lane] = gathered + GATHER, at
@@ -189,10 +196,10 @@ def encode_clocks(
     """
     units = units or Units(engines)
     work = _blocks(cells, 0, count, size, engines, block, sizes)
-    units.dealt, coded, kept, units.last = encoding(
-        *work, units.free, units.last, deal, max(deal, begin), _word(engines)
+    units.dealt, coded, collected, units.last = encoding(
+        *work, units.free, units.kept, units.last, deal, max(deal, begin), _word(engines)
     )
-    return coded, kept + HEAD[0] + HEAD[1] * len(work[0])
+    return coded, collected + HEAD[0] + HEAD[1] * len(work[0])
 
 
 def decode_clocks(

@@ -15,9 +15,9 @@ from oscar_hdl.streams.bundles import bit, word
 def dealt_order(clk: Any, rst: Any, go: Any, pick: Any, blocks: OpenBlocks) -> Any:
     """Keep which unit (a bit of `pick`) has each block that is dealt (go, a strobe) until it is judged."""
     UNITS, BITS = len(pick), len(blocks.unit)
-    memory = [word(BITS) for _ in range(1 << BITS)]
-    write_at, read_at, put, unit = word(BITS), word(BITS), bit(), word(BITS)
-    count, some = word(UNITS.bit_length()), bit()
+    memory = [word(BITS) for _ in range(2 << BITS)]  # an encoder has two of them
+    write_at, read_at, put, unit = word(BITS + 1), word(BITS + 1), bit(), word(BITS)
+    count, some = word((2 * UNITS).bit_length()), bit()
 
     @always(clk.posedge)
     def keep():
@@ -63,7 +63,7 @@ def dealer(
 
     start (strobe, while not busy): frame has values, `row` is its first row in the memory. busy (level): not
     all its blocks are dealt. Blocks of the frame before may be under way: an encoder has its next block when
-    what it coded is judged. banks, block_log2: see unit_choice.
+    what it coded is kept. banks, block_log2: see unit_choice.
     """
     starts, values, rows, banks_of = jobs.starts, jobs.values, jobs.rows, jobs.banks
     thinnings, idles, units = jobs.thinnings, jobs.idles, len(jobs.starts)
@@ -96,10 +96,10 @@ def dealer(
 
     @always(clk.posedge)
     def follow():
-        """Say which encoders are free: idle, and what they coded last is settled."""
+        """Say which encoders are free: idle, and what they coded last is kept."""
         for i in range(units):
             frees.next[i] = idles[i] == 1 and not held[i]
-            if blocks.settled[i]:
+            if jobs.keeps[i]:
                 held.next[i] = False
             if go and pick[i]:
                 held.next[i] = True

@@ -22,6 +22,7 @@ from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
 
 CODED, RAW, CONSTANT = 0, 1, 2  # types of blocks in the directory
+MINUS = 0xFFFF  # the upper half of a negative value
 
 
 @block
@@ -40,20 +41,21 @@ def judge(
     HEAD_CHOICE = RAW_CHOICE << 1
     HEAD = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES
     states = enum(
-        "IDLE", "START", "LAUNCH", "SETTLE", "LOOK", "SIZE", "COMPARE", "DECIDE", "PROBE", "PROBED", "FORGET",
-        "ENTRY", "SETTLED",
+        "IDLE", "READ", "START", "LAUNCH", "WITHDRAW", "LOOK", "SIZE", "DECIDE", "PROBE", "PROBED",
+        "FORGET", "SETTLED",
     )  # fmt: skip
     state = Signal(states.IDLE)
     # As `foresee` has them at first: an event-driven simulator does not run it before something changes.
-    begun, decided = Signal(states.SETTLE), Signal(states.FORGET)
+    begun, decided = Signal(states.LOOK), Signal(states.FORGET)
     index, base = word(8), word(len(frame.row))
     finished, result, constant, low, bits = bit(), word(RESULT_BITS), bit(), bit(), word(4)
     next_result = word(RESULT_BITS)
     seeds, first, last, coded_bytes, length = word(3), word(7), word(7), word(19), word(19)
-    values, total, times, shorter = word(18), word(22), word(5), bit()
-    free = bit()
+    values, width, product, total, shorter = word(18), word(5), word(23), word(22), bit()
+    free, gone, taken = bit(), bit(), bit()
     six_blocks, first_place = word(11), word(11)
-    final, is_raw, for_head, probed, clocks, go, value = bit(), bit(), bit(), bit(), word(2), bit(), word(16)
+    final, is_raw, for_head, probed, clocks, value = bit(), bit(), bit(), bit(), word(2), word(16)
+    entry, pairs, ending = word(48), word(2), bit()
 
     choose_result = hot_tree(clk, results, blocks.hot, next_result)
 
@@ -64,6 +66,7 @@ def judge(
     @always_comb
     def split():
         finished.next = result[42]
+        gone.next = result[42] and result[0] and not for_head
         constant.next = result[0]
         low.next = result[1]
         bits.next = result[6:2]
@@ -74,9 +77,8 @@ def judge(
 
     @always_comb
     def look():
-        judging.idle.next = state == states.IDLE and not blocks.judged
-        collect.launch.next = state == states.LAUNCH
-        go.next = state == states.ENTRY
+        judging.idle.next = state == states.IDLE and not blocks.judged and pairs == 0
+        collect.launch.next = state == states.LAUNCH and not gone
         value.next = 0
         if probed:
             value.next = raw.value
@@ -90,17 +92,13 @@ def judge(
         values.next = frame.size
         if final:
             values.next = frame.last_size
+        width.next = bits + 1
+        product.next = values * width
+        total.next = product[22:] + 7
         shorter.next = coded_bytes < total[22:3]
         length.next = coded_bytes
         if is_raw:
             length.next = total[22:3]
-        if state == states.SIZE:
-            total.next = total + values
-            times.next = times - 1
-        else:
-            times.next = bits
-        if state == states.LOOK:
-            total.next = 7
 
     @always(clk.posedge)
     def hand_raw():
@@ -120,29 +118,27 @@ def judge(
         if rst:
             raw.start.next = False
 
-    # A pair of the directory for each clock in ENTRY.
+    # A block's entry goes into the directory while the next one is looked at: a pair a clock.
     @always(clk.posedge)
     def write():
-        entries.write.next = go
-        entries.last.next = final and clocks == 2
-        if constant:
-            entries.entry.next = 0
-            if clocks == 0:
-                entries.entry.next = CONSTANT
-            elif clocks == 1:
-                entries.entry.next = value
-            elif value[15]:
-                entries.entry.next = 0xFFFF
-        elif clocks == 0:
-            entries.entry.next = concat(last[4:], first, seeds, modbv(CODED)[2:])
+        entries.write.next = pairs != 0 and not rst
+        entries.last.next = ending and pairs == 1
+        entries.entry.next = entry[16:]
+        entry.next = entry[48:16]
+        if pairs != 0:
+            pairs.next = pairs - 1
+        if state == states.SETTLED and not judging.failed:
+            pairs.next = 3
+            ending.next = final
+            entry.next = concat(modbv(0)[5:], length, modbv(0)[5:], last, first, seeds, modbv(CODED)[2:])
             if is_raw:
-                entries.entry.next = concat(modbv(0)[9:], raw.width, modbv(RAW)[2:])
-        elif clocks == 1:
-            entries.entry.next = concat(length[8:], modbv(0)[5:], last[7:4])
-            if is_raw:
-                entries.entry.next = concat(length[8:], modbv(0)[8:])
-        else:
-            entries.entry.next = length[19:8]
+                entry.next = concat(modbv(0)[5:], length, modbv(0)[17:], raw.width, modbv(RAW)[2:])
+            if constant:
+                entry.next = concat(modbv(0)[16:], value, modbv(CONSTANT)[16:])
+                if value[15]:
+                    entry.next = concat(modbv(MINUS)[16:], value, modbv(CONSTANT)[16:])
+        if rst:
+            pairs.next = 0
 
     @always(clk.posedge)
     def step():
@@ -172,26 +168,30 @@ def judge(
     @always_comb
     def foresee():
         """Say where LAUNCH and DECIDE lead."""
-        begun.next = states.SETTLE
+        begun.next = states.LOOK
         if for_head:
             begun.next = states.IDLE
         elif is_raw:
-            begun.next = states.ENTRY
+            begun.next = states.SETTLED
         decided.next = states.FORGET
         if judging.failed:
             decided.next = states.SETTLED
         elif constant and bits != 0:
             decided.next = states.PROBE
         elif constant or shorter:
-            decided.next = states.ENTRY
+            decided.next = states.SETTLED
 
     @always(clk.posedge)
     def act():
         judging.overflow.next = state == states.START and judging.full and not judging.failed
         collect.keep.next = False
         collect.drop.next = False
-        collect.cancel.next = state == states.DECIDE and constant
+        collect.cancel.next = state == states.DECIDE and constant and taken
         clocks.next = 0
+        if state == states.IDLE:
+            taken.next = False
+        elif collect.launched:
+            taken.next = True
         if state == states.IDLE:
             is_raw.next = False
             probed.next = False
@@ -205,7 +205,7 @@ def judge(
         elif state == states.LAUNCH and collect.launched:
             collect.keep.next = is_raw or (for_head and collect.heading)
             collect.drop.next = for_head and not collect.heading
-        elif state == states.SETTLE or state == states.ENTRY:
+        elif state == states.SIZE:
             clocks.next = clocks + 1
         elif state == states.DECIDE and not constant:
             collect.keep.next = shorter and not judging.failed
@@ -223,24 +223,27 @@ def judge(
             if judging.head:
                 state.next = states.LAUNCH
             elif judging.run and blocks.ready and not blocks.judged and not judging.over:
-                state.next = states.START
+                state.next = states.READ
+        elif state == states.READ:
+            state.next = states.START
         elif state == states.START:
-            if judging.failed or not judging.full:
+            if gone:
+                state.next = states.LOOK
+            elif judging.failed or not judging.full:
                 state.next = states.LAUNCH
         elif state == states.LAUNCH:
             if collect.launched:
                 state.next = begun
-        elif state == states.SETTLE:
-            if clocks == 2:
-                state.next = states.LOOK
+            elif gone:
+                state.next = states.WITHDRAW
+        elif state == states.WITHDRAW:
+            state.next = states.LOOK
         elif state == states.LOOK:
             if finished:
                 state.next = states.SIZE
         elif state == states.SIZE:
-            if times == 0:
-                state.next = states.COMPARE
-        elif state == states.COMPARE:
-            state.next = states.DECIDE
+            if clocks == 2:
+                state.next = states.DECIDE
         elif state == states.DECIDE:
             state.next = decided
         elif state == states.PROBE:
@@ -248,13 +251,10 @@ def judge(
                 state.next = states.PROBED
         elif state == states.PROBED:
             if raw.done:
-                state.next = states.ENTRY
+                state.next = states.SETTLED
         elif state == states.FORGET:
             if free:
                 state.next = states.LAUNCH
-        elif state == states.ENTRY:
-            if clocks == 2:
-                state.next = states.SETTLED
         else:
             state.next = states.IDLE
         if rst:

@@ -7,7 +7,7 @@ from myhdl import SignalType
 from oscar_hdl.nic.ports import PEER_BITS
 from oscar_hdl.streams.bundles import bit, word
 
-RESULT_BITS = 43  # of a job: constant, value[0], bits u4, seeds u3, first u7, last u7, bytes u19, idle
+RESULT_BITS = 43  # of a block: constant, value[0], bits u4, seeds u3, first u7, last u7, bytes u19, kept
 
 
 class PlannedFrame:
@@ -29,6 +29,7 @@ class JobLists:
         self.thinnings = [word(2) for _ in range(units)]
         self.values = [word(18) for _ in range(units)]
         self.rows = [word(row_bits) for _ in range(units)]  # the block's first
+        self.keeps = [bit() for _ in range(units)]  # strobe: what it coded is kept, it may have another block
         self.results = [word(RESULT_BITS) for _ in range(units)]  # the first field lowest
 
 

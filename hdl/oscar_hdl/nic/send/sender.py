@@ -16,6 +16,7 @@ from oscar_hdl.nic.send.frame_builder import frame_builder
 from oscar_hdl.nic.send.head_writer import HeadFields, head_writer
 from oscar_hdl.nic.send.judge import judge
 from oscar_hdl.nic.send.ports import (
+    RESULT_BITS,
     CollectPort,
     EntryPort,
     FrameSum,
@@ -31,13 +32,20 @@ from oscar_hdl.nic.send.send_front import send_front
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 TOO_LONG, DESCRIPTOR = 4, 5  # FrameCommand.error
+KEPT = RESULT_BITS - 1
 
 
 @block
-def job_port(job: EncoderJob, base: Any, lists: JobLists, n: int) -> Any:
-    """Connect encoder n's job and its block's first row with the lists."""
-    start, values, row, bank = lists.starts[n], lists.values[n], lists.rows[n], lists.banks[n]
-    thinning, idle, bads, result = lists.thinnings[n], lists.idles[n], lists.bads[n], lists.results[n]
+def job_port(
+    clk: Any, rst: Any, job: EncoderJob, base: Any, lists: JobLists, settled: Any, *, index: int
+) -> Any:  # fmt: skip
+    """Connect an encoder's job and its block's first row with the lists; keep a result until it is settled.
+
+    So an encoder has two open blocks: one that it codes, or has coded, and the one before.
+    """
+    start, values, row, bank = lists.starts[index], lists.values[index], lists.rows[index], lists.banks[index]
+    thinning, idle, bads = lists.thinnings[index], lists.idles[index], lists.bads[index]
+    result, keeps, INDEX, ended = lists.results[index], lists.keeps[index], index, bit()
 
     @always_comb
     def connect():
@@ -49,11 +57,21 @@ def job_port(job: EncoderJob, base: Any, lists: JobLists, n: int) -> Any:
         idle.next = job.idle
         bads.next[0] = job.done and job.bad and not bank
         bads.next[1] = job.done and job.bad and bank
-        result.next = concat(
-            job.idle, job.bytes, job.last, job.first, job.seeds, job.bits, job.value[0], job.constant
-        )
 
-    return connect
+    @always(clk.posedge)
+    def keep():
+        ended.next = (ended and result[KEPT]) or job.done
+        keeps.next = ended and not result[KEPT] and not rst
+        if not result[KEPT]:
+            result.next = concat(
+                ended, job.bytes, job.last, job.first, job.seeds, job.bits, job.value[0], job.constant
+            )
+        if settled[INDEX] or rst:
+            result.next[KEPT] = False
+        if rst:
+            ended.next = False
+
+    return connect, keep
 
 
 @block
@@ -108,7 +126,9 @@ def sender(
     leaving, resting = Leaving(store_log2, BYTES_LOG2), bit()
     raw, raw_stream, head_stream = RawJob(), Stream(16, keep=2), Stream(16, keep=2)
 
-    ports = [job_port(jobs[n], bases[n], lists, n) for n in range(units)]
+    ports = [
+        job_port(clk, rst, jobs[n], bases[n], lists, blocks.settled, index=n) for n in range(units)
+    ]  # fmt: skip
     front = send_front(clk, rst, command, top, tables, blocked, dealing, begun, frame)
     learn = learn_turn(
         clk, rst, tables, ask=ask, bank=coded.bank, failed=judging.failed, owed=owed, next_bank=frame.bank,
