@@ -32,16 +32,16 @@ methods:
 
 
 def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
-    """As in docs/results/hardware.md: 26 engines at 223 MHz; 134 slots a block to encode, 136 to decode."""
+    """As in docs/results/hardware.md: 16 engines at 223 MHz; 134 slots a block to encode, 136 to decode."""
     shipped = load_nic()
-    assert (shipped.engines, shipped.mhz) == (26, 223.0)
-    slots = [26 * 4096 * shipped.clocks[name][0] / 32 for name in ("encode", "decode")]
+    assert (shipped.engines, shipped.mhz) == (16, 223.0)
+    slots = [16 * 4096 * shipped.clocks[name][0] / 32 for name in ("encode", "decode")]
     assert slots == pytest.approx([134, 136], abs=0.1)
     link = LinkSection(codec="rtl")
     nic = link.model().engines
     assert isinstance(nic, Pipeline)
     assert nic.encode.front_s == pytest.approx(219 / 223e6)
-    assert "codec: rtl (26 x engine of format 3 at 223 MHz: 5.46 G values/s" in link.clock_text()
+    assert "codec: rtl (16 x engine of format 3 at 223 MHz: 3.36 G values/s" in link.clock_text()
 
 
 def test_the_rtls_clock_has_its_driver_unless_it_is_left_out(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_every_table_names_its_clock_and_has_the_rtl_beside_it(
         assert main(["allreduce", str(tmp_path / "small.yaml"), *words]) == 0
         text = capsys.readouterr().out
         assert f"time(us), speedup, algbw, busbw with codec: {clock} (" in text
-        assert "rtl(us), rtl x (its speedup) with codec: rtl (26 x engine of format 3 at 223 MHz" in text
+        assert "rtl(us), rtl x (its speedup) with codec: rtl (16 x engine of format 3 at 223 MHz" in text
         assert f"| time (us), codec: {clock} |" in (out / "table.md").read_text()
         assert f"codec: {clock} (" in json.loads((out / "trace.json").read_text())["otherData"]["clock"]
         assert main(["scale", "--results", str(out / "results.json"), "--nodes", "8"]) == 0
@@ -195,8 +195,8 @@ def test_a_report_has_the_clock_that_was_measured_with(
     monkeypatch.setattr("oscar.config.link.host_nic", load_nic)
     results = json.loads(Path("out/results.json").read_text())
     assert main(["report", "out/results.json", "--html", "page.html"]) == 0
-    assert f"codec: {clock} (26 x slow lane at 40 MHz" in Path("page.html").read_text()
+    assert f"codec: {clock} (16 x slow lane at 40 MHz" in Path("page.html").read_text()
     assert main(["report", "out/results.json", "--markdown"]) == 0
     assert main(["scale", "--results", "out/results.json", "--nodes", "8"]) == 0
-    assert capsys.readouterr().out.count(f"codec: {clock} (26 x slow lane at 40 MHz") >= 3
+    assert capsys.readouterr().out.count(f"codec: {clock} (16 x slow lane at 40 MHz") >= 3
     assert json.loads(Path("out/scale.json").read_text())["link"] == results["config"]["link"]

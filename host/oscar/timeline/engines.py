@@ -1,8 +1,9 @@
 """Clocks in which a NIC's engines code frames: a block goes to one that is free, in slots (docs/engine.md).
 
-Clocks count from any multiple of 32 of the NIC's: slots of engine 0 begin where they are one, those of each
-other TURN clocks before the ones of the engine before it. `Units` are carried from a frame to the next, so
-that its blocks wait for what the frame before still holds.
+Block b is at bank b mod B of memory, and engines e of e mod B = b mod B code it, eight of them at most.
+Clocks count from any multiple of 32 of the NIC's: slots of a bank's first engine begin where they are one,
+those of each other TURN clocks before the ones of the engine before it. `Units` are carried from a frame to
+the next, so that its blocks wait for what the frame before still holds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from oscar.coding.asc.params import GROUP_ROWS
 from oscar.coding.asc.slots import LEAD, cell_values
 
 SLOT, TURN = 32, 4  # clocks
+AT_BANK = SLOT // TURN  # engines that take turns at a bank
 # Encoding: from a block's end to the next that is judged, and to its unit's next job; from a job to the phase
 # by which a slot can begin; from the last slot's begin to the end.
 SETTLE, AGAIN, DEAL, LAST = 10, 6, 5, 20
@@ -71,19 +73,27 @@ def _turn(units: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _pick(free: Any, now: float, last: int) -> tuple[int, float]:
-    """Return the first engine behind `last` that is free at `now`, or else the next one to be, and when."""
-    now = max(now, free.min())
+def _pick(free: Any, now: float, last: int, block: int) -> tuple[int, float]:
+    """Return the first engine at the block's bank, behind `last`, that is free at `now` or next, and when."""
+    banks = _banks(free.size)
+    now = max(now, free[block % banks :: banks].min())
     for n in range(1, free.size + 1):
-        if free[(last + n) % free.size] <= now:
+        u = (last + n) % free.size
+        if u % banks == block % banks and free[u] <= now:
             break
-    return (last + n) % free.size, now
+    return u, now
+
+
+@njit(cache=True)
+def _banks(engines: int) -> int:
+    return -(-engines // AT_BANK)
 
 
 @njit(cache=True, nogil=True)
-def _slot(u: int, clock: float) -> float:
+def _slot(u: int, clock: float, banks: int) -> float:
     """Return when the first slot of engine u begins that does not begin before `clock`."""
-    return np.ceil((clock + TURN * u) / SLOT) * SLOT - TURN * u
+    ahead = TURN * (u // banks)
+    return np.ceil((clock + ahead) / SLOT) * SLOT - ahead
 
 
 @njit(cache=True, nogil=True)
@@ -96,15 +106,15 @@ def encoding(
     job; kept: see `Units`; both kept up to date. u: who had a block last. deal, begin: when blocks may be
     dealt, when they may be collected. word: bytes of a word of the store.
     """
-    blocks, units = sizes.size, free.size
+    blocks, units, banks = sizes.size, free.size, _banks(free.size)
     lanes = min(units, word // 2)
     taken, place, busy = np.full(lanes, np.inf), np.zeros(lanes), np.full(lanes, begin)  # of collectors
     crc = np.array([begin, 0.0])
     dealt, judged, plain, coded, at = deal, begin, begin, begin, 0.0
     for b in range(blocks):
-        u, dealt = _pick(free, dealt, u)
+        u, dealt = _pick(free, dealt, u, b)
         lane, dealt = u % lanes, dealt + DEAL
-        start = _slot(u, dealt + 3)
+        start = _slot(u, dealt + 3, banks)
         add_up(taken, place, busy, crc, lane)
         launched = max(judged, busy[lane]) + LAUNCH
         length = sizes[b] * RAW_CODED if raw[b] > 0 else sizes[b]
@@ -113,7 +123,7 @@ def encoding(
         # What does not fit waits until the block before, and then this one, is collected.
         for room, until in ((BUFFER - held, before), (float(BUFFER), launched)):
             if until > start and length > room:
-                end = max(end, _slot(u, until) + SLOT * slots[b] * (1 - max(0.0, room) / length))
+                end = max(end, _slot(u, until, banks) + SLOT * slots[b] * (1 - max(0.0, room) / length))
         end += LAST
         coded = max(coded, end)
         judged = max(end + SETTLE, launched + QUICK if sizes[b] > 0 else judged + CONSTANT)
@@ -174,10 +184,10 @@ def decoding(
             mine = dealt + raw[b]
             end = max(end, mine)
         elif slots[b] > 0:
-            u, given = _pick(free, max(dealt, plain, twins[b] if b < twins.size else plain), u)
+            u, given = _pick(free, max(dealt, plain, twins[b] if b < twins.size else plain), u, b)
             dealt = given + GIVE - EMPTY
             bytes_there = given + FETCH + turn * np.ceil(min(sizes[b], ENOUGH) / word)
-            start = _slot(u, bytes_there)
+            start = _slot(u, bytes_there, _banks(units))
             last = start + SLOT * (LOAD + slots[b] - 1)
             free[u] = ends[b] = last + SLOT * TAIL + FREE
             end = max(end, last + SUMMED)

@@ -5,6 +5,7 @@ A table is int64 [phase 2, step N-1, rank (the sender) N, sub-frame K].
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -124,17 +125,33 @@ def engine_work(frames: Frames, engines: int, block: int) -> tuple[dict[Key, Eng
     encode = {key: Engaged(work, work) for key, work in zip(sizes, dense, strict=True)}
     decode = dict(encode)
     known: dict[int, tuple[Engaged, Engaged]] = {}  # a frame that goes to several has the same cells
+    added = _added_alike(frames)
     for key, found in cells.items():
         if id(found) not in known:
-            known[id(found)] = frame_work(found, *sizes[key], engines, block)
+            known[id(found)] = frame_work(found, *sizes[key], engines, block, alike=key in added)
         encode[key], decode[key] = known[id(found)]
     return encode, decode
 
 
-def frame_work(cells: Sizes, count: int, size: int, engines: int, block: int) -> tuple[Engaged, Engaged]:
-    """Return what encoding and decoding a frame takes; arguments as of `engine_work`."""
+def _added_alike(frames: Frames) -> set[Key]:
+    """Return the keys of frames that a receiver adds to the same rows as another's: direct's pushes."""
+    names = "phase", "receiver", "chunk", "sub"
+    places = list(zip(*(frames.rows[name].tolist() for name in names), strict=True))
+    most = Counter(places)
+    keys = zip(*(frames.rows[name].tolist() for name in KEY), strict=True)
+    return {key for key, place in zip(keys, places, strict=True) if most[place] > 1}
+
+
+def frame_work(
+    cells: Sizes, count: int, size: int, engines: int, block: int, *, alike: bool = False
+) -> tuple[Engaged, Engaged]:
+    """Return what encoding and decoding a frame takes; arguments as of `engine_work`.
+
+    alike: frames behind each other are added to the same rows, so a block waits for the same one before.
+    """
     behind = -(-count // (LANES * GROUP_ROWS)) * GROUP_ROWS  # the first row of the next frame in memory
     many = [EngineFrame(cells, count, size, None, row * behind) for row in range(FRAMES)]
+    came = [replace(frame, row=0) for frame in many] if alike else many
 
     def engaged(ends: list[float], slots: int, gap: float) -> Engaged:
         values = engines * NIC_BLOCK / (SLOT * slots)  # of dense frames, in a clock
@@ -143,7 +160,7 @@ def frame_work(cells: Sizes, count: int, size: int, engines: int, block: int) ->
 
     return (
         engaged(sent(many, engines, block, 0.0), ENCODE_SLOTS, NEXT[0]),
-        engaged(received(many, engines, block, 0.0), DECODE_SLOTS, NEXT[1]),
+        engaged(received(came, engines, block, 0.0), DECODE_SLOTS, NEXT[1]),
     )
 
 

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--values", type=int, help="of a model (default: as many as it has)")
     parser.add_argument("--block-log2", nargs="+", type=int, default=[10, 11, 12])
-    parser.add_argument("--engines", nargs="+", type=int, default=[8, 16, 26, 32, 48, 64])
+    parser.add_argument("--engines", nargs="+", type=int, default=[8, 16, 32, 64])
     parser.add_argument("--mhz", nargs="+", type=float, default=[200.0, 223.0, 250.0, 300.0])
     parser.add_argument("--iterations", type=int, default=6, help="the last one is measured")
     parser.add_argument("--gbps", nargs="+", type=float, default=[100.0])
