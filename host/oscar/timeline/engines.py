@@ -34,7 +34,7 @@ SUMMED = 40  # clocks from the begin of the last row's slot to its last sum
 RAW_SENT, RAW_CODED = -10, 1.6  # to send a raw block, beside its rows; how many times as long it was coded
 # To receive one: each 1,024 values, its rows, its bytes, and for each byte a part of the readers' turn.
 RAW_GROUP, RAW_ROW, RAW_BYTE, RAW_TURN = 2288, 32, 0.736, 0.0157
-FRONT = 202, 267  # from a command, or a frame's last word, until its blocks may be dealt: tables are built
+FRONT = 203, 268  # from a command, or a frame's last word, until its blocks may be dealt: tables are built
 # Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
 LISTED, ENTRY = 18, 8
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
