@@ -40,7 +40,7 @@ RAW_SENT, RAW_CODED = -10, 1.6  # to send a raw block, beside its rows; how many
 RAW_GROUP, RAW_ROW, RAW_BYTE, RAW_TURN = 2288, 32, 0.736, 0.0157
 # From a command, or a frame's last word, until its blocks may be dealt: tables are built. To send, memory
 # finds the last symbol before, in some clocks more for each 1,024 values.
-FRONT, SEARCH = (219, 267), 4
+FRONT, SEARCH = (220, 268), 4
 # Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
 LISTED, ENTRY = 18, 8
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt

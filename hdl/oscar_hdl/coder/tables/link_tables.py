@@ -20,7 +20,7 @@ from oscar_hdl.coder.tables.set_store import initial_checksum, set_checksum, set
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.lane_delay import lane_delay
 
-QUADS_AT, QUAD_BITS = 35, 50  # clocks from a quad that is read to its write
+QUADS_AT, QUAD_BITS = 36, 50  # clocks from a quad that is read to its write
 
 
 @block
@@ -70,7 +70,7 @@ def table_builder(
     source = row_source(clk, reads, fresh, last, kept, entries, possible, histogram, encoding=encoding)
     totals = row_totals(clk, reads.phase, entries, possible, total, lost, peak)
     division = row_ratio(clk, reads.phase, total, lost, ratio)
-    delays = [lane_delay(clk, ticks, here, middle, 16), lane_delay(clk, ticks, middle, late, 6)]
+    delays = [lane_delay(clk, ticks, here, middle, 16), lane_delay(clk, ticks, middle, late, 7)]
     quads = row_quads(clk, reads.phase, late_entries, late_possible, ratio, peak, quad)
     writer = table_writer(clk, rst, reads.reading, quad, bank, tables, ended)
 
@@ -101,7 +101,7 @@ def link_tables(
 ) -> Any:  # fmt: skip
     """Build, learn, query (docs/engine.md, "Engine, pair, NIC core").
 
-    A build takes 162 clocks and 4 for each wait for a sent row; a learn takes 280 and the way through the
+    A build takes 163 clocks and 4 for each wait for a sent row; a learn takes 280 and the way through the
     chain; they run side by side. After a reset all counts are taken first (about 580 clocks); build and
     learn are accepted meanwhile. sets: a power of two; encoding: no rows are sent and s_axis_sent is not
     used. The answer is the request, with constant delay, its totals five clocks later than its address.

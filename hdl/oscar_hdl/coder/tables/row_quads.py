@@ -14,10 +14,11 @@ from oscar_hdl.streams.bundles import bit, word
 def scaled(clk: Any, entries: Any, possible: Any, ratio: Any, raw: Any, *, lane: int) -> Any:
     """Give raw u10 = 1 + ((entry u16 * ratio u26) >> 16) of an entry of a quad, three clocks behind it.
 
-    entries u64, possible u4: 0 where it is not. ratio comes a clock behind entries.
+    entries u64, possible u4: 0 where it is not. Only plain registers (no enable) next to multipliers: they
+    move into them.
     """
     LANE, LOW, HIGH = lane, 16 * lane, 16 * lane + 16
-    factor, low, high = word(16), word(34), word(16)
+    factor, upper, lower, low, high = word(16), word(RATIO_BITS - 18), word(18), word(34), word(16)
     possible1, possible2 = bit(), bit()
 
     @always(clk.posedge)
@@ -26,8 +27,10 @@ def scaled(clk: Any, entries: Any, possible: Any, ratio: Any, raw: Any, *, lane:
         factor.next = entries[HIGH:LOW]
         possible1.next = possible[LANE]
         possible2.next = possible1
-        low.next = factor * ratio[18:]
-        high.next = factor[8:] * ratio[RATIO_BITS:18]
+        upper.next = ratio[RATIO_BITS:18]
+        lower.next = ratio[18:]
+        low.next = factor * lower
+        high.next = factor[8:] * upper
         # The upper part is a multiple of 2^18, so only the lower is rounded. A 1 enters below the sum.
         both[:] = concat(low[26:16], possible2) + concat(high[8:], modbv(0)[2:], possible2)
         raw.next = both[11:1]
@@ -39,8 +42,8 @@ def scaled(clk: Any, entries: Any, possible: Any, ratio: Any, raw: Any, *, lane:
 def row_quads(clk: Any, phase: Any, entries: Any, possible: Any, ratio: Any, peak: Any, quad: Any) -> Any:
     """Second pass over a row, a quad a clock (docs/asc.md, "Frequencies").
 
-    entries u64, possible u4: the row's first quad in phase 1; ratio u26 a clock later, for four clocks; peak
-    u4 sixteen clocks before entries, in phase 1. quad u50 comes ten clocks behind entries: c of its symbols
+    entries u64, possible u4: the row's first quad in phase 2; ratio u26 with it, for four clocks; peak
+    u4 seventeen clocks before entries, in phase 1. quad u50 comes ten clocks behind entries: c of its symbols
     and of the one behind them, modulo 1024.
 
     The remainder is what the row's sum lacks to 1024: with it all c behind the peak grow. They are known
@@ -55,7 +58,7 @@ def row_quads(clk: Any, phase: Any, entries: Any, possible: Any, ratio: Any, pea
     raws = raw0, raw1, raw2, raw3
     lanes = [scaled(clk, entries, possible, ratio, raw, lane=i) for i, raw in enumerate(raws)]
 
-    # raw of the row's first quad is here in phase 0; so it is added in phase 2, with `begins`.
+    # raw of the row's first quad is here in phase 1; so it is added in phase 3, with `begins`.
     @always(clk.posedge)
     def add():
         low.next = raw0 + raw1
@@ -82,7 +85,7 @@ def row_quads(clk: Any, phase: Any, entries: Any, possible: Any, ratio: Any, pea
         middle.next = early
         late.next = middle
 
-    # The row is complete, and its first quad in `late`, in phase 2, too.
+    # The row is complete, and its first quad in `late`, in phase 3, too.
     @always(clk.posedge)
     def complete():
         missing = modbv(0)[10:]
@@ -102,12 +105,12 @@ def row_quads(clk: Any, phase: Any, entries: Any, possible: Any, ratio: Any, pea
         if above[4]:
             quad.next[50:40] = late[50:40] - missing
 
-    # The row's first quad is in `middle` in phase 1.
+    # The row's first quad is in `middle` in phase 2.
     @always(clk.posedge)
     def look_ahead():
         place = modbv(0)[2:]
         symbol = modbv(0)[5:]
-        place[:] = phase - 1
+        place[:] = phase - 2
         begins.next = place == 0
         for i in range(5):
             symbol[:] = concat(place, modbv(0)[2:]) + i
@@ -119,7 +122,6 @@ def row_quads(clk: Any, phase: Any, entries: Any, possible: Any, ratio: Any, pea
             peak4.next = peak3
             peak5.next = peak4
             peak6.next = peak5
-        if phase == 0:
             peak7.next = peak6
 
     return lanes, add, accumulate, complete, look_ahead
