@@ -50,7 +50,7 @@ ENGINES = 8  # of the NIC whose clocks are told
 class UnitCoder(CompiledCoder):
     """Codes payloads on simulated units; the same interface as the compiled coder.
 
-    clocks: of the frame coded or decoded last, on a NIC of `engines`, with blocks dealt in turn.
+    clocks: of the frame coded or decoded last, on a NIC of `engines`, any block to any of them.
     """
 
     def __init__(

@@ -322,6 +322,9 @@ def test_wrong_packets_are_counted_and_the_next_one_is_taken() -> None:
         bench.packet("s_axis_read", [start])
         wrong += 3
         bench.run(counted())
+    bench.packet("s_axis_side", [own + 1 | 40 << COUNT_AT, *words])  # begins within 32 rows
+    wrong += 1
+    bench.run(counted())
     start, words = own | 70 << COUNT_AT, [rng.getrandbits(STREAM_BITS) for _ in range(40)]
     for name, cuts in (
         ("s_axis_values", (0, 1, 8, 10)), ("s_axis_side", (0, 2, 4, 40)), ("s_axis_read", (1,))

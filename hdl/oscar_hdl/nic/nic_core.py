@@ -65,8 +65,8 @@ def nic_core(
     and constant blocks: positions, sums, sources (PositionPort, SumPort, SourcePort), decode_rows and
     encode_rows u20, the first row of a unit's block, still while it works; adopt: bits, local values are 0.
     clear (pulse): let clear_rows u14 rows from clear_row u20 on read as zeros, then give `cleared` (pulse),
-    until which they hold. top: TopPort, of frames to send. bad_packets u3 (strobes): to be
-    counted. s_axis_sums: Stream(128, keep=16), packets of final sums, for the next plan (planner).
+    until which they hold. top: TopPort, of frames to send. bad_packets u3 (strobes):
+    to be counted. s_axis_sums: Stream(128, keep=16), packets of final sums, for the next plan (planner).
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;

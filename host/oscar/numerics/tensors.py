@@ -63,7 +63,7 @@ def offsets_of(sizes: Sequence[int]) -> Array:
 
 
 def parts_of(offsets: Sequence[int], first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (tensor, low, high) of what tensors have between two places of a flat array, which are places."""
+    """Yield (tensor, low, high) of each tensor between two places of the flat array, in which all count."""
     for t in range(bisect_right(offsets, first) - 1, len(offsets) - 1):
         low, high = max(first, int(offsets[t])), min(last, int(offsets[t + 1]))
         if low < high:

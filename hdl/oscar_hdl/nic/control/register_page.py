@@ -91,9 +91,10 @@ read in four; `tready` pauses between words of a row, and where a word comes lat
 clock. What is read ends with `tlast` on both streams. Bits that no field names are 0, and ignored where the
 NIC reads.
 
-A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. One
-that is too short goes on with zeros, of one that is too long the rest is thrown away: load its rows again.
-Each is counted (PACKETS_BAD, IRQ_STATUS.bad_packet), and the next packet is taken as it is.
+A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. So is
+one of side rows whose first row is no multiple of 32. One that is too short goes on with zeros, of one that
+is too long the rest is thrown away: load its rows again. Each is counted (PACKETS_BAD,
+IRQ_STATUS.bad_packet), and the next packet is taken as it is.
 
 What is read counts for the next chunk plan where PLAN_SEGMENT says so.
 """

@@ -21,7 +21,7 @@ KEPT_ERRORS = 3  # commands whose errors a result shows: two under way, one that
 
 @dataclass(frozen=True)
 class Field:
-    """Bits `low` and up of a register, which hold a number less `less`."""
+    """Bits `low` and up of a register, which hold a number minus `less`."""
 
     name: str
     low: int
@@ -117,7 +117,7 @@ _IRQ = (
     Field("bad_frame", 2, 1, "a frame was dropped: see RECEIVE_RESULT.reason"),
     Field("sent", 3, 1, "a SEND command has ended, its frame may still be going out: see SEND_RESULT"),
     Field("send_error", 4, 1, "and not well"),
-    Field("bad_packet", 5, 1, "a packet of rows was too short or too long, or of rows that there are not"),
+    Field("bad_packet", 5, 1, "a packet of rows was too short or too long, or its rows cannot be"),
     Field("refused", 6, 1, "a write was not taken: its register is locked, or it is no valid command"),
     Field("planned", 7, 1, "a plan is cut: see PLAN_RESULT"),
     Field("arrived", 8, 1, "another frame is the oldest: see OLDEST_NAME"),

@@ -29,7 +29,7 @@ def row_memory(
 
     positions, sums, sources: lists of E + 1 PositionPort, SumPort, SourcePort, the last of them the raw
     unit's; decode_rows, encode_rows: first rows of the blocks they work on, adopt: a block's local values are
-    0; all stable while it is worked on. load_values, load_side, unload: RowCommand, side by side; top: see
+    0; all stable while it is worked on. load_values, load_side, unload: RowCommand, side by side. top: see
     frame_top.
     s_axis_values, m_axis_values, s_axis_side: Stream(128), m_axis_descriptors: Stream(16); see value_loader,
     side_loader (which clears rows, too) and row_unloader: each takes four clocks a row.

@@ -93,7 +93,7 @@ def side_four(
 
 
 class Described:
-    """A row whose class and size are to be written: `valid` in its clock of phase modulo 4."""
+    """A row whose descriptor (class, size, top) is to be written: `valid` in its clock of phase modulo 4."""
 
     def __init__(self, row_bits: int) -> None:
         self.valid, self.row, self.data = bit(), word(row_bits), word(DESCRIPTOR_BITS)
@@ -104,7 +104,7 @@ def descriptor_lane(
     clk: Any, clocks: Any, write: Any, sums: Any, raw_sums: Any, source_row: Any, look_group: Any,
     header: Any, descriptor: Any, *, index: int, row: int,
 ) -> Any:  # fmt: skip
-    """Keep class and size of one row of each group; header is for source_row, descriptor for look_group."""
+    """Keep the descriptor of one row of each group; header is for source_row, descriptor for look_group."""
     ROW_BITS = len(write.row)
     ROW = row
     enable, at, data = bit(), word(ROW_BITS - 5), word(DESCRIPTOR_BITS)

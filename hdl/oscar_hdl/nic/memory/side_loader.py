@@ -23,8 +23,8 @@ def side_loader(
 ) -> Any:  # fmt: skip
     """Write what belongs to a frame's rows but their values, in four clocks a row.
 
-    command: RowCommand, whose first row begins a group of 32; with `clear`, only class and size of rows
-    become 0, in four clocks a group.
+    command: RowCommand, whose first row begins a group of 32; with `clear`, only descriptors of rows
+    (class, size, top) become 0, in four clocks a group.
     s_axis_side: Stream(128), a word a row: its header (class, size << 4, mean << 7, top << 11), and from bit
     32 on the 32 distances in three bits each, the first in the lowest bits; tlast is not looked at. A word is
     taken in a clock of phase 0 modulo 4. Headers behind the last row become 0 to the end of its group, in

@@ -19,10 +19,10 @@ def send_front(
     begun: Any, frame: PlannedFrame,
 ) -> Any:  # fmt: skip
     """Take a command; frame and the command's fields hold until it is taken. Banks are used in turn.
-    top: asked of a frame with values.
 
-    begun (strobe): its blocks may be dealt, if it has any: counts of its bank are drained (not blocked), and
-    no other frame is dealt (dealing). From then on it may be taken.
+    top: asked for the last symbol of a frame with values. begun (strobe): its blocks may be dealt, if it has
+    any: counts of its bank are drained (not blocked), and no other frame is dealt (dealing). From then on it
+    may be taken.
     """
     states = enum("IDLE", "START", "PLAN", "BUILD", "WAIT", "BEGIN", "HAND")
     state = Signal(states.IDLE)
