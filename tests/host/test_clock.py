@@ -40,7 +40,7 @@ def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
     link = LinkSection(codec="rtl")
     nic = link.model().engines
     assert isinstance(nic, Pipeline)
-    assert nic.encode.front_s == pytest.approx(220 / 127e6)
+    assert nic.encode.front_s == pytest.approx(195 / 127e6)
     assert "codec: rtl (16 x engine of format 3 at 127 MHz: 1.91 G values/s" in link.clock_text()
 
 

@@ -24,7 +24,7 @@ AT_BANK = SLOT // TURN  # engines that take turns at a bank
 # by which a slot can begin; from the last slot's begin to the end.
 SETTLE, AGAIN, DEAL, LAST = 10, 6, 5, 20
 CONSTANT = 12  # from a block that is judged to one that is known to be constant
-LAUNCH, QUICK = 19, 6  # until a collector takes pairs, one a clock; and at least until its block is settled
+LAUNCH, QUICK = 19, -2  # until a collector takes pairs, one a clock; and then, until its block is settled
 GATHER = 20  # from a block's last pair to its CRC
 CRC = 6, 16  # to add a block's CRC to the frame's, and more for each 1 in how many words lie between
 BUFFER = 1792  # bytes that an encoder keeps of a block before those before it are coded
@@ -40,7 +40,7 @@ RAW_SENT, RAW_CODED = -10, 1.6  # to send a raw block, beside its rows; how many
 RAW_GROUP, RAW_ROW, RAW_BYTE, RAW_TURN = 2288, 32, 0.736, 0.0157
 # From a command, or a frame's last word, until its blocks may be dealt: tables are built. To send, memory
 # finds the last symbol before, in some clocks more for each 1,024 values.
-FRONT, SEARCH = (220, 268), 4
+FRONT, SEARCH = (195, 268), 4
 # Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
 LISTED, ENTRY = 18, 8
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
@@ -114,7 +114,7 @@ def encoding(
     for b in range(blocks):
         u, dealt = _pick(free, dealt, u, b)
         lane, dealt = u % lanes, dealt + DEAL
-        start = _slot(u, dealt + 3, banks)
+        start = _slot(u, dealt + 1, banks)
         add_up(taken, place, busy, crc, lane)
         launched = max(judged, busy[lane]) + LAUNCH
         length = sizes[b] * RAW_CODED if raw[b] > 0 else sizes[b]
@@ -253,7 +253,8 @@ def sent(frames: Sequence[EngineFrame], engines: int, block: int, begin: float) 
             begin = max(deal, ends[-1] + NEXT[0])
         args = frame.cells, frame.count, frame.size, engines, block, frame.sizes
         ends.append(encode_clocks(*args, units=units, deal=deal, begin=begin)[1])
-        learnt.append(max(ends[-1], learnt[-1]) + LEARN)
+        head = HEAD[0] + HEAD[1] * -(-frame.count // block)  # made beside the learning
+        learnt.append(max(ends[-1] - head, learnt[-1]) + LEARN)
     return ends
 
 
