@@ -126,7 +126,7 @@ SIDE_LOADER = """
 
 ROW_UNLOADER = """
   // Banks give a row's halves in phases 1 and 2, of addresses three clocks before; every third row has class
-  // 0. A descriptor is there in the four clocks from the next phase 2 on.
+  // 0. A descriptor is there in the four clocks from the next phase 3 on.
   reg busy = 0; reg [3:0] words = 0, words_now; reg [2:0] rows = 0, rows_now;
   reg [5:0] past_1 = 0, past_2 = 0, past_3 = 0;
   reg [4:0] seen, shown; reg good = 0, better = 0;
@@ -143,8 +143,7 @@ ROW_UNLOADER = """
     if (phase[1:0] == 1 || phase[1:0] == 2) begin
       assume(data_a == {value({1'b0, past_3, 1'b1}), value({1'b0, past_3, 1'b0})});
       assume(data_b == {value({1'b1, past_3, 1'b1}), value({1'b1, past_3, 1'b0})}); end
-    if (phase[1:0] == 2) begin seen <= described; good <= 1; end
-    if (phase[1:0] == 1) begin shown <= seen; better <= good; end
+    if (phase[1:0] == 2) begin seen <= described; good <= 1; shown <= seen; better <= good; end
     if (better) begin
       assume(kind_a == kind({shown[4:2], 1'b0, shown[1:0]}));
       assume(kind_b == kind({shown[4:2], 1'b1, shown[1:0]})); end

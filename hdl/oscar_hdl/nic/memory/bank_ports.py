@@ -53,7 +53,7 @@ class BankRead:
     """What is read of a bank beside the coder.
 
     row: its halves are `data`, in clocks of phases 1 and 2 behind it. described: a row whose descriptor is
-    there in the four clocks from the next phase 2 on. top_row: of a group of 32, whose largest symbol is
+    there in the four clocks from the next phase 3 on. top_row: of a group of 32, whose largest symbol is
     `top` eight clocks behind its phase 1. All rows hold from a phase 2 to a phase 1.
     """
 

@@ -8,7 +8,6 @@ from typing import Any
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.bank_ports import (
-    DESCRIPTOR_BITS,
     FOUR_BITS,
     POSITION_FOUR,
     SOURCE_FOUR,
@@ -124,7 +123,7 @@ def row_bank(
     position_fours = [word(POSITION_FOUR) for _ in range(TURNS)]
     source_fours = [word(SOURCE_FOUR) for _ in range(TURNS)]
     positions, turned = [word(POSITION_FOUR) for _ in places], [word(SOURCE_FOUR) for _ in range(TURNS)]
-    looked, mean, source_mean = word(DESCRIPTOR_BITS), word(4), word(4)
+    live, live_later, mean, source_mean = bit(), bit(), word(4), word(4)
     raw_valid, raw_described, pack_row = bit(), bit(), word(row_bits)
     raw_sums = raw.sums
     empty = [None] * (TURNS - len(places))
@@ -148,18 +147,18 @@ def row_bank(
         ),
         side_bank(
             clk, clocks, ring, [place.sums for place in places], [row.described for row in rows],
-            raw_described, raw_row.described, raw_sums, found, position_fours, source_fours, looked, mean,
-            source_mean, side, read, index=index,
+            raw_described, raw_row.described, raw_sums, found, position_fours, source_fours, live,
+            live_later, mean, source_mean, side, read, index=index,
         ),
         turn_back(position_fours, clocks.total_amount, [*positions, *empty]),
         turn_back(source_fours, clocks.amount, [turned[n] if n in used else None for n in range(TURNS)]),
         raw_lanes(
-            clk, clocks, raw, position_fours, found, looked, mean, raw_position, raw_local, raw_source
+            clk, clocks, raw, position_fours, found, live, mean, raw_position, raw_local, raw_source
         ),
     ]  # fmt: skip
     parts += [
         engine_lanes(
-            clk, clocks, place, n, turned[n], positions[n], looked, mean, source_mean, turned[back[n]]
+            clk, clocks, place, n, turned[n], positions[n], live_later, mean, source_mean, turned[back[n]]
         )
         for n, place in enumerate(places)
     ]  # fmt: skip

@@ -47,6 +47,43 @@ def largest(clk: Any, parts: Sequence[Any], most: Any) -> Any:
 
 
 @block
+def live_row(descriptors: Sequence[Any], hot: Any, live: Any) -> Any:
+    """Say whether the row whose bit of `hot` is 1 has a class above 0."""
+    ROWS = len(descriptors)
+    lives = word(ROWS)
+
+    @always_comb
+    def look() -> None:
+        for row in range(ROWS):
+            lives.next[row] = hot[row] and descriptors[row][4:] != 0
+
+    @always_comb
+    def join() -> None:
+        live.next = lives != 0
+
+    return look, join
+
+
+@block
+def one_of_four(clk: Any, descriptors: Sequence[Any], lane: Any, chosen: Any) -> Any:
+    """Choose one of a memory's four descriptors by the two lower bits of `lane`, a clock later."""
+
+    first, second, third, fourth = descriptors
+
+    @always(clk.posedge)
+    def choose() -> None:
+        chosen.next = first
+        if lane[2:] == 1:
+            chosen.next = second
+        elif lane[2:] == 2:
+            chosen.next = third
+        elif lane[2:] == 3:
+            chosen.next = fourth
+
+    return choose
+
+
+@block
 def row_means(clk: Any, write: Any, look: Any, found: Any, *, index: int) -> Any:
     """Keep each row's mean; found u4 is that of the row that was in `look` (a register) two clocks before."""
     at, enable, data = word(len(look)), bit(), word(4)
@@ -92,16 +129,17 @@ def keep_described(clk: Any, clocks: Any, all: Any, kept: Any) -> Any:
 def side_bank(
     clk: Any, clocks: Any, rows: Any, sums: Sequence[Any], described_rows: Sequence[Any], raw_described: Any,
     raw_row: Any, raw_sums: Any, values: Sequence[Any], position_fours: Sequence[Any],
-    source_fours: Sequence[Any], looked: Any, mean: Any, source_mean: Any, write: Any, read: Any, *,
-    index: int,
+    source_fours: Sequence[Any], live: Any, live_later: Any, mean: Any, source_mean: Any, write: Any,
+    read: Any, *, index: int,
 ) -> Any:  # fmt: skip
     """Keep all of a bank's rows but values.
 
     sums, raw_sums: SumPorts, of which described_rows and raw_row are the rows in the bank, raw_described:
     strobe. values: fours as the value bank shows them, position_fours, source_fours: see side_four.
-    looked u11: three clocks behind the clock of phase modulo 4 which is 0: the descriptor of the row whose
-    turn it is to be taken by an engine's decoder; 3: of the raw units' rows. mean, source_mean u4: of the row
-    that enters a ring three clocks before; mean in phase 1 modulo 4: of the raw decoder's row.
+    live: three clocks behind the clock of phase modulo 4 which is 0: the row whose turn it is to be taken by
+    an engine's decoder has a class above 0; 3: the raw units' rows. live_later: the same, a clock later.
+    mean, source_mean u4: of the row that enters a ring three clocks before; mean in phase 1 modulo 4: of the
+    raw decoder's row.
     write: SideWrite, in clocks of phase 1 modulo 4. read: BankRead.
     """
     ROW_BITS, GROUPS = len(write.row), len(write.row) - 5
@@ -110,11 +148,13 @@ def side_bank(
     engine_row, raw_described_row = Described(ROW_BITS), Described(ROW_BITS)
     group_means, gathered = word(4 * FOUR), word(4 * (FOUR - 1))
     look_row, look_group, lane_2, lane_3 = word(ROW_BITS), word(GROUPS), word(5), word(5)
+    hot_3, hot_4, looked = word(TURNS * FOUR), word(TURNS), word(DESCRIPTOR_BITS)
+    memories = [word(DESCRIPTOR_BITS) for _ in range(TURNS)]
     descriptors = [word(DESCRIPTOR_BITS) for _ in range(TURNS * FOUR)]
     tops = [word(SYMBOL_BITS) for _ in range(TURNS * FOUR)]
     mean_row, source_row = word(ROW_BITS), word(ROW_BITS)
     position_enters, source_enters = rows.position[0], rows.source[0]
-    RAW_TURN = RAW_SUMS
+    RAW_TURN, LANES = RAW_SUMS, TURNS * FOUR
 
     parts = [
         describe(port.described, row, port.row_top, port.row_size, port.row_class, one)
@@ -138,12 +178,16 @@ def side_bank(
 
     compare = [symbol_of(descriptor, one) for descriptor, one in zip(descriptors, tops, strict=True)]
     compare.append(largest(clk, tops, read.top))
+    # A descriptor is chosen of 32 in two clocks; whether its row is live has to be known after one.
+    choose = [
+        one_of_four(clk, descriptors[FOUR * m : FOUR * (m + 1)], lane_3, memories[m]) for m in range(TURNS)
+    ]
+    choose += [hot_tree(None, memories, hot_4, looked), live_row(descriptors, hot_3, live)]
 
     @always_comb
     def split() -> None:
         look_group.next = look_row[ROW_BITS:5]
         group_means.next = concat(write.header_data[11:7], gathered)
-        looked.next = descriptors[int(lane_3)]
 
     @always(clk.posedge)
     def look() -> None:
@@ -158,6 +202,10 @@ def side_bank(
                 look_row.next = rows.raw_sums
         lane_2.next = look_row[5:]
         lane_3.next = lane_2
+        for lane in range(LANES):
+            hot_3.next[lane] = lane_2 == lane
+        for memory in range(TURNS):
+            hot_4.next[memory] = lane_3[5:2] == memory
         mean_row.next = position_enters[ROW_BITS:]
         if clocks.is_2:
             mean_row.next = rows.raw_position[ROW_BITS:]
@@ -165,7 +213,8 @@ def side_bank(
 
     @always(clk.posedge)
     def show() -> None:
-        if clocks.is_1:
+        live_later.next = live
+        if clocks.is_2:
             read.descriptor.next = looked
 
     @always(clk.posedge)
@@ -173,4 +222,4 @@ def side_bank(
         if clocks.is_1 and write.header[index]:
             gathered.next = concat(write.header_data[11:7], gathered[12:4])
 
-    return parts, fours, compare, split, look, show, gather_means
+    return parts, fours, compare, choose, split, look, show, gather_means

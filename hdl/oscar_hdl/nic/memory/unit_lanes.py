@@ -7,7 +7,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.nic.memory.bank_ports import FOUR, FOUR_BITS, POSITION_FOUR
+from oscar_hdl.nic.memory.bank_ports import FOUR, FOUR_BITS, POSITION_FOUR, TURNS
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
 
@@ -57,14 +57,16 @@ def lane_shift(clk: Any, load: Any, four: Any, none: Any, data: Any, *, down: bo
 
 @block
 def engine_lanes(
-    clk: Any, clocks: Any, place: Any, n: int, four: Any, position: Any, looked: Any, mean: Any,
+    clk: Any, clocks: Any, place: Any, n: int, four: Any, position: Any, live_later: Any, mean: Any,
     source_mean: Any, source: Any,
 ) -> Any:  # fmt: skip
     """Give the unit at place n its lanes out of the words whose turn it is, and means.
 
-    four: u76 of SumPort in phase 0, source: u76 of the SourcePort in phase 3, modulo 4. looked: of side_bank.
+    four: u76 of SumPort in phase 0, source: u76 of the SourcePort in phase 3, modulo 4. live_later: of
+    side_bank.
     """
     local, none, never, live, sum_live = word(FOUR_BITS), bit(), bit(), bit(), bit()
+    BEFORE = (n - 1) % TURNS  # who takes a row in the turn behind this one's
     ports = place.position, place.source
     position_port, source_port = ports
     shifts = [
@@ -86,7 +88,8 @@ def engine_lanes(
         if clocks.is_3 and clocks.takes[n]:
             position_port.mean.next = mean
             source_port.mean.next = source_mean
-            live.next = looked[4:] != 0
+        if clocks.is_0 and clocks.takes[BEFORE]:
+            live.next = live_later
         if clocks.is_1 and clocks.sums[n]:
             sum_live.next = live
 
@@ -95,37 +98,39 @@ def engine_lanes(
 
 @block
 def raw_lanes(
-    clk: Any, clocks: Any, raw: Any, positions: Sequence[Any], values: Sequence[Any], looked: Any,
+    clk: Any, clocks: Any, raw: Any, positions: Sequence[Any], values: Sequence[Any], live: Any,
     mean: Any, position: Any, local: Any, source: Any,
 ) -> Any:  # fmt: skip
     """Give the raw units theirs: u4, u16 and u16; the source's mean and distances are not asked for."""
     position_four, local_four, source_four = word(POSITION_FOUR), word(FOUR_BITS), word(FOUR_BITS)
-    never, no_local, no_source, decode_live, encode_live = (bit() for _ in range(5))
+    never, decode_live, encode_live = bit(), bit(), bit()
+    shown_local, shown_source = word(16), word(16)
     picks = [
         hot_tree(None, positions, clocks.raw_down, position_four),
         hot_tree(None, values, clocks.raw_down, local_four),
         hot_tree(None, values, clocks.raw_up, source_four),
         lane_shift(clk, clocks.is_1, position_four, never, position, down=True),
-        lane_shift(clk, clocks.is_2, local_four, no_local, local, down=True),
-        lane_shift(clk, clocks.is_2, source_four, no_source, source, down=False),
+        lane_shift(clk, clocks.is_2, local_four, never, shown_local, down=True),
+        lane_shift(clk, clocks.is_2, source_four, never, shown_source, down=False),
     ]
 
-    # The first word of a row comes in the clock in which its class is found, in turn 0 and in turn 6.
+    # The first word of a row comes in the clock in which its class is found, in turn 0 and in turn 6. So
+    # lanes are made 0 behind the registers that give them.
     @always_comb
-    def look() -> None:
-        no_local.next = raw.adopt or not decode_live
-        no_source.next = not encode_live
-        if clocks.turn == 0:
-            no_local.next = raw.adopt or looked[4:] == 0
-        elif clocks.turn == 6:
-            no_source.next = looked[4:] == 0
+    def show() -> None:
+        local.next = 0
+        source.next = 0
+        if decode_live:
+            local.next = shown_local
+        if encode_live:
+            source.next = shown_source
 
     @always(clk.posedge)
     def keep() -> None:
         never.next = False
         if clocks.is_2 and clocks.turn == 0:
-            decode_live.next = looked[4:] != 0
+            decode_live.next = live and not raw.adopt
         if clocks.is_2 and clocks.turn == 6:
-            encode_live.next = looked[4:] != 0
+            encode_live.next = live
 
-    return picks, look, keep
+    return picks, show, keep
