@@ -104,7 +104,7 @@ verilator: ## install Verilator and a C++ compiler with apt (as root; otherwise 
 vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## convert all blocks to VHDL and Verilog in build/hdl; GHDL checks them
 	@$(BIN)/python -m oscar_hdl.flow.convert --out build/hdl $(ARGS)
 
-cosim: $(VENV)/.cosim tools ## run the converted VHDL and Verilog against the host's coder (cocotb)
+cosim: $(VENV)/.cosim $(VENV)/.board tools ## run the converted VHDL and Verilog against the host's coder (cocotb)
 	@$(libpython)
 	@$(BIN)/python -m oscar_sim.cosim --out build/cosim $(ARGS)
 

@@ -23,12 +23,15 @@ from oscar_sim.seeds import VARIABLE, numbers, told
 SIMULATORS = {"vhdl": ("ghdl", "ghdl-mcode"), "verilog": ("icarus", "iverilog")}  # cocotb's name, apt's
 PROGRAM = {"vhdl": "ghdl", "verilog": "iverilog"}
 PACKAGES = {"cocotb_tools": "cocotb", "cocotbext.axi": "cocotbext-axi"}
-BUSES = "nic_buses"  # the NIC by somebody else's bus models: right by itself, not compared clock by clock
+# The NIC by somebody else's bus models, and on Ethernet: right by themselves, not compared clock by clock.
+BUSES, ETHERNET = "nic_buses", "nic_ethernet"
+ETHERNET_PACKAGES = {"liteeth": "liteeth", "cocotbext.eth": "cocotbext-eth"}
 
 
-def missing(languages: Sequence[str]) -> list[str]:
-    """Return the commands that install what is missing."""
-    lacking = [pip for module, pip in PACKAGES.items() if not _importable(module)]
+def missing(languages: Sequence[str], blocks: Sequence[str] = ()) -> list[str]:
+    """Return the commands that install what is missing for these blocks."""
+    packages = PACKAGES | (ETHERNET_PACKAGES if ETHERNET in blocks else {})
+    lacking = [pip for module, pip in packages.items() if not _importable(module)]
     commands = [f"pip install {' '.join(lacking)}"] if lacking else []
     tools = [SIMULATORS[language][1] for language in languages if not shutil.which(PROGRAM[language])]
     if not lacking and not _libpython():
@@ -62,7 +65,8 @@ def note(recording: Recording, file: Path) -> None:
 class Bench:
     """What runs in the simulator: a module of this package with cocotb tests, and the block that it drives.
 
-    environment: what the module reads there. passed, failed: what to print.
+    environment: what the module reads there. passed, failed: what to print. around: a module of Verilog that
+    has the block in it and is driven instead.
     """
 
     module: str
@@ -71,13 +75,17 @@ class Bench:
     environment: dict[str, str]
     passed: str
     failed: str
+    around: str = ""
 
 
 def bench(name: str, light: bool, out: Path) -> Bench:
     """Return a block's bench; a block that is replayed is first driven under Verilator."""
-    if name == BUSES:
+    if name in (BUSES, ETHERNET):
         told_it = {"LIGHT": str(int(light)), "SEED": str(int(numbers(34).integers(1 << 32)))}
-        return Bench("nic_buses", "oscar_nic", dict(SIZES), told_it, "bus models and host agree", "FAILED")
+        passed, around = "bus models and host agree", ""
+        if name == ETHERNET:
+            passed, around = "Ethernet and host agree", "gmii_nic"
+        return Bench(name, "oscar_nic", dict(SIZES), told_it, passed, "FAILED", around)
     recording = SCENARIOS[name](light)
     file = (out / "recordings" / f"{name}.npz").resolve()
     note(recording, file)
@@ -93,10 +101,14 @@ def simulate(bench: Bench, language: str, hdl: Path, build: Path) -> bool:
     shutil.rmtree(build, ignore_errors=True)
     build.mkdir(parents=True)
     source = hdl.resolve() / language / f"{block}{LANGUAGES[language]}"
+    sources = [VHDL(source.parent / PACKAGE), VHDL(source)] if language == "vhdl" else [Verilog(source)]
+    if bench.around:
+        sources.append(Verilog(_surround(source, build)))
+        block = bench.around
     runner = get_runner(SIMULATORS[language][0])
     arguments = ["--std=08"] if language == "vhdl" else []
     runner.build(
-        sources=[VHDL(source.parent / PACKAGE), VHDL(source)] if language == "vhdl" else [Verilog(source)],
+        sources=sources,
         hdl_toplevel=block,
         build_args=arguments,
         build_dir=build,
@@ -119,12 +131,22 @@ def simulate(bench: Bench, language: str, hdl: Path, build: Path) -> bool:
     return ran > 0 and not failed
 
 
+def _surround(nic: Path, build: Path) -> Path:
+    """Write the NIC's Ethernet in `build`; return the file."""
+    from oscar_hdl.flow.board import gmii_nic
+
+    out = build / f"{gmii_nic.TOP}.v"
+    gmii_nic.write(nic, out)
+    return out
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     p = argparse.ArgumentParser(prog="python -m oscar_sim.cosim", description=__doc__)
     p.add_argument("--out", type=Path, default=Path("build/cosim"), help="folder for results (%(default)s)")
+    blocks = (*SCENARIOS, BUSES, ETHERNET)
     p.add_argument(
-        "--block", nargs="+", choices=(*SCENARIOS, BUSES), help="(all; with --light units of a NIC)"
+        "--block", nargs="+", choices=blocks, help="(all; with --light units of a NIC, and its Ethernet)"
     )
     p.add_argument("--language", nargs="+", choices=tuple(LANGUAGES), default=tuple(LANGUAGES), help="(both)")
     p.add_argument("--light", action="store_true", help="fewer clocks, for each change")
@@ -134,16 +156,18 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     args = parser().parse_args(argv)
-    if lacking := missing(args.language):
+    blocks = args.block or ((*LIGHT, ETHERNET) if args.light else (*SCENARIOS, BUSES, ETHERNET))
+    if lacking := missing(args.language, blocks):
         print(f"error: co-simulation needs {' and '.join(lacking)}", file=sys.stderr)
         return 1
     failed = 0
     try:
         print(f"# {VARIABLE}={told()}", flush=True)
-        for name in args.block or (LIGHT if args.light else (*SCENARIOS, BUSES)):
+        for name in blocks:
             what = bench(name, args.light, args.out)
-            convert_all([what.top], args.out / "hdl", what.parameters, languages=args.language)
-            for language in args.language:
+            languages = [language for language in args.language if language == "verilog" or not what.around]
+            convert_all([what.top], args.out / "hdl", what.parameters, languages=languages)
+            for language in languages:
                 began = time.monotonic()
                 build = (args.out / language / name).resolve()
                 passed = simulate(what, language, args.out / "hdl", build)

@@ -36,27 +36,41 @@ PAUSE = 0.15  # of clocks, in every stream and channel
 class NicBuses(NicBench):
     """A NIC in an event simulator. Its methods are called in a thread that cocotb stops while clocks pass."""
 
-    def __init__(self, dut: Any, rng: np.random.Generator) -> None:
-        self.rng, self.dut, clock = rng, dut, (dut.clk, dut.rst)
-        self.registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), *clock)
-        self.sources = {name: _stream(AxiStreamSource, dut, name) for name in INTO}
-        self.sinks = {name: _stream(AxiStreamSink, dut, name) for name in OUT}
+    def __init__(self, dut: Any, rng: np.random.Generator, clk: Any, rst: Any) -> None:
+        self.rng, self.dut, self.rst = rng, dut, rst
+        self.registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axil"), clk, rst)
+        self.sources = {name: self._stream(AxiStreamSource, name, clk) for name in self.into()}
+        self.sinks = {name: self._stream(AxiStreamSink, name, clk) for name in self.out()}
         write, read = self.registers.write_if, self.registers.read_if
         channels = (write.aw_channel, write.w_channel, write.b_channel, read.ar_channel, read.r_channel)
         for bus in (*self.sources.values(), *self.sinks.values(), *channels):
             bus.set_pause_generator(self._pauses())
-        self.clocks = resume(lambda clocks: _pass(dut.clk, clocks))
+        self.clocks = resume(lambda clocks: _pass(clk, clocks))
 
     def _pauses(self) -> Iterator[bool]:
         rng = np.random.default_rng(self.rng.integers(1 << 32))  # apart: clocks do not move what is sent
         while True:
             yield bool(rng.random() < PAUSE)
 
+    def into(self) -> tuple[str, ...]:
+        """Return the streams into the NIC that are ports."""
+        return INTO
+
+    def out(self) -> tuple[str, ...]:
+        """Return the streams out of the NIC that are ports."""
+        return OUT
+
+    def _stream(self, kind: Any, name: str, clk: Any) -> Any:
+        """Return a source or sink of a stream. Without tkeep a word is one piece, whatever its width."""
+        bus = AxiStreamBus.from_prefix(self.dut, name)
+        whole = {} if hasattr(bus, "tkeep") else {"byte_lanes": 1}
+        return kind(bus, clk, self.rst, **whole)
+
     def reset(self) -> None:
         """Reset the NIC; its links begin anew."""
-        self.dut.rst.value = 1
+        self.rst.value = 1
         self.step(4)
-        self.dut.rst.value = 0
+        self.rst.value = 0
         self.step(CLEARING)
         self.begin()
 
@@ -105,13 +119,6 @@ class NicBuses(NicBench):
         return bytes(frame.tdata)
 
 
-def _stream(kind: Any, dut: Any, name: str) -> Any:
-    """Return a source or sink of a stream. Without tkeep a word is one piece, whatever its width."""
-    bus = AxiStreamBus.from_prefix(dut, name)
-    whole = {} if hasattr(bus, "tkeep") else {"byte_lanes": 1}
-    return kind(bus, dut.clk, dut.rst, **whole)
-
-
 async def _pass(clk: Any, clocks: int) -> None:
     await ClockCycles(clk, clocks)
 
@@ -122,7 +129,7 @@ async def buses(dut: Any) -> None:
     light = os.environ["LIGHT"] == "1"
     dut.rst.value = 1
     Clock(dut.clk, PERIOD, unit="ns").start()
-    nic = NicBuses(dut, np.random.default_rng(int(os.environ["SEED"])))
+    nic = NicBuses(dut, np.random.default_rng(int(os.environ["SEED"])), dut.clk, dut.rst)
     nowhere = (max(register.offset for register in BY_NAME.values()) + 4) & ~3
 
     def session() -> None:

@@ -5,9 +5,9 @@
 builds a bitstream (`make board` does it all): LiteX makes the sources, then come yosys, nextpnr and Trellis'
 packer. It has not run on a board. The SERDES is on its SMA connectors. A frame travels as one Ethernet
 frame of type 0x88B5 (local experiments), not in segments: both ends take frames as long as the NIC's store.
-It says for whom it is and who made it; a host tells the board its number (`wrapped_number`). A host at
-the UART (LiteX's bridge) sees the registers of docs/registers.md at 0x3000_0000 and a memory for rows at
-0x4000_0000, from and to which DMA moves packets of rows.
+It says for whom it is and who made it; a host tells the board its number (`network_wrapped_number`). A host
+at the UART (LiteX's bridge) sees the registers of docs/registers.md at 0x3000_0000 and a memory for rows
+at 0x4000_0000, from and to which DMA moves packets of rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from liteeth.mac.core import LiteEthMACCore
 from litex.build.generic_platform import Pins, Subsignal
 from litex.gen import LiteXModule
 from litex.soc.cores.clock import ECP5PLL
@@ -27,35 +26,18 @@ from litex.soc.integration.builder import Builder
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.integration.soc_core import SoCMini
 from litex.soc.interconnect import axi, stream, wishbone
-from litex.soc.interconnect.csr import CSRStorage
 from litex_boards.platforms.lattice_ecp5_evn import Platform
-from migen import (
-    FSM,
-    Array,
-    ClockDomain,
-    ClockSignal,
-    If,
-    Instance,
-    NextState,
-    NextValue,
-    ResetSignal,
-    Signal,
-)
+from migen import ClockDomain, ClockSignal, Instance, ResetSignal, Signal
 
 from oscar_hdl.flow.board.bitstream import build
+from oscar_hdl.flow.board.network import Network, endpoint
 from oscar_hdl.flow.board.serdes_ethernet import SYMBOL_HZ, WORD_HZ, SerdesEthernet
 from oscar_hdl.flow.proofs.formal import ports_of, streams_of
 from oscar_hdl.flow.tools import FlowError
-from oscar_hdl.nic.ports import PEER_BITS, TO_ALL
 
 NAME = "oscar_ecp5_evn"
 CLOCK_HZ, REFERENCE_HZ = 60e6, 100e6
 REGISTERS, ROWS, ROWS_BYTES = 0x30000000, 0x40000000, 0x4000
-# To all, from a local one, type; bytes 14 and 15: the NIC that the frame is for (TO_ALL: all) and the one
-# that made it; zeros: with the least frame of 30 bytes no padding is needed.
-HEADER = bytes.fromhex("ffffffffffff02005e00000188b5").ljust(32, b"\0")
-WORDS = len(HEADER) // 8
-PEERS_IN, TO, FROM = 1, slice(48, 56), slice(56, 64)  # a word of the header, and its bits
 NEEDS = {  # MHz, by a part of the clock's name in the netlist
     "crg_clkout0": CLOCK_HZ / 1e6,
     "eth_tx_clk": SYMBOL_HZ / 1e6,
@@ -82,65 +64,6 @@ class Clocks(LiteXModule):
         pll.create_clkout(self.cd_reference, REFERENCE_HZ)
 
 
-class Wrapped(LiteXModule):
-    """Ethernet around frames: a header is put in front, and taken off; frames for others are dropped."""
-
-    def __init__(self, mac: Any, nic_tx: Any, nic_rx: Any) -> None:
-        words = Array(int.from_bytes(HEADER[8 * i : 8 * i + 8], "little") for i in range(WORDS))
-        out, back, sent, came = FSM("HEAD"), FSM("HEAD"), Signal(max=WORDS), Signal(max=WORDS)
-        self.submodules += out, back
-        self.number = CSRStorage(PEER_BITS, description="this NIC's, among its peers")
-        own, head, wanted = self.number.storage, Signal(64), Signal()
-        self.comb += [
-            head.eq(words[sent]),
-            If(sent == PEERS_IN, head[TO].eq(nic_tx.dest), head[FROM].eq(own)),
-        ]
-        out.act(
-            "HEAD",
-            mac.sink.valid.eq(nic_tx.valid),
-            mac.sink.data.eq(head),
-            If(
-                mac.sink.valid & mac.sink.ready,
-                NextValue(sent, sent + 1),
-                If(sent == WORDS - 1, NextState("FRAME")),
-            ),
-        )
-        out.act(
-            "FRAME",
-            mac.sink.valid.eq(nic_tx.valid),
-            mac.sink.data.eq(nic_tx.data),
-            nic_tx.ready.eq(mac.sink.ready),
-            mac.sink.last.eq(nic_tx.last),
-            mac.sink.last_be.eq((nic_tx.keep ^ (nic_tx.keep >> 1)) & nic_tx.keep),
-            If(nic_tx.valid & nic_tx.ready & nic_tx.last, NextState("HEAD")),
-        )
-        to = mac.source.data[TO]
-        ended = If(mac.source.last, NextValue(came, 0)).Elif(
-            came == WORDS - 1, If(wanted, NextState("FRAME")).Else(NextState("OTHERS"))
-        )
-        peers = If(
-            came == PEERS_IN,
-            NextValue(wanted, (to == own) | (to == TO_ALL)),
-            NextValue(nic_rx.id, mac.source.data[FROM]),
-        )
-        back.act(
-            "HEAD", mac.source.ready.eq(1), If(mac.source.valid, NextValue(came, came + 1), peers, ended)
-        )
-        gone = mac.source.valid & mac.source.last
-        back.act("OTHERS", mac.source.ready.eq(1), If(gone, NextState("HEAD")))
-        keep = Signal(8)  # from the one bit that marks the last byte
-        self.comb += keep.eq(mac.source.last_be | (mac.source.last_be - 1))
-        back.act(
-            "FRAME",
-            nic_rx.valid.eq(mac.source.valid),
-            nic_rx.data.eq(mac.source.data),
-            nic_rx.keep.eq(0xFF),
-            If(mac.source.last, nic_rx.last.eq(1), nic_rx.keep.eq(keep)),
-            mac.source.ready.eq(nic_rx.ready),
-            If(nic_rx.valid & nic_rx.ready & mac.source.last, NextState("HEAD")),
-        )
-
-
 class Board(SoCMini):
     """The NIC in `nic`, converted Verilog, with its bus, network and memory."""
 
@@ -152,7 +75,6 @@ class Board(SoCMini):
         self.add_uartbone(baudrate=1_000_000)
         tx, rx = platform.request("serdes_tx"), platform.request("serdes_rx")
         self.phy = SerdesEthernet(self.crg.cd_reference.clk, REFERENCE_HZ, tx, rx)
-        self.mac = LiteEthMACCore(self.phy, dw=64)
         self.bus.add_slave(
             "rows", wishbone.Interface(), SoCRegion(origin=ROWS, size=ROWS_BYTES, cached=False)
         )
@@ -171,17 +93,12 @@ class Board(SoCMini):
                     signal = getattr(getattr(axil, channel), part)
                     wires[f"{way}_{name}"] = signal[: ports[name][1]] if len(signal) > 1 else signal
         ends = {}
-        for name, comes in streams_of(ports).items():
-            layout = [("data", ports[f"{name}_tdata"][1]), ("keep", 8)]
-            layout += [(part, PEER_BITS) for part in ("id", "dest") if f"{name}_t{part}" in ports]
-            end = ends[name] = stream.Endpoint(layout)
-            for part in ("data", "keep", "id", "dest", "valid", "ready", "last"):
-                if f"{name}_t{part}" in ports:
-                    way = "i" if comes != (part == "ready") else "o"
-                    wires[f"{way}_{name}_t{part}"] = getattr(end, part)
+        for name in streams_of(ports):
+            ends[name], its = endpoint(name, ports)
+            wires |= its
         self.specials += Instance("oscar_nic", **wires)
         self.platform.add_source(str(nic), copy=True)
-        self.wrapped = Wrapped(self.mac, ends.pop("m_axis_tx"), ends.pop("s_axis_rx"))
+        self.network = Network(self.phy, ends.pop("m_axis_tx"), ends.pop("s_axis_rx"))
         for name, end in ends.items():
             self._add_dma(name, end, streams_of(ports)[name])
 
