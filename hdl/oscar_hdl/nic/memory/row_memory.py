@@ -27,6 +27,7 @@ def row_memory(
     clk: Any, rst: Any, phase: Any, positions: Any, sums: Any, decode_rows: Any, adopt: Any, sources: Any,
     encode_rows: Any, load_values: Any, load_side: Any, unload: Any, top: TopPort, s_axis_values: Any,
     s_axis_side: Any, m_axis_values: Any, m_axis_descriptors: Any, *, row_bits: int, block_log2: int,
+    banks: int = 0,
 ) -> Any:  # fmt: skip
     """Serve E engines, 2, 4, 8 .. 64, and a raw unit of each direction.
 
@@ -37,12 +38,12 @@ def row_memory(
     s_axis_values, m_axis_values, s_axis_side: Stream(128), m_axis_descriptors: Stream(16); see value_loader,
     side_loader (which clears rows, too) and row_unloader: each takes four clocks a row.
 
-    The memory has 2^row_bits rows in B banks (bank_count). Row r belongs to block r >> (block_log2 - 5), this
-    to bank block mod B, and unit e works on blocks of bank e mod B. So frames begin where blocks do, and all
-    have blocks of 2^block_log2 values.
+    The memory has 2^row_bits rows in B banks: `banks`, or if that is 0 bank_count's. Row r belongs to block
+    r >> (block_log2 - 5), this to bank block mod B, and unit e works on blocks of bank e mod B. So frames
+    begin where blocks do, and all have blocks of 2^block_log2 values.
     """
     ENGINES = len(positions) - 1
-    BANKS = bank_count(ENGINES)
+    BANKS = banks or bank_count(ENGINES)
     SKIP, BLOCK = BANKS.bit_length() - 1, block_log2 - 5
     BANK_BITS = row_bits - SKIP
     values, side, clocks = ValueWrite(BANKS, BANK_BITS), SideWrite(BANKS, BANK_BITS), BankClocks()

@@ -8,7 +8,7 @@ from typing import Any
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, FOUR, SYMBOL_BITS, TURNS
-from oscar_hdl.nic.memory.side_four import Described, side_four
+from oscar_hdl.nic.memory.side_four import Described, DescriptorWrite, side_four
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
@@ -126,6 +126,48 @@ def keep_described(clk: Any, clocks: Any, all: Any, kept: Any) -> Any:
 
 
 @block
+def descriptor_writes(
+    clk: Any, clocks: Any, write: Any, sums: Any, raw_sums: Any, described: Any, *, index: int
+) -> Any:
+    """Give what is to be written of descriptors, two clocks later: of a SideWrite, engines, the raw decoder.
+
+    sums, raw_sums: Described. described: DescriptorWrite.
+    """
+    ROW_BITS, LANES = len(write.row), TURNS * FOUR
+    one, clears, row, data = bit(), word(LANES), word(ROW_BITS), word(DESCRIPTOR_BITS)
+
+    @always(clk.posedge)
+    def choose() -> None:
+        one.next = False
+        clears.next = 0
+        row.next = write.row
+        data.next = 0
+        if clocks.is_1:
+            one.next = write.header[index]
+            if write.header[index]:
+                data.next = concat(write.header_data[15:11], write.header_data[7:])
+            if write.clear[index]:
+                clears.next = write.lanes
+        elif clocks.is_3:
+            one.next = sums.valid
+            row.next = sums.row
+            data.next = sums.data
+        elif clocks.is_0:
+            one.next = raw_sums.valid
+            row.next = raw_sums.row
+            data.next = raw_sums.data
+
+    @always(clk.posedge)
+    def find() -> None:
+        for lane in range(LANES):
+            described.lanes.next[lane] = clears[lane] or (one and row[5:] == lane)
+        described.group.next = row[ROW_BITS:5]
+        described.data.next = data
+
+    return choose, find
+
+
+@block
 def side_bank(
     clk: Any, clocks: Any, memories: Sequence[Any], rows: Any, sums: Sequence[Any],
     described_rows: Sequence[Any], raw_described: Any, raw_row: Any, raw_sums: Any, values: Sequence[Any],
@@ -147,6 +189,7 @@ def side_bank(
     ALL_BITS = DESCRIPTOR_BITS + ROW_BITS + 1
     everything, raw_all, chosen = [word(ALL_BITS) for _ in sums], word(ALL_BITS), word(ALL_BITS)
     engine_row, raw_described_row = Described(ROW_BITS), Described(ROW_BITS)
+    described = DescriptorWrite(ROW_BITS)
     group_means, gathered = word(4 * FOUR), word(4 * (FOUR - 1))
     look_row, look_group, lane_2, lane_3 = word(ROW_BITS), word(GROUPS), word(5), word(5)
     hot_3, hot_4, looked = word(TURNS * FOUR), word(TURNS), word(DESCRIPTOR_BITS)
@@ -166,13 +209,14 @@ def side_bank(
         hot_tree(None, everything, clocks.describes, chosen),
         keep_described(clk, clocks, chosen, engine_row),
         keep_described(clk, clocks, raw_all, raw_described_row),
+        descriptor_writes(clk, clocks, write, engine_row, raw_described_row, described, index=index),
         row_means(clk, write, mean_row, mean, index=index),
         row_means(clk, write, source_row, source_mean, index=index),
     ]
     fours = [
         side_four(
-            clk, memories[m], rows, write, group_means, engine_row, raw_described_row, look_group, values[m],
-            position_fours[m], source_fours[m], descriptors[FOUR * m : FOUR * (m + 1)], index=index, four=m,
+            clk, memories[m], rows, write, group_means, described, look_group, values[m], position_fours[m],
+            source_fours[m], descriptors[FOUR * m : FOUR * (m + 1)], index=index, four=m,
         )
         for m in range(TURNS)
     ]  # fmt: skip
