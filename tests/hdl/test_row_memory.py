@@ -18,7 +18,7 @@ from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.ports import STREAM_BITS, TopPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
-from oscar_sim.cycles import CycleSimulator
+from oscar_sim.compiled import copies_of
 from oscar_sim.driver.row_packets import side_words, value_words, values_of
 from oscar_sim.seeds import dice
 
@@ -137,7 +137,10 @@ class Bench:
             *self.commands.values(), self.top, self.in_values, self.in_side, self.out_values,
             self.out_descriptors, row_bits=ROW_BITS, block_log2=10,
         )  # fmt: skip
-        self.simulator = CycleSimulator(top, self.clk, self.each)
+        ports: list[Any] = [self.rst, self.phase, self.top]
+        ports += [*self.commands.values(), *self.queues, *self.taken]
+        ports += [[x.position, x.sums, x.source, x.adopt, x.decode_row, x.encode_row] for x in u]
+        self.simulator = copies_of(top, self.clk, self.each, [ports])
 
     def each(self) -> None:
         now, phase = self.simulator.clocks, int(self.phase)

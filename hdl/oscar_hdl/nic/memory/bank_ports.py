@@ -65,7 +65,7 @@ class BankRead:
 
 
 class BankClocks:
-    """Whose clock it is, of all that is in a bank; made by bank_clocks.
+    """Whose clock it is, of all that a bank has once; made by bank_clocks.
 
     Lists have a bit for each place in the bank's turns.
     """
@@ -75,8 +75,28 @@ class BankClocks:
         self.takes = word(TURNS)  # in phase 0 modulo 4: who takes a row; until the next
         self.sums = word(TURNS)  # in phase 1: who takes sums
         self.describes = word(TURNS)  # in phase 0: who describes a row
-        self.amount, self.total_amount = word(3), word(3)  # of turn_back, in phases 3 and 0; 3
         self.raw_down, self.raw_up = word(TURNS), word(TURNS)  # what raw units get, in phases 1, 2
+
+
+class MemoryClocks:
+    """Whose clock it is at one of a bank's eight memories; made by memory_clocks.
+
+    raw_reads, raw_writes: levels of a turn; the memory is read for the raw decoder's sums, or written.
+    """
+
+    def __init__(self) -> None:
+        self.is_0, self.is_1, self.is_2, self.is_3 = bit(), bit(), bit(), bit()
+        self.raw_reads, self.raw_writes = bit(), bit()
+
+
+class PlaceClocks:
+    """From which memory a place's lanes come; made by place_clocks.
+
+    source, position: a bit for each memory. local, totals: bits for turn_back.
+    """
+
+    def __init__(self) -> None:
+        self.source, self.position, self.local, self.totals = word(TURNS), word(TURNS), word(3), word(3)
 
 
 class RowCommand:

@@ -7,15 +7,19 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
+from oscar_hdl.nic.memory.bank_clocks import memory_clocks, place_clocks
 from oscar_hdl.nic.memory.bank_ports import (
+    FOUR,
     FOUR_BITS,
     POSITION_FOUR,
     SOURCE_FOUR,
     TURNS,
+    MemoryClocks,
+    PlaceClocks,
 )
 from oscar_hdl.nic.memory.bank_rows import BankRows, bank_rows
+from oscar_hdl.nic.memory.lane_shift import lane_shift
 from oscar_hdl.nic.memory.side_bank import side_bank
-from oscar_hdl.nic.memory.turn_ring import turn_back
 from oscar_hdl.nic.memory.unit_lanes import engine_lanes, raw_lanes
 from oscar_hdl.nic.memory.value_bank import value_bank
 from oscar_hdl.streams.bundles import bit, word
@@ -60,11 +64,14 @@ class Place:
 
 
 class PlaceRows:
-    """Rows in the bank, of a place's ports; those that rings are for have a bit for headers above."""
+    """Rows in the bank, of a place's ports; position and source have a bit for headers above.
+
+    Sums are asked for by the raw decoder alone: an engine's are of the row of the positions before.
+    """
 
     def __init__(self, row_bits: int) -> None:
         self.position, self.source = word(row_bits + 1), word(row_bits + 1)
-        self.sums, self.described = word(row_bits), word(row_bits)
+        self.described = word(row_bits)
 
 
 @block
@@ -81,12 +88,11 @@ def headed(header: Any, row: Any, both: Any) -> Any:
 @block
 def place_rows(place: Place, rows: PlaceRows, *, block_bits: int, skip_bits: int) -> Any:
     """Find the rows that a place's ports ask for."""
-    position, source = word(len(rows.sums)), word(len(rows.sums))
+    position, source = word(len(rows.described)), word(len(rows.described))
     places = {"block_bits": block_bits, "skip_bits": skip_bits}
     return (
         bank_row(place.decode_base, place.position.row, position, **places),
         bank_row(place.encode_base, place.source.row, source, **places),
-        bank_row(place.decode_base, place.sums.row, rows.sums, **places),
         bank_row(place.decode_base, place.sums.described_row, rows.described, **places),
         headed(place.position.header, position, rows.position),
         headed(place.source.header, source, rows.source),
@@ -97,22 +103,23 @@ class RawRows:
     """What a bank's BankRows needs of the raw units: strobes, and the rows that they ask for."""
 
     def __init__(
-        self, position_take: Any, sum_take: Any, source_take: Any, rows: PlaceRows, source: Any
+        self, position_take: Any, sum_take: Any, source_take: Any, rows: PlaceRows, sums: Any, source: Any
     ) -> None:
         self.position_take, self.position = position_take, rows.position
-        self.sum_take, self.sums = sum_take, rows.sums
+        self.sum_take, self.sums = sum_take, sums
         self.source_take, self.source = source_take, source
 
 
 @block
 def row_bank(
-    clk: Any, clocks: Any, places: Sequence[Place], raw: Place, decode_here: Any, raw_position: Any,
-    raw_mean: Any, raw_local: Any, raw_source: Any, values: Any, side: Any, read: Any, *, index: int,
-    row_bits: int, block_bits: int, skip_bits: int,
+    clk: Any, clocks: Any, phases: Sequence[Any], places: Sequence[Place], raw: Place, decode_here: Any,
+    raw_position: Any, raw_mean: Any, raw_local: Any, raw_source: Any, values: Any, side: Any, read: Any, *,
+    index: int, row_bits: int, block_bits: int, skip_bits: int,
 ) -> Any:  # fmt: skip
     """Serve up to eight places, and the raw units' place, whose phases are as docs/engine.md says.
 
-    A row whose class is 0 reads as zeros for all but encoders, who do not ask for one. decode_here: level,
+    phases: sixteen u5, each the phase of the clock behind this one. A row whose class is 0 reads as zeros for
+    all but encoders, who do not ask for one. decode_here: level,
     the raw decoder's block is in this bank; raw_position u4, raw_mean u4, raw_local u16, raw_source u16: what
     this bank has for raw units. values: ValueWrite, side: SideWrite, read: BankRead; index: which enables are
     meant.
@@ -122,43 +129,47 @@ def row_bank(
     found = [word(FOUR_BITS) for _ in range(TURNS)]
     position_fours = [word(POSITION_FOUR) for _ in range(TURNS)]
     source_fours = [word(SOURCE_FOUR) for _ in range(TURNS)]
-    positions, turned = [word(POSITION_FOUR) for _ in places], [word(SOURCE_FOUR) for _ in range(TURNS)]
+    positions = [word(POSITION_FOUR // FOUR) for _ in range(TURNS)]
+    sources = [word(SOURCE_FOUR // FOUR) for _ in range(TURNS)]
+    locals = [word(16) for _ in places]
     live, live_later, mean, source_mean = bit(), bit(), word(4), word(4)
-    raw_valid, raw_described, pack_row = bit(), bit(), word(row_bits)
+    raw_valid, raw_described, pack_row, raw_sum_row = bit(), bit(), word(row_bits), word(row_bits)
     raw_sums = raw.sums
-    empty = [None] * (TURNS - len(places))
-    # An encoder's word is where a decoder's would be that is as many turns before, not behind.
-    back = [-n % TURNS for n in range(len(places))]
-    used = {*range(len(places)), *back}
+    memories, turns = [MemoryClocks() for _ in range(TURNS)], [PlaceClocks() for _ in range(TURNS)]
     placing = {"block_bits": block_bits, "skip_bits": skip_bits}
 
     parts = [
         place_rows(place, one, **placing) for place, one in zip([*places, raw], [*rows, raw_row], strict=True)
     ]
+    parts += [memory_clocks(clk, phases[2 * m], memories[m], four=m) for m in range(TURNS)]
+    parts += [place_clocks(clk, phases[2 * n + 1], turns[n], index=n) for n in range(TURNS)]
     parts += [
+        bank_row(raw.decode_base, raw_sums.row, raw_sum_row, **placing),
         bank_rows(
-            clk, clocks, [row.position for row in rows], [row.sums for row in rows],
-            [row.source for row in rows],
-            RawRows(raw.position.take, raw_sums.take, raw.source.take, raw_row, pack_row), ring,
+            clk, clocks, [row.position for row in rows], [row.source for row in rows],
+            RawRows(raw.position.take, raw_sums.take, raw.source.take, raw_row, raw_sum_row, pack_row), ring,
         ),
         value_bank(
-            clk, clocks, ring, [place.sums for place in places], raw_valid, raw_sums.total, values, read,
-            found, index=index,
+            clk, clocks, memories, turns, ring, [place.sums for place in places], raw_valid, raw_sums.total,
+            values, read, found, [*locals, *[None] * (TURNS - len(places))], index=index,
         ),
         side_bank(
-            clk, clocks, ring, [place.sums for place in places], [row.described for row in rows],
+            clk, clocks, memories, ring, [place.sums for place in places], [row.described for row in rows],
             raw_described, raw_row.described, raw_sums, found, position_fours, source_fours, live,
             live_later, mean, source_mean, side, read, index=index,
         ),
-        turn_back(position_fours, clocks.total_amount, [*positions, *empty]),
-        turn_back(source_fours, clocks.amount, [turned[n] if n in used else None for n in range(TURNS)]),
         raw_lanes(
             clk, clocks, raw, position_fours, found, live, mean, raw_position, raw_local, raw_source
         ),
     ]  # fmt: skip
+    for m, near in enumerate(memories):
+        parts += [
+            lane_shift(clk, near.is_3, position_fours[m], positions[m], down=True),
+            lane_shift(clk, near.is_3, source_fours[m], sources[m], down=False),
+        ]
     parts += [
         engine_lanes(
-            clk, clocks, place, n, turned[n], positions[n], live_later, mean, source_mean, turned[back[n]]
+            clk, clocks, turns[n], place, n, positions, sources, locals[n], live_later, mean, source_mean
         )
         for n, place in enumerate(places)
     ]  # fmt: skip

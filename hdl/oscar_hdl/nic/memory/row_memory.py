@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
-from myhdl import always, always_comb, block, concat, modbv
+from myhdl import Signal, always, always_comb, block, concat, modbv
 
 from oscar_hdl.nic.memory.bank_clocks import bank_clocks
-from oscar_hdl.nic.memory.bank_ports import BankClocks, BankRead, SideWrite, ValueWrite, bank_count
+from oscar_hdl.nic.memory.bank_ports import TURNS, BankClocks, BankRead, SideWrite, ValueWrite, bank_count
 from oscar_hdl.nic.memory.frame_top import frame_top
 from oscar_hdl.nic.memory.row_bank import Place, row_bank
 from oscar_hdl.nic.memory.row_unloader import row_unloader
@@ -15,7 +16,9 @@ from oscar_hdl.nic.memory.side_loader import side_loader
 from oscar_hdl.nic.memory.value_loader import value_loader
 from oscar_hdl.nic.ports import TopPort
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.next_phase import next_phase
 
+NEAR = 2 * TURNS  # phases of a bank
 RAW_TAKES = 21  # the phase in which a raw packer sees that it may take a row two clocks later
 
 
@@ -24,6 +27,7 @@ def row_memory(
     clk: Any, rst: Any, phase: Any, positions: Any, sums: Any, decode_rows: Any, adopt: Any, sources: Any,
     encode_rows: Any, load_values: Any, load_side: Any, unload: Any, top: TopPort, s_axis_values: Any,
     s_axis_side: Any, m_axis_values: Any, m_axis_descriptors: Any, *, row_bits: int, block_log2: int,
+    banks: int = 0,
 ) -> Any:  # fmt: skip
     """Serve E engines, 2, 4, 8 .. 64, and a raw unit of each direction.
 
@@ -34,12 +38,12 @@ def row_memory(
     s_axis_values, m_axis_values, s_axis_side: Stream(128), m_axis_descriptors: Stream(16); see value_loader,
     side_loader (which clears rows, too) and row_unloader: each takes four clocks a row.
 
-    The memory has 2^row_bits rows in B banks (bank_count). Row r belongs to block r >> (block_log2 - 5), this
-    to bank block mod B, and unit e works on blocks of bank e mod B. So frames begin where blocks do, and all
-    have blocks of 2^block_log2 values.
+    The memory has 2^row_bits rows in B banks: `banks`, or if that is 0 bank_count's. Row r belongs to block
+    r >> (block_log2 - 5), this to bank block mod B, and unit e works on blocks of bank e mod B. So frames
+    begin where blocks do, and all have blocks of 2^block_log2 values.
     """
     ENGINES = len(positions) - 1
-    BANKS = bank_count(ENGINES)
+    BANKS = banks or bank_count(ENGINES)
     SKIP, BLOCK = BANKS.bit_length() - 1, block_log2 - 5
     BANK_BITS = row_bits - SKIP
     values, side, clocks = ValueWrite(BANKS, BANK_BITS), SideWrite(BANKS, BANK_BITS), BankClocks()
@@ -57,16 +61,23 @@ def row_memory(
     decode_here, encode_here = [bit() for _ in range(BANKS)], [bit() for _ in range(BANKS)]
     raw_data, raw_means = [word(4) for _ in range(BANKS)], [word(4) for _ in range(BANKS)]
     raw_locals, raw_values = [word(16) for _ in range(BANKS)], [word(16) for _ in range(BANKS)]
+    # Each memory and each place has a phase of its own, which counts on from that of the one before.
+    phases = [phase, *(Signal(modbv(1)[5:]) for _ in range(NEAR * BANKS))]
+    ahead = [1, *[0] * (NEAR * BANKS - 1)]
 
     banks = [
         row_bank(
-            clk, clocks, places[i:ENGINES:BANKS], raw, decode_here[i], raw_data[i], raw_means[i],
-            raw_locals[i], raw_values[i], values, side, reads[i], index=i, row_bits=BANK_BITS,
-            **placing,
+            clk, clocks, phases[NEAR * i + 1 : NEAR * (i + 1) + 1], places[i:ENGINES:BANKS], raw,
+            decode_here[i], raw_data[i], raw_means[i], raw_locals[i], raw_values[i], values, side, reads[i],
+            index=i, row_bits=BANK_BITS, **placing,
         )
         for i in range(BANKS)
     ]  # fmt: skip
     movers = [
+        next_phase(clk, before, after, ahead=more)
+        for (before, after), more in zip(pairwise(phases), ahead, strict=True)
+    ]
+    movers += [
         bank_clocks(clk, phase, clocks),
         value_loader(clk, rst, phase, load_values, s_axis_values, values, **placing),
         side_loader(clk, rst, phase, load_side, s_axis_side, side, behind, **placing),

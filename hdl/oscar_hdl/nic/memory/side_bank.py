@@ -8,12 +8,12 @@ from typing import Any
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, FOUR, SYMBOL_BITS, TURNS
-from oscar_hdl.nic.memory.side_four import Described, side_four
+from oscar_hdl.nic.memory.side_four import Described, DescriptorWrite, side_four
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
 
-RAW_SUMS, RAW_SOURCE = 7, 5  # the turns in which raw units ask for their rows
+RAW_SUMS = 7  # the turn in which the raw decoder asks for its row
 
 
 @block
@@ -126,16 +126,59 @@ def keep_described(clk: Any, clocks: Any, all: Any, kept: Any) -> Any:
 
 
 @block
+def descriptor_writes(
+    clk: Any, clocks: Any, write: Any, sums: Any, raw_sums: Any, described: Any, *, index: int
+) -> Any:
+    """Give what is to be written of descriptors, two clocks later: of a SideWrite, engines, the raw decoder.
+
+    sums, raw_sums: Described. described: DescriptorWrite.
+    """
+    ROW_BITS, LANES = len(write.row), TURNS * FOUR
+    one, clears, row, data = bit(), word(LANES), word(ROW_BITS), word(DESCRIPTOR_BITS)
+
+    @always(clk.posedge)
+    def choose() -> None:
+        one.next = False
+        clears.next = 0
+        row.next = write.row
+        data.next = 0
+        if clocks.is_1:
+            one.next = write.header[index]
+            if write.header[index]:
+                data.next = concat(write.header_data[15:11], write.header_data[7:])
+            if write.clear[index]:
+                clears.next = write.lanes
+        elif clocks.is_3:
+            one.next = sums.valid
+            row.next = sums.row
+            data.next = sums.data
+        elif clocks.is_0:
+            one.next = raw_sums.valid
+            row.next = raw_sums.row
+            data.next = raw_sums.data
+
+    @always(clk.posedge)
+    def find() -> None:
+        for lane in range(LANES):
+            described.lanes.next[lane] = clears[lane] or (one and row[5:] == lane)
+        described.group.next = row[ROW_BITS:5]
+        described.data.next = data
+
+    return choose, find
+
+
+@block
 def side_bank(
-    clk: Any, clocks: Any, rows: Any, sums: Sequence[Any], described_rows: Sequence[Any], raw_described: Any,
-    raw_row: Any, raw_sums: Any, values: Sequence[Any], position_fours: Sequence[Any],
-    source_fours: Sequence[Any], live: Any, live_later: Any, mean: Any, source_mean: Any, write: Any,
-    read: Any, *, index: int,
+    clk: Any, clocks: Any, memories: Sequence[Any], rows: Any, sums: Sequence[Any],
+    described_rows: Sequence[Any], raw_described: Any, raw_row: Any, raw_sums: Any, values: Sequence[Any],
+    position_fours: Sequence[Any], source_fours: Sequence[Any], live: Any, live_later: Any, mean: Any,
+    source_mean: Any, write: Any, read: Any, *, index: int,
 ) -> Any:  # fmt: skip
     """Keep all of a bank's rows but values.
 
-    sums, raw_sums: SumPorts, of which described_rows and raw_row are the rows in the bank, raw_described:
-    strobe. values: fours as the value bank shows them, position_fours, source_fours: see side_four.
+    memories: MemoryClocks. sums, raw_sums: SumPorts, of which described_rows and raw_row are the rows in the
+    bank, raw_described: strobe. values: fours as the value bank shows them, position_fours, source_fours: see
+    side_four.
     live: three clocks behind the clock of phase modulo 4 which is 0: the row whose turn it is to be taken by
     an engine's decoder has a class above 0; 3: the raw units' rows. live_later: the same, a clock later.
     mean, source_mean u4: of the row that enters a ring three clocks before; mean in phase 1 modulo 4: of the
@@ -146,15 +189,16 @@ def side_bank(
     ALL_BITS = DESCRIPTOR_BITS + ROW_BITS + 1
     everything, raw_all, chosen = [word(ALL_BITS) for _ in sums], word(ALL_BITS), word(ALL_BITS)
     engine_row, raw_described_row = Described(ROW_BITS), Described(ROW_BITS)
+    described = DescriptorWrite(ROW_BITS)
     group_means, gathered = word(4 * FOUR), word(4 * (FOUR - 1))
     look_row, look_group, lane_2, lane_3 = word(ROW_BITS), word(GROUPS), word(5), word(5)
     hot_3, hot_4, looked = word(TURNS * FOUR), word(TURNS), word(DESCRIPTOR_BITS)
-    memories = [word(DESCRIPTOR_BITS) for _ in range(TURNS)]
+    nearer = [word(DESCRIPTOR_BITS) for _ in range(TURNS)]
     descriptors = [word(DESCRIPTOR_BITS) for _ in range(TURNS * FOUR)]
     tops = [word(SYMBOL_BITS) for _ in range(TURNS * FOUR)]
     mean_row, source_row = word(ROW_BITS), word(ROW_BITS)
     position_enters, source_enters = rows.position[0], rows.source[0]
-    RAW_TURN, LANES = RAW_SUMS, TURNS * FOUR
+    LANES = TURNS * FOUR
 
     parts = [
         describe(port.described, row, port.row_top, port.row_size, port.row_class, one)
@@ -165,13 +209,14 @@ def side_bank(
         hot_tree(None, everything, clocks.describes, chosen),
         keep_described(clk, clocks, chosen, engine_row),
         keep_described(clk, clocks, raw_all, raw_described_row),
+        descriptor_writes(clk, clocks, write, engine_row, raw_described_row, described, index=index),
         row_means(clk, write, mean_row, mean, index=index),
         row_means(clk, write, source_row, source_mean, index=index),
     ]
     fours = [
         side_four(
-            clk, clocks, rows, write, group_means, engine_row, raw_described_row, look_group, values[m],
-            position_fours[m], source_fours[m], descriptors[FOUR * m : FOUR * (m + 1)], index=index, four=m,
+            clk, memories[m], rows, write, group_means, described, look_group, values[m], position_fours[m],
+            source_fours[m], descriptors[FOUR * m : FOUR * (m + 1)], index=index, four=m,
         )
         for m in range(TURNS)
     ]  # fmt: skip
@@ -180,9 +225,9 @@ def side_bank(
     compare.append(largest(clk, tops, read.top))
     # A descriptor is chosen of 32 in two clocks; whether its row is live has to be known after one.
     choose = [
-        one_of_four(clk, descriptors[FOUR * m : FOUR * (m + 1)], lane_3, memories[m]) for m in range(TURNS)
+        one_of_four(clk, descriptors[FOUR * m : FOUR * (m + 1)], lane_3, nearer[m]) for m in range(TURNS)
     ]
-    choose += [hot_tree(None, memories, hot_4, looked), live_row(descriptors, hot_3, live)]
+    choose += [hot_tree(None, nearer, hot_4, looked), live_row(descriptors, hot_3, live)]
 
     @always_comb
     def split() -> None:
@@ -198,7 +243,7 @@ def side_bank(
             look_row.next = read.top_row
         elif clocks.is_3:
             look_row.next = rows.raw_source
-            if clocks.turn == RAW_TURN:
+            if clocks.turn == RAW_SUMS:
                 look_row.next = rows.raw_sums
         lane_2.next = look_row[5:]
         lane_3.next = lane_2

@@ -16,13 +16,13 @@ DISTANCES, MEANS = 3 * FOUR, 4 * FOUR
 
 @block
 def side_four(
-    clk: Any, clocks: Any, rows: Any, write: Any, means: Any, sums: Any, raw_sums: Any, look_group: Any,
-    value: Any, position: Any, source: Any, descriptors: Any, *, index: int, four: int,
+    clk: Any, clocks: Any, rows: Any, write: Any, means: Any, described: Any, look_group: Any, value: Any,
+    position: Any, source: Any, descriptors: Any, *, index: int, four: int,
 ) -> Any:  # fmt: skip
     """Keep what a row's header and its distances are, and show what its ring's rows ask for.
 
     rows: BankRows. write: SideWrite, in clocks of phase 1 modulo 4; means u16: of the last four rows whose
-    header was written, with this one's highest. sums, raw_sums: Described, of engines and of the raw decoder.
+    header was written, with this one's highest. described: DescriptorWrite.
     look_group: a group of which `descriptors` (four) are shown three clocks later.
     value u64: the four values that are shown. position u16, source u76: words of PositionPort and SourcePort,
     in the third clock behind the one in which they are asked for.
@@ -38,7 +38,8 @@ def side_four(
     mean_enable, mean_at, mean_data = bit(), word(GROUP_BITS), word(MEANS)
     group_at, mean_found, source_means = word(GROUP_BITS), word(MEANS), word(MEANS)
     headers = [word(DESCRIPTOR_BITS) for _ in range(FOUR)]
-    position_header, source_header = bit(), bit()
+    position_header, source_header, descriptor_data = bit(), bit(), word(DESCRIPTOR_BITS)
+    described_data = described.data
 
     memories = [
         block_ram(clk, enable, at, data, read_at=source_at, read=source_found, found=found),
@@ -49,8 +50,8 @@ def side_four(
     for lane in range(FOUR):
         memories.append(
             descriptor_lane(
-                clk, clocks, write, sums, raw_sums, source_row, look_group, headers[lane],
-                descriptors[lane], index=index, row=FOUR * four + lane,
+                clk, clocks, described, descriptor_data, source_row, look_group, headers[lane],
+                descriptors[lane], row=FOUR * four + lane,
             )
         )  # fmt: skip
     words = [
@@ -84,6 +85,7 @@ def side_four(
 
     @always(clk.posedge)
     def what() -> None:
+        descriptor_data.next = described_data
         source_header.next = clocks.is_2 and shown_source[ROW_BITS]
         position_header.next = shown_row[ROW_BITS]
         if clocks.is_0:
@@ -93,42 +95,38 @@ def side_four(
 
 
 class Described:
-    """A row whose descriptor (class, size, top) is to be written: `valid` in its clock of phase modulo 4."""
+    """A row whose descriptor (class, size, top) is to be written: valid: until the next phase 0 modulo 4."""
 
     def __init__(self, row_bits: int) -> None:
         self.valid, self.row, self.data = bit(), word(row_bits), word(DESCRIPTOR_BITS)
 
 
+class DescriptorWrite:
+    """Descriptors of a group that are written, never in phase 0 modulo 4; lanes: a bit for each row."""
+
+    def __init__(self, row_bits: int) -> None:
+        self.lanes, self.group, self.data = word(32), word(row_bits - 5), word(DESCRIPTOR_BITS)
+
+
 @block
 def descriptor_lane(
-    clk: Any, clocks: Any, write: Any, sums: Any, raw_sums: Any, source_row: Any, look_group: Any,
-    header: Any, descriptor: Any, *, index: int, row: int,
+    clk: Any, clocks: Any, write: Any, data: Any, source_row: Any, look_group: Any, header: Any,
+    descriptor: Any, *, row: int,
 ) -> Any:  # fmt: skip
-    """Keep the descriptor of one row of each group; header is for source_row, descriptor for look_group."""
-    ROW_BITS = len(write.row)
-    ROW = row
-    enable, at, data = bit(), word(ROW_BITS - 5), word(DESCRIPTOR_BITS)
+    """Keep the descriptor of one row of each group; header is for source_row, descriptor for look_group.
+
+    write: DescriptorWrite, whose data are given a clock later.
+    """
+    ROW, GROUP_BITS = row, len(look_group)
+    enable, at = bit(), word(GROUP_BITS)
     memory = block_ram(clk, enable, at, data, read_at=look_group, read=descriptor, found=header)
 
     @always(clk.posedge)
     def access() -> None:
-        at.next = source_row[ROW_BITS:5]
-        data.next = 0
-        enable.next = False
-        if clocks.is_1:
-            at.next = write.row[ROW_BITS:5]
-            enable.next = write.clear[index] and write.lanes[ROW]
-            if write.header[index]:
-                data.next = concat(write.header_data[15:11], write.header_data[7:])
-                enable.next = write.row[5:] == ROW
-        elif clocks.is_2:
-            at.next = sums.row[ROW_BITS:5]
-            data.next = sums.data
-            enable.next = sums.valid and sums.row[5:] == ROW
-        elif clocks.is_3:
-            at.next = raw_sums.row[ROW_BITS:5]
-            data.next = raw_sums.data
-            enable.next = raw_sums.valid and raw_sums.row[5:] == ROW
+        at.next = write.group
+        enable.next = write.lanes[ROW]
+        if clocks.is_0:
+            at.next = source_row[GROUP_BITS + 5 : 5]
 
     return memory, access
 

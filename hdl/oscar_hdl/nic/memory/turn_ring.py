@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from myhdl import always, always_comb, block
+from myhdl import always, block
 
 from oscar_hdl.nic.memory.bank_ports import TURNS
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import word
 
 
 @block
@@ -31,34 +31,29 @@ def turn_chain(clk: Any, step: Any, rows: Sequence[Any]) -> Any:
 
 
 @block
-def either(here: Any, other: Any, turned: Any, after: Any) -> Any:
-    """Give `other` if turned, else `here`."""
+def either(clk: Any, here: Any, other: Any, turned: Any, step: int, after: Any) -> Any:
+    """Give `other` a clock later if bit `step` of `turned` is set, else `here`."""
+    STEP = step
 
-    @always_comb
+    @always(clk.posedge)
     def pick() -> None:
         after.next = here
-        if turned:
+        if turned[STEP]:
             after.next = other
 
     return pick
 
 
 @block
-def turn_back(parts: Sequence[Any], amount: Any, given: Sequence[Any]) -> Any:
-    """Let given[n] be parts[(amount - n) mod 8]; combinational, in three steps that all share.
+def turn_back(clk: Any, parts: Sequence[Any], turned: Sequence[Any], given: Sequence[Any]) -> Any:
+    """Let given[n] be parts[(amount - n) mod 8], three clocks later, in three steps that all share.
 
     parts, given: eight; None in given: nobody is there. So who comes n turns later has what is n memories
-    before.
+    before. turned: eight words; each has all bits of the amount, so that each drives what is near by: bit 0
+    in the clock of the parts, bit 1 a clock later, bit 2 two clocks later.
     """
-    if len(parts) != TURNS or len(given) != TURNS:
+    if not len(parts) == len(turned) == len(given) == TURNS:
         raise ValueError(f"a bank has {TURNS} turns, got {len(parts)} parts for {len(given)} places")
-    one, two, four = turned = [bit() for _ in range(3)]
-
-    @always_comb
-    def cut() -> None:
-        one.next = amount[0]
-        two.next = amount[1]
-        four.next = amount[2]
 
     # From the last step back: which of its places are asked for.
     needed = [[n for n in range(TURNS) if given[n] is not None]]
@@ -68,6 +63,8 @@ def turn_back(parts: Sequence[Any], amount: Any, given: Sequence[Any]) -> Any:
     now = {n: parts[-n % TURNS] for n in range(TURNS)}
     for step, places in enumerate(needed):
         after = {n: given[n] if step == 2 else word(len(parts[0])) for n in places}
-        steps += [either(now[n], now[(n - (1 << step)) % TURNS], turned[step], after[n]) for n in places]
+        steps += [
+            either(clk, now[n], now[(n - (1 << step)) % TURNS], turned[n], step, after[n]) for n in places
+        ]
         now = after
-    return cut, steps
+    return steps

@@ -8,7 +8,8 @@ from typing import Any
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.bank_ports import FOUR, FOUR_BITS, HALF_BITS, TURNS
-from oscar_hdl.nic.memory.bank_rows import WRITTEN_LATER
+from oscar_hdl.nic.memory.bank_rows import READ_LATER, WRITTEN_LATER
+from oscar_hdl.nic.memory.lane_shift import lane_shift
 from oscar_hdl.nic.memory.turn_ring import turn_back
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
@@ -29,27 +30,65 @@ def gather(clk: Any, valid: Any, total: Any, four: Any) -> Any:
 
 
 @block
+def offered(clk: Any, valid: Any, total: Any, both: Any) -> Any:
+    """Give a place's total and above it whether it is valid, a clock later."""
+
+    @always(clk.posedge)
+    def keep() -> None:
+        both.next = concat(valid, total)
+
+    return keep
+
+
+@block
+def split_total(both: Any, valid: Any, total: Any) -> Any:
+    """Undo what `offered` puts together."""
+
+    @always_comb
+    def cut() -> None:
+        valid.next = both[16]
+        total.next = both[16:]
+
+    return cut
+
+
+@block
 def value_bank(
-    clk: Any, clocks: Any, rows: Any, sums: Sequence[Any], raw_valid: Any, raw_total: Any, write: Any,
-    read: Any, found: Sequence[Any], *, index: int,
+    clk: Any, clocks: Any, memories: Sequence[Any], places: Sequence[Any], rows: Any, sums: Sequence[Any],
+    raw_valid: Any, raw_total: Any, write: Any, read: Any, found: Sequence[Any], locals: Sequence[Any], *,
+    index: int,
 ) -> Any:  # fmt: skip
     """Keep values; read for units what BankRows says, and add what SumPorts `sums` of all places give.
 
-    found: the words of all eight memories, three clocks behind that in which they are asked for.
+    memories, places: MemoryClocks and PlaceClocks, eight each. found: the words of all eight memories, three
+    clocks behind that in which they are asked for. locals: lanes u16 of all places (None: nobody is there), a
+    clock before they are on their ports.
     raw_valid, raw_total u16: of the raw decoder's SumPort, if it works here. write: ValueWrite, its enable is
     in clocks of even phase. read: BankRead.
     """
     low_bits, high_bits, upper = word(HALF_BITS), word(HALF_BITS), word(HALF_BITS)
-    raw_four, none = word(FOUR_BITS + 1), word(FOUR_BITS + 1)
-    fours = [word(FOUR_BITS + 1) for _ in sums]
-    totals = [word(FOUR_BITS + 1) for _ in range(TURNS)]
+    raw_four, none = word(FOUR_BITS + 1), word(17)
+    given, turned = [word(17) for _ in sums], [word(17) for _ in range(TURNS)]
+    valids, totals = [bit() for _ in range(TURNS)], [word(16) for _ in range(TURNS)]
+    fours = [word(FOUR_BITS + 1) for _ in range(TURNS)]
+    shown = [word(16) for _ in range(TURNS)]
     lanes = [
-        value_four(clk, clocks, write, rows, totals[m], raw_four, read.row, found[m], index=index, four=m)
+        value_four(
+            clk, memories[m], write, rows, fours[m], raw_four, read.row, found[m], shown[m], index=index,
+            four=m,
+        )
         for m in range(TURNS)
-    ]
-    parts = [gather(clk, port.valid, port.total, four) for port, four in zip(sums, fours, strict=True)]
-    parts.append(gather(clk, raw_valid, raw_total, raw_four))
-    parts.append(turn_back([*fours, *[none] * (TURNS - len(fours))], clocks.total_amount, totals))
+    ]  # fmt: skip
+    parts = [offered(clk, port.valid, port.total, both) for port, both in zip(sums, given, strict=True)]
+    parts += [split_total(*three) for three in zip(turned, valids, totals, strict=True)]
+    parts += [gather(clk, *three) for three in zip(valids, totals, fours, strict=True)]
+    parts += [
+        gather(clk, raw_valid, raw_total, raw_four),
+        turn_back(
+            clk, [*given, *[none] * (TURNS - len(given))], [place.totals for place in places], turned
+        ),
+        turn_back(clk, shown, [place.local for place in places], locals),
+    ]  # fmt: skip
     low, high = join_fours(found[:FOUR], low_bits), join_fours(found[FOUR:], high_bits)
 
     @always_comb
@@ -81,18 +120,22 @@ def join_fours(fours: Sequence[Any], whole: Any) -> Any:
 
 @block
 def value_four(
-    clk: Any, clocks: Any, write: Any, rows: Any, total: Any, raw_total: Any, read_row: Any, found: Any, *,
-    index: int, four: int,
+    clk: Any, clocks: Any, write: Any, rows: Any, total: Any, raw_total: Any, read_row: Any, found: Any,
+    local: Any, *, index: int, four: int,
 ) -> Any:  # fmt: skip
-    """Keep four lanes of each row; `total` and what BankRows has for these are of those whose turn it is."""
-    source_row, sum_row = rows.source[four], rows.sums[LAST - four]
-    total_row = rows.sums[LAST - four + WRITTEN_LATER + 1]
+    """Keep four lanes of each row; `total` and what BankRows has for these are of those whose turn it is.
+
+    local u16: a lane a clock of a decoder's local values, from four clocks behind that in which they are
+    asked for.
+    """
+    source_row, sum_row = rows.source[four], rows.position[LAST - four + READ_LATER]
+    total_row = rows.position[LAST - four + WRITTEN_LATER]
     raw_sum_row, raw_source_row, raw_total_row = rows.raw_sums, rows.raw_source, rows.raw_total
     LOW, HIGH, UPPER = FOUR_BITS * (four % FOUR), FOUR_BITS * (four % FOUR + 1), four >= FOUR
-    RAW_READ, RAW_WRITE = (6 - four) % TURNS, (1 - four) % TURNS
-    ROW_BITS = len(sum_row)
+    ROW_BITS = len(read_row)
     enable, data, write_at, at = bit(), word(FOUR_BITS), word(ROW_BITS), word(ROW_BITS)
     memory = block_ram(clk, enable, write_at, data, read_at=at, read=found)
+    lanes = lane_shift(clk, clocks.is_0, found, local, down=True)
 
     @always(clk.posedge)
     def put() -> None:
@@ -102,10 +145,10 @@ def value_four(
         if clocks.is_1:
             data.next = raw_total[FOUR_BITS:]
             write_at.next = raw_total_row
-            enable.next = raw_total[FOUR_BITS] and clocks.turn == RAW_WRITE
+            enable.next = raw_total[FOUR_BITS] and clocks.raw_writes
         elif clocks.is_3:
             data.next = total[FOUR_BITS:]
-            write_at.next = total_row
+            write_at.next = total_row[ROW_BITS:]
             enable.next = total[FOUR_BITS]
 
     @always(clk.posedge)
@@ -114,10 +157,10 @@ def value_four(
         if clocks.is_0:
             at.next = source_row[ROW_BITS:]
         elif clocks.is_1:
-            at.next = sum_row
+            at.next = sum_row[ROW_BITS:]
         elif clocks.is_3:
             at.next = raw_source_row
-            if clocks.turn == RAW_READ:
+            if clocks.raw_reads:
                 at.next = raw_sum_row
 
-    return memory, put, look
+    return memory, lanes, put, look

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum, modbv
+from myhdl import Signal, always, always_comb, block, concat, enum
 
 from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
 from oscar_hdl.nic.memory.row_walk import row_walk
@@ -13,6 +13,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 States = enum("IDLE", "FIRST", "WRITE")
 LEFT_BITS = 17  # words of 2^18 values, and one more bit
+WHOLE = (1 << STREAM_LANES) - 1
 
 
 @block
@@ -30,7 +31,9 @@ def value_loader(
     state = Signal(States.IDLE)
     restart, forward = bit(), bit()
     bank, row, part = word(len(write.enable)), word(len(write.row)), word(2)
-    left, more, go = word(LEFT_BITS), bit(), bit()  # words to be taken
+    left, go = word(LEFT_BITS), bit()  # words to be taken
+    more, last = bit(), bit()  # there is a word; it is the last one
+    tail, lanes = word(STREAM_LANES), word(STREAM_LANES)  # values of the last word, and of this one
     held, given = word(STREAM_BITS), word(STREAM_BITS)
 
     walk = row_walk(
@@ -43,7 +46,7 @@ def value_loader(
         s_axis_values.tready.next = state == States.WRITE and more and phase[0] == part[0]
         go.next = state == States.WRITE and phase[0] == part[0] and (s_axis_values.tvalid or not more)
 
-    mask = values_of_word(s_axis_values.tdata, more, left, command.count, given)
+    mask = values_of_word(s_axis_values.tdata, lanes, given)
 
     @always(clk.posedge)
     def data() -> None:
@@ -52,6 +55,20 @@ def value_loader(
         write.data.next = concat(given, held)
         if not part[0]:
             held.next = given
+        for lane in range(STREAM_LANES):
+            tail.next[lane] = command.count[3:] == 0 or command.count[3:] > lane
+
+    # Of the next word, so that few levels of logic are before it.
+    @always(clk.posedge)
+    def measure() -> None:
+        if state == States.FIRST or (go and more):
+            last.next = False
+            lanes.next = 0
+            if (state == States.FIRST and left == 1) or (state == States.WRITE and left == 2):
+                last.next = True
+                lanes.next = tail
+            elif not last or state == States.FIRST:
+                lanes.next = WHOLE
 
     @always(clk.posedge)
     def control() -> None:
@@ -73,12 +90,12 @@ def value_loader(
             part.next = part + 1
             if more:
                 left.next = left - 1
-                more.next = left != 1
+                more.next = not last
             if part[0]:
                 write.enable.next = bank
             if part == 3:
                 forward.next = True
-                if left <= 1:
+                if last or not more:
                     state.next = States.IDLE
                     command.done.next = True
                     command.idle.next = True
@@ -88,34 +105,31 @@ def value_loader(
             command.done.next = False
             command.idle.next = True
 
-    return walk, show, mask, data, control
+    return walk, show, mask, data, measure, control
 
 
 @block
-def values_of_word(offered: Any, more: Any, left: Any, count: Any, given: Any) -> Any:
-    """Give a word of the stream without what is behind the last of `count` values; 0 if there is none.
-
-    more: there is a word; left: how many there are.
-    """
+def values_of_word(offered: Any, lanes: Any, given: Any) -> Any:
+    """Give those of a word's eight values that `lanes` has bits for, and 0 for the others."""
+    kept = [word(16) for _ in range(STREAM_LANES)]
+    first, second, third, fourth, fifth, sixth, seventh, eighth = kept
 
     @always_comb
-    def mask() -> None:
-        given.next = offered
-        if not more:
-            given.next = 0
-        elif left == 1 and count[3:] == 1:
-            given.next = concat(modbv(0)[112:], offered[16:])
-        elif left == 1 and count[3:] == 2:
-            given.next = concat(modbv(0)[96:], offered[32:])
-        elif left == 1 and count[3:] == 3:
-            given.next = concat(modbv(0)[80:], offered[48:])
-        elif left == 1 and count[3:] == 4:
-            given.next = concat(modbv(0)[64:], offered[64:])
-        elif left == 1 and count[3:] == 5:
-            given.next = concat(modbv(0)[48:], offered[80:])
-        elif left == 1 and count[3:] == 6:
-            given.next = concat(modbv(0)[32:], offered[96:])
-        elif left == 1 and count[3:] == 7:
-            given.next = concat(modbv(0)[16:], offered[112:])
+    def join() -> None:
+        given.next = concat(eighth, seventh, sixth, fifth, fourth, third, second, first)
 
-    return mask
+    return [value_of_word(offered, lanes, value, lane=i) for i, value in enumerate(kept)], join
+
+
+@block
+def value_of_word(offered: Any, lanes: Any, value: Any, *, lane: int) -> Any:
+    """Give one of them."""
+    LANE, LOW, HIGH = lane, 16 * lane, 16 * (lane + 1)
+
+    @always_comb
+    def choose() -> None:
+        value.next = 0
+        if lanes[LANE]:
+            value.next = offered[HIGH:LOW]
+
+    return choose
