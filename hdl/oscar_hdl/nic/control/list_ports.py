@@ -7,7 +7,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 ENTRIES_LOG2 = 8  # of a list, at most
 EVENT_BITS = 6
-NAME_BITS = PEER_BITS + 16 + 16 + 8  # of a frame: sub, chunk, step, peer, the first one highest
+NAME_BITS = PEER_BITS + 8 + 16 + 16  # of a frame: peer, sub, chunk, step, the first one highest
 COUNTS, AFTER, NO_GATE = 0, 2, 3  # a RECEIVE's need: nothing; that its gate has ended; it has no gate
 ARM_RECEIVE, ARM_SEND, COUNT, START, END, BACK = range(6)  # updates
 ARMED, UNDER_WAY, ENDED = 1, 2, 3  # states of an entry; 0 before it was armed
@@ -89,11 +89,12 @@ class FoundEntry:
 
 
 class StartedEntry:
-    """An entry whose command was given; a RECEIVE may count for a gate at its end."""
+    """An entry whose command was given."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, receive: bool) -> None:
         self.put, self.entry = bit(), word(ENTRIES_LOG2)  # strobe
-        self.gate, self.counts = word(ENTRIES_LOG2), bit()
+        if receive:  # it may count for a gate at its end
+            self.gate, self.counts = word(ENTRIES_LOG2), bit()
 
 
 class EndedEntries:
