@@ -176,6 +176,16 @@ def command_port() -> Any:
     )  # fmt: skip
 
 
+def tracker() -> Any:
+    """Of four entries, not 256."""
+    from oscar_hdl.nic.control import list_ports as lists
+    from oscar_hdl.nic.control.tracker import tracker as made
+
+    updates = [lists.TrackerUpdate(arms=n == 0) for n in range(3)]
+    looks = [lists.TrackerLook() for _ in range(2)]
+    return made(bit(), bit(), *updates, lists.FiredEntry(), *looks, lists.TrackerStatus(), entries_log2=2)
+
+
 def deframer(at_bits: int = 5) -> Any:
     from oscar_hdl.nic.receive.deframer import deframer as made
     from oscar_hdl.nic.receive.ports import CameFrame

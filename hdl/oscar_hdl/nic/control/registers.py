@@ -173,6 +173,17 @@ def _port(
     ]  # fmt: skip
 
 
+LIST_ENTRIES = 256  # of a list, at most
+# The third word of an entry of a list; the first is FRAME and SHAPE, the second TABLES and COMMAND.
+TRIGGER: tuple[Field, ...] = (
+    Field("values", 0, 19, "0 (reserved)"),
+    Field("events", 24, 6, "that a SEND waits for"),
+    Field("gate", 32, 8, "of a RECEIVE: an entry that is a SEND"),
+    Field("next", 40, 8, "of a SEND: the one behind it on its link, or its own number"),
+    Field("need", 56, 2, "of a RECEIVE: 0 none, and it counts for its gate; 2 its gate's end; 3 it has none"),
+    Field("kind", 63, 1, "0 RECEIVE, 1 SEND"),
+)
+
 REGISTERS: tuple[Register, ...] = (
     Register("ID", 0x00, "RO", 'the text "OSCA"', _whole(f"0x{ID_VALUE:08x}")),
     Register(

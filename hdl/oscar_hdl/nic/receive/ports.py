@@ -53,6 +53,14 @@ class OldestFrame:
         self.peer, self.step, self.chunk, self.sub = word(PEER_BITS), word(16), word(16), word(8)
 
 
+class HeldFrame:
+    """What a list wants of the oldest frame, and what becomes of it."""
+
+    def __init__(self) -> None:
+        self.hold, self.discard = bit(), bit()  # levels: no command may have it; it is to be dropped
+        self.refused, self.gone = bit(), bit()  # strobes: it is dropped; it left the store
+
+
 class ClearPort:
     """Rows of a frame to adopt, which become 0: from the command's first row on."""
 

@@ -1,0 +1,105 @@
+"""Bundles between the blocks of a list (docs/engine.md, "A list"); a strobe lasts a clock."""
+
+from __future__ import annotations
+
+from oscar_hdl.nic.ports import PEER_BITS
+from oscar_hdl.streams.bundles import bit, word
+
+ENTRIES_LOG2 = 8  # of a list, at most
+EVENT_BITS = 6
+NAME_BITS = PEER_BITS + 8 + 16 + 16  # of a frame: peer, sub, chunk, step, the first one highest
+COUNTS, AFTER, NO_GATE = 0, 2, 3  # a RECEIVE's need: nothing; that its gate has ended; it has no gate
+ARM_RECEIVE, ARM_SEND, COUNT, START, END, BACK = range(6)  # updates
+ARMED, UNDER_WAY, ENDED = 1, 2, 3  # states of an entry; 0 before it was armed
+BAD_COMMAND, BAD_TRIGGER, FAILED, MISCOUNTED = 1, 2, 3, 4  # how a list ended, or ERROR_ABORTED
+
+
+class TrackerUpdate:
+    """Something happened to an entry; fields hold from valid until taken (strobe)."""
+
+    def __init__(self, *, arms: bool = False) -> None:
+        self.valid, self.taken = bit(), bit()
+        self.what, self.entry = word(3), word(ENTRIES_LOG2)
+        if arms:
+            self.events = word(EVENT_BITS)  # of an entry that is armed
+
+
+class TrackerLook:
+    """What an entry is; eight clocks behind a change of `at`, or of the entry."""
+
+    def __init__(self) -> None:
+        self.at, self.state, self.events = word(ENTRIES_LOG2), word(2), word(EVENT_BITS)
+
+
+class TrackerStatus:
+    """What the tracker says of the whole list."""
+
+    def __init__(self) -> None:
+        self.clear = bit()  # strobe: forget the list before; no update is under way
+        self.over = bit()  # level: as many commands have ended as were armed
+        self.wrong, self.entry = bit(), word(ENTRIES_LOG2)  # level until clear; of which entry
+
+
+class FiredEntry:
+    """A SEND that may start: an AXI4-Stream of numbers."""
+
+    def __init__(self) -> None:
+        self.tdata, self.tvalid, self.tready = word(ENTRIES_LOG2), bit(), bit()
+
+
+class ListRun:
+    """A list from its command to its end."""
+
+    def __init__(self) -> None:
+        self.go, self.entries = bit(), word(ENTRIES_LOG2 + 1)  # strobe; how many, hold until the end
+        self.started, self.refused = bit(), bit()  # strobes: the answer
+        self.wrong, self.error, self.entry = bit(), word(2), word(ENTRIES_LOG2)  # strobe: is not run, and why
+        self.active = bit()  # level: all is armed, commands are given
+        self.stop = bit()  # level: no other command is to be given
+        self.idle = bit()  # level: command_list gives nothing
+        self.running = bit()  # level: from go to the end
+        self.looking = bit()  # level: frame_finder has something to end
+
+
+class ListedCommand:
+    """A command of the list on its way through the registers into a command_port."""
+
+    def __init__(self) -> None:
+        self.data, self.order = word(64), word(32)  # for two registers; for COMMAND, holds
+        self.fill_receive, self.fill_send = word(2), word(2)  # strobes: FRAME and SHAPE; TABLES and nothing
+        self.issue_receive, self.issue_send = bit(), bit()  # strobes
+        self.trial = bit()  # level: what is issued is judged, and does not start
+        self.receive_open, self.send_open = bit(), bit()  # levels: no command waits there
+        self.judged, self.bad = bit(), bit()  # strobe: of the trial; with it
+
+
+class ArmedReceive:
+    """A RECEIVE for frame_finder to look for; fields hold for a clock."""
+
+    def __init__(self) -> None:
+        self.put, self.entry, self.name = bit(), word(ENTRIES_LOG2), word(NAME_BITS)  # strobe
+        self.gate, self.need = word(ENTRIES_LOG2), word(2)
+
+
+class FoundEntry:
+    """The RECEIVE whose frame is there: from valid until given (strobe)."""
+
+    def __init__(self) -> None:
+        self.valid, self.given, self.entry = bit(), bit(), word(ENTRIES_LOG2)
+
+
+class StartedEntry:
+    """An entry whose command was given."""
+
+    def __init__(self, *, receive: bool) -> None:
+        self.put, self.entry = bit(), word(ENTRIES_LOG2)  # strobe
+        if receive:  # it may count for a gate at its end
+            self.gate, self.counts = word(ENTRIES_LOG2), bit()
+
+
+class EndedEntries:
+    """What becomes of entries of a direction whose commands ended otherwise than well; strobes."""
+
+    def __init__(self) -> None:
+        self.failed, self.entry = bit(), word(ENTRIES_LOG2)
+        self.returned = bit()  # one that was aborted is armed again
