@@ -79,7 +79,7 @@ def test_replicas_on_a_gpu_are_those_on_the_cpu(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "WORLD_SIZE": "2"}
-    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TRITON_INTERPRET": "0"}
     ranks = [
         subprocess.Popen(
             [sys.executable, __file__, str(tmp_path / f"{rank}.npz")], env={**environment, "RANK": str(rank)}

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from oscar.numerics.sum_kernels import find_classes, observe
-from oscar.state import Reader, Stateful
+from oscar.state import Reader, Stateful, crc
 
 
 class PositionState(Stateful):
@@ -55,6 +55,10 @@ class PositionState(Stateful):
                 part[:] = np.minimum(part.astype(np.uint32) << min(-rise, 16), 65535)
         if any(rises):
             find_classes(self.mean, self.classes)
+
+    def digest(self) -> int:
+        """Return the CRC-32 of all classes."""
+        return crc(self.classes)
 
     def _follow(self) -> None:
         find_classes(self.mean, self.classes)

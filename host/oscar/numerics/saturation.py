@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Any
 
 from oscar.errors import SaturationWarning, warn
 from oscar.numerics.quantiser_kernels import energy_beyond
@@ -30,14 +29,20 @@ class Saturation:
     worst: float = 0.0
 
     @classmethod
-    def of(cls, values: int, lost: Mapping[int, float], tensors: Sequence[np.ndarray]) -> Saturation:
+    def of(
+        cls,
+        values: int,
+        lost: Mapping[int, float],
+        tensors: Sequence[Any],
+        energy: Callable[[Any, float], float] = energy_beyond,
+    ) -> Saturation:
         """Return the loss of a gradient [tensor], flat float32, from the energies that its tensors lost.
 
-        The gradient is read for this only where something was lost.
+        The gradient is read for this only where something was lost. energy: of a tensor beyond an edge.
         """
         if not any(lost.values()):
             return cls(values)
-        energies = [float(energy_beyond(tensor, 0.0)) for tensor in tensors]
+        energies = [float(energy(tensor, 0.0)) for tensor in tensors]
         shares = {
             t: min(1.0, cut / energies[t]) if energies[t] else float(cut > 0) for t, cut in lost.items()
         }

@@ -20,7 +20,7 @@ from oscar.cores import share, threads_for
 from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
-from oscar.numerics.quantiser import QuantiserParams
+from oscar.numerics.quantiser import QuantiserParams, Scale
 from oscar.numerics.sum_kernels import PIECE, settle_range
 from oscar.numerics.tensors import Room, offsets_of, parts_of
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
@@ -50,17 +50,21 @@ def summarise(tensors: Sequence[np.ndarray], params: QuantiserParams) -> list[tu
     The size is the mean square ("sigma") or the largest magnitude ("max"); the mantissa has 24 bits, so
     that adding the nodes' summaries is exact in integers, whatever their order.
     """
-    out = []
-    for array in tensors:
-        if array.size == 0:
-            size = 0.0
-        elif params.scale == "sigma":
-            size = float(np.mean(np.square(array, dtype=np.float64)))
-        else:
-            size = float(np.abs(array).max())
-        mantissa, exponent = math.frexp(size)
-        out.append((int(math.ldexp(mantissa, 24)), exponent - 24))
-    return out
+    return [summary_of(_size_of(array, params.scale)) for array in tensors]
+
+
+def summary_of(size: float) -> tuple[int, int]:
+    """Return the summary (mantissa, exponent) of a tensor's size."""
+    mantissa, exponent = math.frexp(size)
+    return int(math.ldexp(mantissa, 24)), exponent - 24
+
+
+def _size_of(array: np.ndarray, scale: Scale) -> float:
+    if array.size == 0:
+        return 0.0
+    if scale == "sigma":
+        return float(np.mean(np.square(array, dtype=np.float64)))
+    return float(np.abs(array).max())
 
 
 def _read_exponents(tracker: Any, saved: Saved) -> list[int | None]:
@@ -209,7 +213,7 @@ class StepTracker(Stateful):
         low = min(old, exponent)
         return self.previous, exponent - low, old - low
 
-    def _observe(self, sums: Array, squares: Sequence[tuple[int, int] | None]) -> list[int]:
+    def _observe(self, sums: Array, squares: Sequence[tuple[int, int | None] | None]) -> list[int]:
         """Derive the next steps; return by how much each exponent rose. squares: see `_observe_tensor`."""
         before = list(self.exponents)
         if self.params.scale == "max":
@@ -224,34 +228,37 @@ class StepTracker(Stateful):
         exponent = next((e for e in self.exponents if e is not None), None)
         if exponent is None:
             return
-        peak = int(np.abs(sums.astype(np.int64)).max(initial=0)) * headroom(self.nodes)
+        peak = self._peak(sums) * headroom(self.nodes)
         new = self._from_peak(Fraction(peak, self.nodes) * Fraction(2) ** exponent)
         self.exponents = [new] * len(self.sizes)
 
-    def _observe_tensor(self, t: int, sums: Array, squares: tuple[int, int] | None) -> None:
-        """squares: sums of squares of `sums` and of their change (see `_change`), where they are known."""
-        exponent = self.exponents[t]
-        if exponent is None or sums.size == 0:
+    def _peak(self, sums: np.ndarray) -> int:
+        return int(np.abs(sums.astype(np.int64)).max(initial=0))
+
+    def _observe_tensor(self, t: int, sums: Array, squares: tuple[int, int | None] | None) -> None:
+        """squares: sums of squares of `sums` and of their change (see `change`), where they are known."""
+        exponent, size = self.exponents[t], self.sizes[t]
+        if exponent is None or size == 0:
             return
         change: int | None
-        energy, change = squares or (sum_of_squares(sums), self._change(t, sums, exponent))
+        energy, change = squares or (sum_of_squares(sums), self.change(t, sums, exponent))
         if energy == 0:
             self.exponents[t] = None  # too coarse to see, or truly zero: ask everyone next time
             return
         if change is not None:
             # sums = N mu + noise, differences of sums = noise of two iterations: one worker's variance is
             # mu^2 + noise^2 = (E[S^2] + (N-1) E[(S - S')^2] / 2) / N^2
-            fresh = ((2 * energy + (self.nodes - 1) * change) << 32) // (2 * self.nodes**2 * sums.size)
+            fresh = ((2 * energy + (self.nodes - 1) * change) << 32) // (2 * self.nodes**2 * size)
             if fresh > JUMP * self.variances[t]:
                 self.exponents[t] = None  # grew, or had one bad iteration: ask everyone next time
                 return
             self.variances[t] += (fresh - self.variances[t]) >> SMOOTHING
-        most = (energy << 32) // (self.nodes * sums.size)  # where workers have nothing in common
+        most = (energy << 32) // (self.nodes * size)  # where workers have nothing in common
         if self.variances[t] > JUMP * most:
             self.variances[t] = most  # fell: a step that is too coarse loses more than one too fine
         self._move(t, exponent)
 
-    def _change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
+    def change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
         """Return the sum of squared differences to the previous sums, in present steps, or None."""
         old = self.previous_exponents[t]
         if self.nodes == 1:

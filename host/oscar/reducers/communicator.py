@@ -17,6 +17,7 @@ from oscar.errors import ConfigError, GradientOverflowError
 from oscar.numerics.tensors import as_floats
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
+from oscar.reducers.on_device import flat_on, why_on_host
 from oscar.reducers.party import Party
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
 from oscar.reducers.remote_wire import RemoteWire
@@ -139,11 +140,21 @@ class Communicator(Reducer):
         """The error that ended this communicator, or None."""
         return self.party.failed
 
-    def allreduce(self, tensors: Sequence[np.ndarray], *, key: Hashable = 0) -> PeerResult:
+    def why_on_host(self, shapes: Shapes) -> str | None:
+        """Return why tensors of these shapes cannot be reduced on a GPU; None: they can."""
+        if self.weights is not None:
+            return "ranks have weights"
+        values = sum(sizes_of(shapes))
+        return why_on_host(self.config, self._schedule(self.nodes, values), self.nodes, values)
+
+    def allreduce(self, tensors: Sequence[Any], *, key: Hashable = 0, device: Any = None) -> PeerResult:
         """Return the mean of `tensors` over all ranks. Collective.
 
         tensors: float32 arrays, equal shapes on all ranks; never written to. key: names the state to use. A
         training that reduces in buckets uses one key for each; all ranks call in the same order.
+        device: torch's, of a GPU on which all tensors are (torch.Tensor); they are coded there and so is the
+        result, with the bits of the host's. Needs that `why_on_host` returns None. Other ranks may be on the
+        host, and calls of one key too.
 
         Raises PeerError when a peer fails, or when the shapes are new on some ranks only; ConfigError for
         unequal shapes that are new on all ranks; GradientError (NaN, Inf) and TypeError for this rank's own
@@ -155,7 +166,7 @@ class Communicator(Reducer):
         self.party.check_alive()
         try:
             with self._kept(key):
-                result, call = self._attempt(tensors, key)
+                result, call = self._attempt(tensors, key, device)
         except GradientOverflowError as error:
             self.party.shared(error)
             raise
@@ -168,10 +179,10 @@ class Communicator(Reducer):
         self._tell(state, call)
         return result
 
-    def _attempt(self, tensors: Sequence[np.ndarray], key: Hashable) -> tuple[PeerResult, Call]:
+    def _attempt(self, tensors: Sequence[Any], key: Hashable, device: Any) -> tuple[PeerResult, Call]:
         began, waited = time.perf_counter(), self.party.waited_s
-        flat = as_floats(tensors, self.rank)
-        state, reset = self._fit(key, [np.shape(tensor) for tensor in tensors])
+        flat = as_floats(tensors, self.rank) if device is None else flat_on(tensors, device)
+        state, reset = self._fit(key, [tuple(np.shape(tensor)) for tensor in tensors], device)
         totals, call = self._exchange(state, [flat])
         self._timed(key, time.perf_counter() - (self._ended or began), self._of_rank_0)
         mean = self._finish(state, totals, [flat])
@@ -201,11 +212,15 @@ class Communicator(Reducer):
             np.frombuffer(self.party.gather(mine, len(mine), "times of iterations")[0], np.float64)[0]
         )
 
-    def _fit(self, key: Hashable, shapes: Shapes) -> tuple[State, bool]:
+    def _fit(self, key: Hashable, shapes: Shapes, device: Any) -> tuple[State, bool]:
         """Return the state of `key`, made anew if its shapes differ, and whether it replaces another."""
         state = self.states.get(key)
         subject = self.party.subject = handshake.Subject(str(key), shapes)
         if state is not None and state.scheme.shapes == shapes:
+            if state.device != device:  # its own rank alone knows where it is
+                moved = self._make_state(self.nodes, shapes, device)
+                moved.load_state_dict(Saved(state.state_dict()))
+                self.states[key] = state = moved
             return state, False
         described = {f"tensor {index}": list(shape) for index, shape in enumerate(shapes)}
         values = sum(sizes_of(shapes))
@@ -213,7 +228,7 @@ class Communicator(Reducer):
         pairs = {"key": str(key), "tensors": len(shapes), **described, "schedule": schedule.digest}
         pairs["plan.shares"] = shares_of(self.config, schedule, values)
         self.party.compare_shapes(subject.news([] if state is None else state.scheme.shapes), pairs)
-        self.states[key] = self._make_state(self.nodes, shapes)
+        self.states[key] = self._make_state(self.nodes, shapes, device)
         return self.states[key], state is not None
 
     def gather(self, mine: bytes, cap: int) -> list[bytes]:

@@ -43,10 +43,12 @@ def make_scheme_of(
     nodes: int,
     shapes: Sequence[tuple[int, ...]],
     schedule: Schedule | None = None,
+    device: Any = None,
 ) -> tuple[Scheme, Channel]:
     """Return the method's scheme for `nodes`, and the default channel of coded messages.
 
     codec: from `make_codec_of`, or a replacement. schedule: from `schedule_of`; None to call it here.
+    device: a GPU where tensors are and stay, as on_device.why_on_host allows; None for arrays.
     Raises ConfigError for options that contradict each other.
     """
     plan, params = config.plan, config.quantiser_params(nodes)
@@ -62,7 +64,12 @@ def make_scheme_of(
     config.check_width(codec, nodes)
     shares = shares_of(config, schedule, values)
     options = ExactOptions(codec, params, schedule, plan.name, plan.granule, shares)
-    return Exact(options, shapes=shapes, nodes=nodes, seed=config.seed), default
+    if device is None:
+        return Exact(options, shapes=shapes, nodes=nodes, seed=config.seed), default
+    from oscar.schemes.exact_gpu import GpuExact, GpuOptions
+
+    there = GpuOptions.of(options, config.asc_params(), device)
+    return GpuExact(there, shapes=shapes, nodes=nodes, seed=config.seed), default
 
 
 def method_fingerprint(config: Config, codec: Codec) -> str:

@@ -37,12 +37,17 @@ MEAN_SLACK = 1e-5  # allowed error of the weights' mean: rounding to float32
 
 @dataclass
 class State:
-    """State of the scheme, the local workers and the links, for one list of tensors."""
+    """State of the scheme, the local workers and the links, for one list of tensors.
+
+    schedule: digest of the schedule of coded messages, with which the links have learned. device: where
+    tensors are, None for arrays.
+    """
 
     scheme: Scheme
     workers: list[Any]
     wire: Wire
-    schedule: str  # digest of the schedule of coded messages, with which the links have learned
+    schedule: str
+    device: Any = None
 
     def snapshot(self) -> tuple[Any, ...]:
         """Return a cheap token for `restore`. It needs no copies: calls replace arrays and links."""
@@ -203,16 +208,16 @@ class Reducer(ABC):
         if self.bandit is not None and key == next(iter(self.states)):
             self.bandit.add(seconds, share)
 
-    def _make_state(self, nodes: int, shapes: Shapes) -> State:
+    def _make_state(self, nodes: int, shapes: Shapes, device: Any = None) -> State:
         schedule = self._schedule(nodes, sum(sizes_of(shapes)))
         scheme, default = make_scheme_of(
-            self.config, self.codec, nodes=nodes, shapes=shapes, schedule=schedule
+            self.config, self.codec, nodes=nodes, shapes=shapes, schedule=schedule, device=device
         )
         wire = self._make_wire(nodes, scheme.channels(default))
         workers = [scheme.make_worker(rank) for rank in wire.ranks]
         if self.bandit is not None and isinstance(scheme, Exact):
             scheme.steps.coarseness = self.bandit.coarseness
-        return State(scheme, workers, wire, schedule.digest)
+        return State(scheme, workers, wire, schedule.digest, device)
 
     @contextmanager
     def _kept(self, key: Hashable) -> Iterator[None]:

@@ -100,11 +100,11 @@ class Wire(ABC):
         if plan is None:
             size = first.data.size
             plan = make_plan(channel.plan, size, channel.schedule.chunks, granule=channel.granule, costs=None)
-        classes = None
-        if first.context is not None:
+        classes = first.context if first.planned else None
+        if first.context is not None and not first.planned:
             classes = plan.gather(first.context, self._classes.get(first.channel))
             self._classes[first.channel] = classes
-        elif channel.codec.uses_context:
+        elif classes is None and channel.codec.uses_context:
             classes = np.zeros(first.data.size, np.uint8)
         layout = self._layouts.get(first.channel)
         if layout is None or layout.bounds != plan.bounds:

@@ -56,8 +56,8 @@ class Message:
     coded: the sum travels as coded frames by a schedule, as `Scheme.channels` says.
     context: position class 0 .. 15 of every value, uint8, equal on all workers. For coded sums.
     plan: how values are dealt to chunks, equal on all workers. None: the configured plan, without costs.
-    planned: `data` already lies in the order of `plan`, and so do the sums, which may take its place and
-        which the next call overwrites. Else sums come back in the natural order.
+    planned: `data` and `context` already lie in the order of `plan`, and so do the sums, which may take the
+        place of `data` and which the next call overwrites. Else sums come back in the natural order.
     parts: for "exchange", the length of the buffer for every worker. `data` is their concatenation.
     """
 

@@ -20,7 +20,7 @@ from oscar.numerics import saturation
 from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
-from oscar.numerics.steps import StepTracker, summarise
+from oscar.numerics.steps import Settled, StepTracker, summarise
 from oscar.numerics.tensors import check_finite
 from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
 from oscar.state import PART, Saved, absent, crc, optional
@@ -72,11 +72,18 @@ class Exact(Scheme):
         self.codec, self.params = self.options.codec, self.options.quantiser
         self.floating = self.codec.domain == "float"
         self.dtype = sums_dtype(self.codec, self.params, self.nodes)
-        self.steps = StepTracker(self.params, self.sizes, self.nodes)
-        self.position = PositionState(self.values) if self.codec.uses_context else None
+        self.position: PositionState | None = None
+        self._place()
         self.costs: Array | None = None
         self.plan: ChunkPlan | None = None
         self._sums: Array | None = None
+
+    def _place(self) -> None:
+        """Make what holds values: steps and position state."""
+        self.steps = StepTracker(self.params, self.sizes, self.nodes)
+        if self.codec.uses_context:
+            self.position = PositionState(self.values)
+        self._planned: Array | None = None  # the classes in the order of a plan
 
     def make_worker(self, rank: int) -> WorkerQuantiser:
         return WorkerQuantiser(self.params, rank, self.values)
@@ -92,16 +99,41 @@ class Exact(Scheme):
             yield Message("sums", join(tensors), coded=True, plan=self.once("plan", self._make_plan))
             return
         if self.steps.unset:  # replicated state: all workers take the same branch
-            check_finite(tensors, worker.rank, self.steps.unset)  # a size of NaN has no summary
-            summaries = summarise(worker.corrected(tensors, self.steps.unset), self.params)
-            packed = b"".join(_SUMMARY.pack(*summary) for summary in summaries)
+            packed = b"".join(_SUMMARY.pack(*summary) for summary in self._summaries(worker, tensors))
             every = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
             self.once("steps", lambda: self._agree(every))
         plan = self.once("plan", self._make_plan)
-        local = worker.quantise(tensors, self.steps.exponents, self.dtype, plan, worker.room)
-        worker.room = local
-        classes = None if self.position is None else self.position.classes
+        local = self._quantise(worker, tensors, plan)
+        classes = self.once("classes", lambda: self._classes(plan))
         yield Message("sums", local, coded=True, context=classes, plan=plan, planned=True)
+
+    def _summaries(self, worker: WorkerQuantiser, tensors: Sequence[Array]) -> list[tuple[int, int]]:
+        """Return the sizes of the tensors without a step; raises GradientError: one of NaN has no summary."""
+        check_finite(tensors, worker.rank, self.steps.unset)
+        return summarise(worker.corrected(tensors, self.steps.unset), self.params)
+
+    def _quantise(self, worker: WorkerQuantiser, tensors: Sequence[Array], plan: ChunkPlan) -> Array:
+        """Return the worker's integers in the order of `plan`."""
+        worker.room = worker.quantise(tensors, self.steps.exponents, self.dtype, plan, worker.room)
+        return worker.room
+
+    def _classes(self, plan: ChunkPlan) -> Array | None:
+        """Return the position classes in the order of `plan`; they change when the call settles."""
+        if self.position is None or plan.order is None:
+            return None if self.position is None else self.position.classes
+        self._planned = plan.gather(self.position.classes, self._planned)
+        return self._planned
+
+    def _settle(self, sums: Array) -> Settled:
+        """Derive the mean and the next state from the sums, in plan order; and the costs of their blocks."""
+        settled = self.steps.settle(sums, self.plan, self.position)
+        if self.options.plan in USES_COSTS:
+            self._observe_costs(block_costs(settled.sums, self.options.granule))
+        return settled
+
+    def _observe_costs(self, costs: Array) -> None:
+        fresh, old = costs << 8, self.costs
+        self.costs = fresh if old is None else old + ((fresh - old) >> COST_SMOOTHING)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         """Raise NotImplementedError. `start` quantises the tensors without joining them."""
@@ -129,11 +161,7 @@ class Exact(Scheme):
         if self.floating:
             mean: Array = sums / np.float32(self.nodes)
         else:
-            sums, mean = self.steps.settle(sums, self.plan, self.position)
-            if self.options.plan in USES_COSTS:
-                fresh = block_costs(sums, self.options.granule) << 8
-                old = self.costs
-                self.costs = fresh if old is None else old + ((fresh - old) >> COST_SMOOTHING)
+            sums, mean = self._settle(sums)
         self._sums = sums
         self.iteration += 1
         return mean
@@ -159,7 +187,7 @@ class Exact(Scheme):
         return {
             "iterations": self.iteration & 0xFFFFFFFF,
             "steps": self.steps.digest(),
-            "classes": crc(None if self.position is None else self.position.classes),
+            "classes": crc(None) if self.position is None else self.position.digest(),
             "costs": crc(self.costs),
         }
 

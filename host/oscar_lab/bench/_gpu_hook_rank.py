@@ -1,4 +1,5 @@
-"""A rank of `oscar bench gpu --hook`: steps of layers under DDP, without a hook and with OSCAR's."""
+"""A rank of `oscar bench gpu --hook`: steps of layers under DDP, without a hook and with OSCAR's, which codes
+on the host or on the GPU."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def main() -> None:
     args = parser.parse_args()
     distributed.init_process_group("gloo")
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-    rows = [measure(hook, args.values, args.turns, device) for hook in ("none", "oscar")]
+    hooks = ("none", "on the host", "on the GPU") if device.type == "cuda" else ("none", "on the host")
+    rows = [measure(hook, args.values, args.turns, device) for hook in hooks]
     if distributed.get_rank() == 0:
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else "the CPU"
         write_json(args.json, {"device": name, "torch": torch.__version__, "rows": rows})
@@ -46,10 +48,10 @@ def measure(hook: str, values: int, turns: int, device: Any) -> dict[str, Any]:
     width = max(1, round((values / LAYERS) ** 0.5))
     layers = [layer for _ in range(LAYERS) for layer in (nn.Linear(width, width, bias=False), nn.ReLU())]
     model = DistributedDataParallel(nn.Sequential(*layers).to(device))
-    state = (
-        OscarState(Config(nodes=distributed.get_world_size()), bypass="never") if hook == "oscar" else None
-    )
-    if state is not None:
+    state = None
+    if hook != "none":
+        config = Config.model_validate({"quantiser": {"error_feedback": True}})
+        state = OscarState(config, bypass="never", on_gpu=hook == "on the GPU")
         model.register_comm_hook(state, oscar_hook)
     optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
     given = torch.randn(BATCH, width, device=device)

@@ -8,7 +8,8 @@ tensor to frame in pinned memory or back, with all waiting. Before that, a small
 reference.
 
 With --hook instead: steps of a model of --values parameters under DDP, whose ranks share the GPU, without a
-hook and with OSCAR's, which codes on the host. A trace says how much of the copies is hidden behind backward.
+hook and with OSCAR's, which codes on the host or on the GPU. A trace says how much of the copies is hidden
+behind kernels.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ TABLE = Table(
     "bits:bits/value >11.3f",
 )  # fmt: skip
 HOOK_TABLE = Table(
-    "hook <8", "step_ms:step ms >10.1f", "times:times none >11.2f", "copy_ms:copies ms >10.1f",
+    "hook:coding <12", "step_ms:step ms >10.1f", "times:times none >11.2f", "copy_ms:copies ms >10.1f",
     "hidden:of it hidden >13.0%", "launches >9", "waits >6",
 )  # fmt: skip
 

@@ -6,11 +6,14 @@ rank's batch looked up. The method zen exchanges the rows as they are; others ne
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from oscar.adapters.torch.jobs import Job
 from oscar.array import Array
 from oscar.coding.index import make_index
 from oscar.config import Config
@@ -27,6 +30,7 @@ from oscar.transports.gloo import load_torch
 
 EXCHANGES = "auto", "balanced", "doubling", "all-gather"  # those that take rows as they are
 T = TypeVar("T")
+LOG = logging.getLogger("oscar.ddp")
 
 
 class Rows:
@@ -140,3 +144,23 @@ def _tensor(positions: Array, values: Array, like: Any) -> Any:
         is_coalesced=True,
         check_invariants=False,
     )
+
+
+class DenseNotice:
+    """Logs once what it costs that sparse gradients are made dense."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def tell(self, job: Job, rows: float, method: str) -> None:
+        """rows: that a rank has, of the bucket; method: that cannot take them."""
+        if self._told:
+            return
+        self._told = True
+        of = math.prod(job.layout.shapes[0][: job.layout.sparse])
+        LOG.warning(
+            "the sparse gradient of bucket %d is made dense for the method %s: every step copies, codes and "
+            "sends %s values, of which a rank has %.3g %% (%d of %d rows); Config(method=\"zen\") with "
+            "values: fp32 sends the rows alone, exactly",
+            job.key[0], method, f"{job.key[1]:,}", 100 * rows / max(1, of), round(rows), of,
+        )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Gradients between where they are and the host, which reduces them: on a GPU through pinned memory."""
+"""Gradients between a GPU and the host, through pinned memory; and work on a GPU beside backward."""
 
 from __future__ import annotations
 
@@ -46,10 +46,8 @@ class Staging:
         if mark is None:
             return buffer.detach().float().numpy()
         host = self._host(buffer)
-        with self._beside(buffer.device) as stream:
-            stream.wait_event(mark)
+        with self.beside(buffer.device, mark):
             host.copy_(buffer.detach().reshape(-1), non_blocking=True)
-            stream.synchronize()
         return host.float().numpy()
 
     def put(self, buffer: Any, values: np.ndarray) -> None:
@@ -61,6 +59,14 @@ class Staging:
         host = self._host(buffer).copy_(host.reshape(-1))
         with self._beside(buffer.device) as stream:
             buffer.copy_(host.reshape(buffer.shape), non_blocking=True)
+            stream.synchronize()
+
+    @contextmanager
+    def beside(self, device: Any, mark: Any) -> Iterator[None]:
+        """Let a block work on a GPU on the copies' stream, behind `mark`; its work is done on return."""
+        with self._beside(device) as stream:
+            stream.wait_event(mark)
+            yield
             stream.synchronize()
 
     def _host(self, buffer: Any) -> Any:

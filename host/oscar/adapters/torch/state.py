@@ -16,9 +16,10 @@ from oscar.adapters.torch.bypass import Key, Mode, check_mode, ring_bytes
 from oscar.adapters.torch.ends import Asked, Ends, default_config
 from oscar.adapters.torch.jobs import Job, end, start_thread
 from oscar.adapters.torch.layout import BucketLayout, ModelGradients, noted
+from oscar.adapters.torch.on_gpu import OnGpu
 from oscar.adapters.torch.policies import Policies
 from oscar.adapters.torch.saving import packed, read_state
-from oscar.adapters.torch.sparse import Rows, sparse_of
+from oscar.adapters.torch.sparse import DenseNotice, Rows, sparse_of
 from oscar.adapters.torch.staging import Staging, check_buffer
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
@@ -49,6 +50,7 @@ class OscarState:
     policy's groups are reduced instead of DDP's buckets, each by its own method; the bypass measures nothing
     (docs/tuning.md). retune: after each so many backwards
     rank 0 looks at what groups took, and all ranks go on with another policy where one is 5 % faster.
+    on_gpu: reduce a GPU's buckets there, where the configuration allows it (docs/ddp.md); False: on the host.
 
     The first backward of a process goes uncompressed, because DDP makes its buckets anew after it. All state
     is dropped when that happens later. What goes uncompressed is sent as DDP would send it, unchecked: NaN
@@ -68,6 +70,7 @@ class OscarState:
         policy: PolicyFile | Path | str | None = None,
         model: Any = None,
         retune: int | None = None,
+        on_gpu: bool = True,
     ) -> None:
         dist = load_torch()[1]
         check_mode(bypass)
@@ -80,10 +83,10 @@ class OscarState:
                 "that encrypts"
             )
         self._policies: Policies | None = None
-        self._asked = Asked(bypass, policy, model, retune)
+        self._asked, self._wanted = Asked(bypass, policy, model, retune), on_gpu
         self._loaded: Any = None  # what is to be taken over at the start
         self.error: Exception | None = None
-        self._told_dense = self._closed = False
+        self._closed = False
         self.backwards = 0  # of this process
         self.values = 0  # that were reduced
         self._sent_bytes = 0
@@ -120,7 +123,8 @@ class OscarState:
         self.config, self._transport, self._communicator = ends.config, ends.transport, ends.communicator
         self._policies, self.bypass = ends.policies, ends.bypass
         self.rank, self.nodes = ends.transport.rank, ends.transport.nodes
-        self._model, self._staging = ModelGradients(), Staging()
+        self._model, self._staging, self._dense_notice = ModelGradients(), Staging(), DenseNotice()
+        self._on_gpu = OnGpu(self._communicator, self._staging, wanted=self._wanted)
         self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
         self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._threads)
@@ -290,6 +294,9 @@ class OscarState:
 
     def _dense(self, job: Job) -> Any:
         """Return the bucket, which has its mean now."""
+        if self._on_gpu.serves(job):
+            self._note(self._on_gpu.reduce(job))
+            return job.buffer
         self._staging.put(job.buffer, self._mean(job, self._staging.fetch(job.buffer, job.mark)))
         return job.buffer
 
@@ -299,21 +306,9 @@ class OscarState:
             mean, sent = self._rows.mean(gradient, counts)
             self._sent_bytes += sent
             return mean
-        self._tell_dense(job, sum(counts) / len(counts))
+        if self.rank == 0:
+            self._dense_notice.tell(job, sum(counts) / len(counts), self.config.method)
         return sparse_of(self._mean(job, gradient.to_dense().float().numpy()), gradient)
-
-    def _tell_dense(self, job: Job, rows: float) -> None:
-        """Log once on rank 0 what it costs that a sparse gradient is made dense."""
-        if self._told_dense or self.rank:
-            return
-        self._told_dense = True
-        of = math.prod(job.layout.shapes[0][: job.layout.sparse])
-        LOG.warning(
-            "the sparse gradient of bucket %d is made dense for the method %s: every step copies, codes and "
-            "sends %s values, of which a rank has %.3g %% (%d of %d rows); Config(method=\"zen\") with "
-            "values: fp32 sends the rows alone, exactly",
-            job.key[0], self.config.method, f"{job.key[1]:,}", 100 * rows / max(1, of), round(rows), of,
-        )  # fmt: skip
 
     def _mean(self, job: Job, values: np.ndarray) -> np.ndarray:
         tensors = split(values.reshape(-1), job.layout.shapes)

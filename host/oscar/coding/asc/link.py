@@ -21,7 +21,7 @@ Implementation = Literal["compiled", "reference"]
 
 
 class Coder(Protocol):
-    """An implementation of the payload coder: reference or compiled.
+    """An implementation of the payload coder: reference or compiled, or of tensors on a GPU.
 
     classes: uint8 position classes 0..15, one for each value, or None. `state.hist` learns unless a call
     raises.
@@ -177,18 +177,21 @@ class Encoder(_Link):
         chunk, sub: chunk and sub-frame number for the header
         Raises TypeError or ValueError unless `values` are 1-D integers of that width.
         """
-        array = as_values(values, "int", narrow=True)
-        bits = fit_width(array, None) if width is None else check_width(width)
-        classes = self._classes(context, array.size)
+        array, bits = self._values(values, width)
+        count = len(array)
+        classes = self._classes(context, count)
         key = self._key(step)
         state = self._state(key)
-        head = Header(
-            ASC_CODE, step, array.size, chunk, sub, bits, state.sequence, state.checksum(self.params)
-        )
+        head = Header(ASC_CODE, step, count, chunk, sub, bits, state.sequence, state.checksum(self.params))
         frame = pack_frame(head, self.coder.encode(array, classes, bits, state))
         state.sequence = (state.sequence + 1) & 0xFFFF
         self.states[key] = state
         return frame
+
+    def _values(self, values: Array, width: int | None) -> tuple[Array, int]:
+        """Return what the coder takes, and the width."""
+        array = as_values(values, "int", narrow=True)
+        return array, fit_width(array, None) if width is None else check_width(width)
 
 
 class Decoder(_Link):
@@ -223,7 +226,7 @@ class Decoder(_Link):
         """
         if out is None and add:
             raise ValueError("add puts values onto what is in `out`: hand in an array")
-        if out is not None and not _takes_values(out):
+        if out is not None and not self._takes_values(out):
             raise ValueError(
                 "out is a contiguous, writeable array of int16 or int32, "
                 f"got {getattr(out, 'dtype', type(out))}"
@@ -245,10 +248,10 @@ class Decoder(_Link):
             raise FrameError(f"frame carries {head.count} values, {len(context)} were expected here")
         if out is None:
             out = np.empty(head.count, np.int32)
-        elif out.shape != (head.count,) or (out.dtype == np.int16 and head.width > 16):
+        elif out.shape != (head.count,) or (out.itemsize == 2 and head.width > 16):
             raise FrameError(
                 f"frame carries {head.count} values of {head.width} bits, "
-                f"expected {out.size} that fit {out.dtype}"
+                f"expected {len(out)} that fit {out.dtype}"
             )
         classes = self._classes(context, head.count)
         self.coder.decode(payload, head.count, classes, head.width, state, out, add)
@@ -256,11 +259,10 @@ class Decoder(_Link):
         self.states[key] = state
         return out
 
-
-def _takes_values(out: object) -> bool:
-    """Return whether kernels may write to `out` as flat integers of 16 or 32 bits."""
-    good = isinstance(out, np.ndarray) and out.dtype in (np.int16, np.int32)
-    return good and out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative  # type: ignore[attr-defined]
+    def _takes_values(self, out: object) -> bool:
+        """Return whether kernels may write to `out` as flat integers of 16 or 32 bits."""
+        good = isinstance(out, np.ndarray) and out.dtype in (np.int16, np.int32)
+        return good and out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative  # type: ignore[attr-defined]
 
 
 def max_frame(params: AscParams, count: int, width: int) -> int:

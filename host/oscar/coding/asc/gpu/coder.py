@@ -20,7 +20,7 @@ from oscar.coding.asc.gpu import encode as encode_kernels
 from oscar.coding.asc.gpu import survey as survey_kernels
 from oscar.coding.asc.gpu.payload import Blocks, learned, parse
 from oscar.coding.asc.gpu.survey import GROUPS
-from oscar.coding.asc.gpu.values import META, OPTIONS
+from oscar.coding.asc.gpu.values import COPIES, META, OPTIONS
 from oscar.coding.asc.params import AUTO_BLOCK_LOG2, COST, POSSIBLE, SYMBOLS, TABLE_ROWS, TOTAL, AscParams
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
@@ -154,8 +154,9 @@ class TritonCoder:
         kinds = {"POSITIONS": has, "GROUPS": GROUPS, **OPTIONS}
         least = self.params.least_class
         survey_kernels.classify[some](values, p, n, meta, info, held, LEAST=least, **kinds)
-        counts = torch.zeros(BINS, dtype=torch.int32, device=self.device)
-        survey_kernels.count[some](values, p, n, meta, info, counts, **kinds)
+        copies = torch.zeros(COPIES.value, BINS, dtype=torch.int32, device=self.device)
+        survey_kernels.count[some](values, p, n, meta, info, copies, **kinds)
+        counts = copies.sum(0, dtype=torch.int32)
         levels, coding = self._tables(n, counts, meta, state)
         # Where the device chooses the block size, programs are started for the smallest one.
         blocks = (triton.cdiv(n, 1 << (self.params.block_log2 or AUTO_BLOCK_LOG2)),)
@@ -200,7 +201,7 @@ class TritonCoder:
         """
         positions = self._positions(classes, out.numel())
         kinds = {"NARROW": width <= 16, "ADD": add, **OPTIONS}
-        counts = torch.zeros(decode_kernels.COPIES.value, BINS, dtype=torch.int32, device=self.device)
+        counts = torch.zeros(COPIES.value, BINS, dtype=torch.int32, device=self.device)
         status = torch.zeros(1 + len(blocks.coded), dtype=torch.int32, device=self.device)
         with self._there():
             if len(blocks.plain):

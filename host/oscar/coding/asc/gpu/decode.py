@@ -13,6 +13,7 @@ import triton.language as tl
 
 from oscar.coding.asc.gpu.values import (
     BINS,
+    COPIES,
     class_context,
     context_of,
     count_step,
@@ -26,7 +27,6 @@ from oscar.coding.asc.gpu.values import (
 )
 
 FIELDS = tl.constexpr(6)  # int32 of a block's description, see payload._fields
-COPIES = tl.constexpr(256)  # of the counters: blocks that run at the same time rarely share one
 
 
 @triton.jit
@@ -332,7 +332,5 @@ def fill(
         step = count_step(count, live)
         used = inside & ((c > 0) & (row & (step - 1) == 0))[:, None]
         exists = tl.where(exists, live, 0) > 0
-        found = count_tile(v, p, c, mean, used, exists, step, shift)
-        bins = tl.arange(0, BINS)
-        to = counts + (tl.program_id(0) % COPIES) * BINS + bins
-        tl.atomic_add(to, found, mask=found > 0, sem="relaxed")
+        counters = counts + (tl.program_id(0) % COPIES) * BINS
+        count_tile(counters, v, p, c, mean, used, exists, step, shift)

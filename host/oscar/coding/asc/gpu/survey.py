@@ -12,6 +12,7 @@ import triton.language as tl
 from oscar.coding.asc import params
 from oscar.coding.asc.gpu.values import (
     BINS,
+    COPIES,
     GROUP_FIELDS,
     HIGH,
     LAST,
@@ -30,7 +31,7 @@ from oscar.coding.asc.gpu.values import (
     symbol_of,
 )
 
-GROUPS = 4  # for each program, so that shared counters get one addition for all of them
+GROUPS = 4  # for each program
 SENT_GAIN = tl.constexpr(params.SENT_GAIN)
 COST_BITS = tl.constexpr(params.COST_BITS)
 AUTO_LOG2 = tl.constexpr(params.AUTO_BLOCK_LOG2)
@@ -99,10 +100,10 @@ def count(
     POSITIONS: tl.constexpr,
     GROUPS: tl.constexpr,
 ):
-    """Add the symbol counts of `total` values to `counts`, int32 [32][16]."""
+    """Add the symbol counts of `total` values to `counts`, int32 [COPIES][32][16]."""
     shift = tl.maximum(bit_length(tl.load(meta + MAGNITUDE)) - 15, 0)
     row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
-    found = tl.zeros((BINS,), tl.int32)
+    counters = counts + (tl.program_id(0) % COPIES) * BINS
     for i in range(GROUPS):
         group = tl.program_id(0) * GROUPS + i
         if group * 1024 < total:
@@ -117,9 +118,7 @@ def count(
             if POSITIONS:
                 p = tl.load(classes + at, mask=used, other=0).to(tl.int32)
             exists = tl.where(group * 1024 + row * 32 < total, live, 0) > 0
-            found += count_tile(v, p, c, mean, used, exists, step, shift)
-    bins = tl.arange(0, BINS)
-    tl.atomic_add(counts + bins, found, mask=found > 0, sem="relaxed")
+            count_tile(counters, v, p, c, mean, used, exists, step, shift)
 
 
 @triton.jit

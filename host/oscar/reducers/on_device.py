@@ -1,0 +1,40 @@
+"""Whether a call's tensors can stay on a GPU, and how they are taken there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from oscar.collective.schedule import Schedule
+from oscar.config import Config
+from oscar.numerics.plans import USES_COSTS
+
+MOST_VALUES = 1 << 28  # whose squares add up within int64
+TILE = 1024  # values of a kernel's tile (numerics.gpu.kernels), which whole blocks of a plan have to fill
+
+
+def why_on_host(config: Config, schedule: Schedule, nodes: int, values: int) -> str | None:
+    """Return why a GPU's tensors have to be coded on the host; None: they are coded where they are."""
+    quantiser, plan = config.quantiser_params(nodes), config.plan
+    reasons = {
+        f"the method is {config.method}": config.method != "asc",
+        f"nic is {config.nic}": config.nic != "compiled",
+        f"quantiser.rounding is {quantiser.rounding}": quantiser.rounding != "nearest",
+        f"sums of {nodes} ranks need {quantiser.sum_width(nodes)} bits": quantiser.sum_width(nodes) > 16,
+        f"the schedule {schedule.name} keeps sums apart": schedule.apart,
+        f"plan.granule is {plan.granule}": plan.name in USES_COSTS and TILE % plan.granule > 0,
+        f"{values:,} values are too many or none": not 0 < values <= MOST_VALUES,
+        "triton is not installed": find_spec("triton") is None,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def flat_on(tensors: Sequence[Any], device: Any) -> list[Any]:
+    """Return float tensors on a device as flat float32; raises TypeError for others."""
+    for index, tensor in enumerate(tensors):
+        if not tensor.dtype.is_floating_point or tensor.device != device:
+            raise TypeError(
+                f"tensor {index}: expected float32 on {device}, got {tensor.dtype} on {tensor.device}"
+            )
+    return [tensor.detach().reshape(-1).float() for tensor in tensors]
