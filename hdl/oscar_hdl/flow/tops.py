@@ -34,12 +34,13 @@ def _encoder() -> Any:
 
 
 def _barrel_encoder() -> Any:
+    from oscar_hdl.coder.barrel.ports import WORD_BYTES, BarrelCounts
     from oscar_hdl.coder.barrel_encode import ports as barrel
     from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
 
     return barrel_encoder(
         bit(), bit(), word(4), barrel.BarrelEncoderJob(), barrel.BarrelTables(), barrel.BarrelSource(),
-        barrel.BarrelCounts(), barrel.BarrelDrain(), Stream(128, keep=barrel.WORD_BYTES),
+        BarrelCounts(), barrel.BarrelDrain(), Stream(128, keep=WORD_BYTES),
     )  # fmt: skip
 
 
