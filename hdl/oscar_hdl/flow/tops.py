@@ -44,6 +44,17 @@ def _barrel_encoder() -> Any:
     )  # fmt: skip
 
 
+def _barrel_decoder() -> Any:
+    from oscar_hdl.coder.barrel.ports import BarrelCounts
+    from oscar_hdl.coder.barrel_decode import ports as barrel
+    from oscar_hdl.coder.barrel_decode.barrel_decoder import barrel_decoder
+
+    return barrel_decoder(
+        bit(), bit(), word(4), barrel.BarrelDecoderJob(), ports.TableWrites(), barrel.BarrelFeed(),
+        barrel.BarrelPosition(), barrel.BarrelSums(), BarrelCounts(),
+    )  # fmt: skip
+
+
 def _splitter(granule_log2: int = 8) -> Any:
     from oscar_hdl.nic.memory.splitter import splitter
 
@@ -75,6 +86,7 @@ TOPS: dict[str, Top] = {
     "decoder": _decoder,
     "encoder": _encoder,
     "barrel_encoder": _barrel_encoder,
+    "barrel_decoder": _barrel_decoder,
     "splitter": _splitter,
     "oscar_nic": _oscar_nic,
 }
