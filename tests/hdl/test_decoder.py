@@ -12,17 +12,9 @@ from pathlib import Path
 import pytest
 
 from needs import needs
-from oscar.coding.asc.model import Rows, class_of, count_group, frequencies, live, low_bits, symbol_of
-from oscar.coding.asc.params import LIMIT, PRIOR, SYMBOLS, TABLE_ROWS, AscParams
-from oscar.coding.asc.reference import (
-    ReferenceCoder,
-    _decode_block,
-    _most_seeds,
-    _push_groups,
-    _Reader,
-    _signed,
-)
-from oscar.errors import FrameError
+from oscar.coding.asc.model import class_of, low_bits, symbol_of
+from oscar.coding.asc.params import LIMIT
+from oscar.coding.asc.reference import _signed
 from oscar_hdl.coder.decode.decoder import decoder
 from oscar_hdl.coder.ports import CountPort, DecoderJob, PositionPort, SumPort, TableWrites
 from oscar_hdl.flow.placement.pair_cell import SUMS
@@ -31,55 +23,9 @@ from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import table_words
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
+from support.decoder_block import SIZES, DecodedBlock, random_block, random_freq, random_local
 
 pytestmark = pytest.mark.usefixtures("seed")
-
-FRAME = {0: 1, 1: 1 << 18, 2: 1 << 19}  # values of a frame with that `thinning`
-SIZES = (3, 4, 5, 8, 16)  # bits
-
-
-class Block:
-    """A block, what a decoder is given of it, and what must come out."""
-
-    def __init__(self, values: list[int], positions: list[int], freq: Rows, *, seeds: int = -1) -> None:
-        self.values, self.positions, self.freq = values, positions, freq
-        self.bank = self.thinning = 0
-        self.groups = ReferenceCoder(AscParams())._groups(values, positions, 0)
-        used = [i for i, group in enumerate(self.groups) if live(group)] or [0]
-        self.first, self.last = used[0], used[-1]
-        self.seeds = _most_seeds(self.groups[self.first]) if seeds < 0 else seeds
-        self.data = _push_groups(self.groups[self.first : self.last + 1], freq, 0, self.seeds)
-
-    def pairs(self, filler: int) -> list[int]:
-        """The bytes from the end to the begin; one more at first makes their number even."""
-        data = bytes([filler] * (len(self.data) & 1)) + self.data[::-1]
-        return [data[i] | data[i + 1] << 8 for i in range(0, len(data), 2)]
-
-    def damaged(self, pairs: list[int]) -> bool:
-        """Let the reference decode other pairs; return whether it refuses them."""
-        data = b"".join(pair.to_bytes(2, "little") for pair in pairs)[len(self.data) & 1 :][::-1]
-        entry = self.seeds << 2 | self.first << 5 | self.last << 12 | len(data) << 24
-        try:
-            self.groups = _decode_block(entry, _Reader(data), self.positions, self.freq, 0)
-        except FrameError:
-            return True
-        return False
-
-    def order(self) -> list[int]:
-        """Rows in the order in which they are decoded; seed rows at last, the first of them first."""
-        rows = []
-        for g in range(self.last, self.first - 1, -1):
-            used = [j for j, row in enumerate(self.groups[g]) if row.row_class]
-            riding = self.seeds if g == self.first else 0
-            rows += [g * 32 + j for j in (*used[riding:][::-1], *used[:riding])]
-        return rows
-
-    def counts(self) -> dict[tuple[int, int], int]:
-        counts = [[0] * SYMBOLS for _ in range(TABLE_ROWS)]
-        for group in self.groups[self.first : self.last + 1]:
-            count_group(group, FRAME[self.thinning], 0, counts)
-        return {(q, s): n for q, row in enumerate(counts) for s, n in enumerate(row) if n}
-
 
 @dataclass
 class Chances:
@@ -164,17 +110,12 @@ class Bench:
     def _positions(self) -> None:
         if self.position.take and not self.rst:
             assert self.phase == 0
-            at, rows = int(self.position.row), [row for group in self.block.groups for row in group]
+            at, header = int(self.position.row), bool(self.position.header)
             for k in range(32):
-                lane = 31 - k
-                if self.position.header:
-                    mean = rows[at + lane].mean if at + lane < len(rows) else 0
-                    self.due_data[self.clock + 3 + k] = (mean, self.rng.randrange(16))
-                else:
-                    row = rows[at]
-                    p = row.positions[lane] if lane < len(row.positions) else 0
-                    distance = max(-3, min(4, p - row.mean)) + 3
-                    self.due_data[self.clock + 3 + k] = (distance | self.rng.randrange(2) << 3, row.mean)
+                data = self.block.position(header, at, 31 - k)
+                mean = self.rng.randrange(16) if header else self.block.row(at).mean
+                junk = 0 if header else self.rng.randrange(2) << 3
+                self.due_data[self.clock + 3 + k] = (data | junk, mean)
         noise = self.rng.randrange(16), self.rng.randrange(16)
         self.position.data.next, self.position.mean.next = self.due_data.pop(self.clock, noise)
         if self.phase == 24:
@@ -212,12 +153,12 @@ class Bench:
 
     offered = False
 
-    def load(self, block: Block) -> None:
+    def load(self, block: DecodedBlock) -> None:
         """Write a block's tables."""
         self.writes += table_words(block.freq, block.bank)
         self.sim.run(len(self.writes) + 3)
 
-    def start(self, block: Block, pairs: list[int]) -> None:
+    def start(self, block: DecodedBlock, pairs: list[int]) -> None:
         """Start a job and give its pairs."""
         self.block, self.done, job = block, False, self.job
         self.feed += [(pair, i == len(pairs) - 1) for i, pair in enumerate(pairs)]
@@ -246,7 +187,7 @@ class Bench:
         self.forget()
         assert self.job.idle
 
-    def check(self, block: Block, *, counts: bool = True) -> None:
+    def check(self, block: DecodedBlock, *, counts: bool = True) -> None:
         """Compare all that came out with a block."""
         assert not self.job.bad
         assert self.order == block.order()
@@ -265,52 +206,6 @@ class Bench:
         assert self.described == described
         if counts:
             assert self.counts == block.counts()
-
-
-def random_freq(rng: random.Random, last: int) -> Rows:
-    """Tables from flat to steep."""
-    rows = []
-    for q in range(TABLE_ROWS):
-        hist = [*PRIOR[q], *[0] * (SYMBOLS - len(PRIOR[q]))]
-        kind = rng.randrange(3)
-        if kind == 1:
-            hist = [rng.randrange(1, 60) for _ in hist]
-        elif kind == 2:
-            hist = [rng.randrange(2000) if rng.randrange(4) == 0 else 0 for _ in hist]
-        rows.append(frequencies(hist, q, last))
-    return rows
-
-
-LARGEST = (1, 1, 2, 3, 4, 7, 8, 15, 40, 127, 128, 191, 192, 300, 382, 383, 1535, 1536, 9000, 32767)
-
-
-def random_block(rng: random.Random, count: int, *, zero: float = -1.0, seeds: int = -1) -> Block:
-    """Rows of all sizes, some of them 0, with positions near and far from their mean."""
-    zero = rng.choice([0, 0.3, 0.9, 0.98]) if zero < 0 else zero
-    values, positions = [], []
-    most = rng.randrange(1, len(LARGEST) + 1)
-    for _ in range(0, count, 32):
-        k = 0 if rng.random() < zero else rng.choice(LARGEST[:most])
-        row = [rng.randint(-k, k) if rng.random() < 0.8 else 0 for _ in range(32)]
-        row[rng.randrange(32)] = rng.choice([0, -k, k, -32768 if k == 32767 else 0])
-        mean, spread = rng.randrange(16), rng.choice([0, 2, 5, 15])
-        values += row
-        positions += [max(0, min(15, mean + rng.randint(-spread, spread))) for _ in range(32)]
-    values[rng.randrange(count)] = rng.choice([1, -1, 5, -300])
-    del values[count:], positions[count:]
-    last = max(symbol_of(min(LIMIT - 1, abs(v)), 0)[0] for v in values)
-    block = Block(values, positions, random_freq(rng, last), seeds=seeds)
-    block.thinning, block.bank = rng.randrange(3), rng.randrange(2)
-    return block
-
-
-def random_local(rng: random.Random, block: Block) -> dict[tuple[int, int], int]:
-    """Values to add, some of which make sums small or large."""
-    local = {}
-    for i, v in enumerate(block.values):
-        add = rng.choice([0, 0, -v, rng.randint(-3, 3), rng.randint(-40, 40), rng.randrange(1 << 16)])
-        local[i >> 5, i & 31] = add & 0xFFFF
-    return local
 
 
 def test_blocks_come_back_added_and_counted() -> None:
@@ -338,7 +233,7 @@ def test_any_number_of_rows_rides_in_the_start_states() -> None:
         values = [rng.randint(-largest, largest) for _ in range(count)]
         last = symbol_of(min(LIMIT - 1, largest), 0)[0]
         positions = [rng.randrange(16) for _ in values]
-        block = Block(values, positions, random_freq(rng, last), seeds=seeds)
+        block = DecodedBlock(values, positions, random_freq(rng, last), seeds=seeds)
         bench.forget()
         bench.local = {}
         bench.load(block)
@@ -381,7 +276,8 @@ def test_damaged_bytes_are_refused_where_the_reference_refuses_them() -> None:
         bench.load(block)
         bench.start(block, pairs)
         bench.finish()
-        if block.damaged(pairs):
+        data = b"".join(pair.to_bytes(2, "little") for pair in pairs)[len(block.data) & 1 :][::-1]
+        if block.damaged(data):
             assert bench.job.bad
             assert not bench.feed
         else:
@@ -396,7 +292,7 @@ def test_slots_follow_one_another() -> None:
     rng = dice("decoder speed")
     bench = Bench(rng)
     values = [rng.choice([-2, -1, 1, 2]) for _ in range(2048)]
-    block = Block(values, [7] * len(values), random_freq(rng, 2))
+    block = DecodedBlock(values, [7] * len(values), random_freq(rng, 2))
     bench.load(block)
     bench.start(block, block.pairs(0))
     bench.feed += [(pair, False) for pair in block.pairs(0)]  # of the next block, before this one is done

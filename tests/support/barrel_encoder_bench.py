@@ -9,18 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscar.coding.asc.params import CODED, CONSTANT, SYMBOLS, TABLE_ROWS
+from oscar_hdl.coder.barrel.ports import BEATS, THREADS, WIDTH, WORD_BYTES, BarrelCounts
 from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
-from oscar_hdl.coder.barrel_encode.ports import (
-    BEATS,
-    THREADS,
-    WIDTH,
-    WORD_BYTES,
-    BarrelCounts,
-    BarrelDrain,
-    BarrelEncoderJob,
-    BarrelSource,
-    BarrelTables,
-)  # fmt: skip
+from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelSource, BarrelTables
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import ENTRY_BITS, entry_writes

@@ -34,12 +34,24 @@ def _encoder() -> Any:
 
 
 def _barrel_encoder() -> Any:
+    from oscar_hdl.coder.barrel.ports import WORD_BYTES, BarrelCounts
     from oscar_hdl.coder.barrel_encode import ports as barrel
     from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
 
     return barrel_encoder(
         bit(), bit(), word(4), barrel.BarrelEncoderJob(), barrel.BarrelTables(), barrel.BarrelSource(),
-        barrel.BarrelCounts(), barrel.BarrelDrain(), Stream(128, keep=barrel.WORD_BYTES),
+        BarrelCounts(), barrel.BarrelDrain(), Stream(128, keep=WORD_BYTES),
+    )  # fmt: skip
+
+
+def _barrel_decoder() -> Any:
+    from oscar_hdl.coder.barrel.ports import BarrelCounts
+    from oscar_hdl.coder.barrel_decode import ports as barrel
+    from oscar_hdl.coder.barrel_decode.barrel_decoder import barrel_decoder
+
+    return barrel_decoder(
+        bit(), bit(), word(4), barrel.BarrelDecoderJob(), ports.TableWrites(), barrel.BarrelFeed(),
+        barrel.BarrelPosition(), barrel.BarrelSums(), BarrelCounts(),
     )  # fmt: skip
 
 
@@ -74,6 +86,7 @@ TOPS: dict[str, Top] = {
     "decoder": _decoder,
     "encoder": _encoder,
     "barrel_encoder": _barrel_encoder,
+    "barrel_decoder": _barrel_decoder,
     "splitter": _splitter,
     "oscar_nic": _oscar_nic,
 }

@@ -6,14 +6,13 @@ from typing import Any
 
 from myhdl import always, always_comb, block
 
+from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS, WIDTH
 from oscar_hdl.coder.barrel_encode.block_facts import block_facts
 from oscar_hdl.coder.barrel_encode.byte_store import byte_store
 from oscar_hdl.coder.barrel_encode.group_rows import group_rows
 from oscar_hdl.coder.barrel_encode.lanes import lanes
 from oscar_hdl.coder.barrel_encode.ports import (
     REST,
-    THREADS,
-    WIDTH,
     BarrelTables,
     Ended,
     Entry,
@@ -26,9 +25,6 @@ from oscar_hdl.coder.barrel_encode.ports import (
 from oscar_hdl.coder.barrel_encode.turn_reading import lane_presence, turn_reading
 from oscar_hdl.coder.barrel_encode.turns import plan_stage, turns
 from oscar_hdl.streams.bundles import bit, word
-
-# A name, because VHDL has no shift of a literal.
-ALL_THREADS = (1 << THREADS) - 1
 
 
 @block

@@ -6,7 +6,8 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.barrel_encode.ports import COUNT, HEADER, ROW, THREADS
+from oscar_hdl.coder.barrel.ports import THREADS
+from oscar_hdl.coder.barrel_encode.ports import COUNT, HEADER, ROW
 from oscar_hdl.streams.bundles import bit, word
 
 FACT_BITS = 33

@@ -6,7 +6,8 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.barrel_encode.ports import BYTES_BITS, THREAD_BITS, THREADS, WORD_BITS, WORD_BYTES
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS, WORD_BYTES
+from oscar_hdl.coder.barrel_encode.ports import BYTES_BITS, WORD_BITS
 from oscar_hdl.streams.bundles import bit, word
 
 QUEUE = 16  # words

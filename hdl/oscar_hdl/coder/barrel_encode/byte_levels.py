@@ -6,7 +6,8 @@ from typing import Any
 
 from myhdl import always, always_comb, block
 
-from oscar_hdl.coder.barrel_encode.ports import BYTES_BITS, END, HIGH, REST, THREAD_BITS, THREADS
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
+from oscar_hdl.coder.barrel_encode.ports import BYTES_BITS, END, HIGH, REST
 from oscar_hdl.streams.bundles import bit, word
 
 MOST_WORDS = 112  # of 128: two turns of four words and a part fit

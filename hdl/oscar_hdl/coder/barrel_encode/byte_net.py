@@ -10,7 +10,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.barrel_encode.ports import WORD_BYTES
+from oscar_hdl.coder.barrel.ports import WORD_BYTES
 from oscar_hdl.streams.bundles import word
 from oscar_hdl.streams.joined import joined
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.barrel_encode.ports import WIDTH
+from oscar_hdl.coder.barrel.ports import WIDTH
 from oscar_hdl.streams.bundles import word
 from oscar_hdl.streams.joined import joined
 

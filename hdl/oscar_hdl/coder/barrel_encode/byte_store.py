@@ -6,11 +6,12 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, WIDTH
 from oscar_hdl.coder.barrel_encode.byte_drain import byte_drain
 from oscar_hdl.coder.barrel_encode.byte_levels import byte_levels
 from oscar_hdl.coder.barrel_encode.byte_net import byte_net
 from oscar_hdl.coder.barrel_encode.byte_places import byte_places
-from oscar_hdl.coder.barrel_encode.ports import BYTES_BITS, THREAD_BITS, WIDTH, WORD_BITS, Level
+from oscar_hdl.coder.barrel_encode.ports import BYTES_BITS, WORD_BITS, Level
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.joined import joined
 

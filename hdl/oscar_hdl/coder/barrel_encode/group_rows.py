@@ -6,7 +6,8 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.barrel_encode.ports import HEADER, WIDTH
+from oscar_hdl.coder.barrel.ports import WIDTH
+from oscar_hdl.coder.barrel_encode.ports import HEADER
 from oscar_hdl.streams.bundles import word
 
 FEW_BITS = 5  # bit k - 1: fewer than k live rows came so far

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.barrel_encode.ports import STATE_BITS
+from oscar_hdl.coder.barrel.ports import STATE_BITS
 from oscar_hdl.coder.encode.divide import divide
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word

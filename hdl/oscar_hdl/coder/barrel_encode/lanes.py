@@ -6,20 +6,10 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
+from oscar_hdl.coder.barrel.ports import STATE_BITS, THREAD_BITS, WIDTH
 from oscar_hdl.coder.barrel_encode.lane_core import lane_core
 from oscar_hdl.coder.barrel_encode.lane_front import lane_front
-from oscar_hdl.coder.barrel_encode.ports import (
-    CLASSES,
-    COUNT,
-    LOW,
-    RAW,
-    ROW,
-    SEED,
-    STATE_BITS,
-    THREAD_BITS,
-    WIDTH,
-    Step,
-)  # fmt: skip
+from oscar_hdl.coder.barrel_encode.ports import CLASSES, COUNT, LOW, RAW, ROW, SEED, Step
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.joined import joined

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from oscar_hdl.coder.barrel.ports import STATE_BITS, THREAD_BITS, THREADS, WIDTH
 from oscar_hdl.coder.ports import ROW_BITS, VALUES_BITS
 from oscar_hdl.streams.bundles import bit, word
 
-WIDTH = 8  # lanes a clock
-BEATS = 4  # clocks of a turn: a row of 32 lanes
-THREADS = 8  # blocks that take turns
-THREAD_BITS = 3
-STATE_BITS = 24
 BUFFER_BYTES = 2048  # of a thread
-WORD_BYTES = 16  # of a word of bytes
 BYTES_BITS = 19  # of the number of a block's bytes
 WORD_BITS = 7  # of the number of a word in a thread's buffer
 
@@ -39,13 +34,6 @@ class BarrelTables:
 
     def __init__(self) -> None:
         self.enable, self.address, self.data = bit(), word(10), word(36)
-
-
-class BarrelCounts:
-    """Symbols to count: those of a clock's lanes."""
-
-    def __init__(self) -> None:
-        self.valid, self.address, self.step, self.bank = word(WIDTH), word(9 * WIDTH), word(2), bit()
 
 
 class BarrelEncoderJob:

@@ -6,7 +6,8 @@ from typing import Any
 
 from myhdl import always, block, concat, modbv
 
-from oscar_hdl.coder.barrel_encode.ports import NEXT, THREAD_BITS, THREADS
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
+from oscar_hdl.coder.barrel_encode.ports import NEXT
 from oscar_hdl.streams.bundles import bit, word
 
 JOB_BITS, STATE_BITS = 20, 41

@@ -6,6 +6,7 @@ from typing import Any
 
 from myhdl import always, block, concat, modbv
 
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
 from oscar_hdl.coder.barrel_encode.ports import (
     CLASSES,
     COUNT,
@@ -17,8 +18,6 @@ from oscar_hdl.coder.barrel_encode.ports import (
     RAW,
     REST,
     ROW,
-    THREAD_BITS,
-    THREADS,
 )  # fmt: skip
 from oscar_hdl.streams.bundles import bit, word
 

@@ -6,17 +6,9 @@ from typing import Any
 
 from myhdl import always, always_comb, block
 
-from oscar_hdl.coder.barrel_encode.ports import (
-    END,
-    HEADER,
-    HIGH,
-    REST,
-    THREAD_BITS,
-    THREADS,
-    Context,
-    Decision,
-)  # fmt: skip
-from oscar_hdl.coder.barrel_encode.thread_choice import thread_choice
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
+from oscar_hdl.coder.barrel.thread_choice import thread_choice
+from oscar_hdl.coder.barrel_encode.ports import END, HEADER, HIGH, REST, Context, Decision
 from oscar_hdl.coder.barrel_encode.thread_memory import thread_memory, thread_rows
 from oscar_hdl.coder.barrel_encode.turn_order import turn_order
 from oscar_hdl.coder.barrel_encode.turn_request import turn_request

@@ -8,6 +8,7 @@ from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.decode.byte_source import byte_source
 from oscar_hdl.coder.decode.decoder_core import decoder_core
+from oscar_hdl.coder.decode.decoder_search import LevelWrites, level_writes
 from oscar_hdl.coder.decode.decoder_slots import Slot, decoder_slots
 from oscar_hdl.coder.decode.row_class import row_class
 from oscar_hdl.coder.decode.seed_symbol import seed_symbol
@@ -38,6 +39,7 @@ def decoder(
         word(4), word(24), word(30), word(30), word(30),
     )  # fmt: skip
     table_row, header, context_class = word(5), bit(), word(4)
+    levels, banked_row = LevelWrites(), word(6)
 
     # Which lanes take part.
     target2, lane2, here3, here4, begin3 = word(5), word(5), bit(), bit(), bit()
@@ -58,6 +60,7 @@ def decoder(
     late_bits, low_bits, count_bits = word(2), word(2), word(2)
     sum_seed, past_real, past_row = bit(), bit(), word(12)
     value20, local20, present20, value_there = word(16), word(16), bit(), bit()
+    low15, low17, low33 = word(8), word(8), word(8)
     total_begin, found_class, found_size, found_top = bit(), word(4), word(3), word(4)
 
     # Faults.
@@ -80,16 +83,20 @@ def decoder(
         enough, whole_in, exact,
     )  # fmt: skip
     contexts = value_context(clk, header, context_class, position.mean, position.data, table_row)
+    writes = level_writes(clk, tables, levels)
     core = decoder_core(
-        clk, rst, phase, tables, job.bank, table_row, active, from_symbol, code, clear, refill, half, pair,
-        held, take_one, take_two, symbol, state0, step13, step14, step15,
+        clk, rst, phase, levels, banked_row, active, from_symbol, code, clear, refill, half, pair, held,
+        take_one, take_two, symbol, state0, step13, step14, step15,
     )  # fmt: skip
     values = value_rebuild(
-        clk, phase, symbol12, step13, step14, step15, seed15, seed_not14, upper15, lower15, low_bits,
+        clk, symbol12, step13, step14, step15, seed15, seed_not14, upper15, lower15, low_bits, low15, low17,
         value20,
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, seed_symbol26)
     classifier = row_class(clk, total_begin, sums.total, found_class, found_size, found_top)
+    # With low17 itself and the registers behind 32 clocks.
+    low_half = lane_delay(clk, phase, low17, low33, 16)
+    low_loop = lane_delay(clk, phase, low33, low15, 14)
     # Small delays are registers; the others share their address.
     context_late1 = lane_delay(clk, phase, both0, both14, 14)
     context_late2 = lane_delay(clk, phase, context14, context28, 14)
@@ -201,6 +208,7 @@ def decoder(
 
     @always_comb
     def outputs() -> None:
+        banked_row.next = concat(job.bank, table_row)
         sums.row.next = late_row
         sums.described_row.next = past_row
         sums.row_class.next = found_class
@@ -281,7 +289,7 @@ def decoder(
             counts.valid.next = False
 
     return (
-        slots, source, contexts, core, values, seed_symbols, classifier, context_late1,
-        context_late2, context_late3, symbol_late1, symbol_late2, prepare, lanes_now, lanes, behind, outputs,
-        add, check, count,
+        slots, source, contexts, writes, core, values, seed_symbols, classifier, low_half, low_loop,
+        context_late1, context_late2, context_late3, symbol_late1, symbol_late2, prepare, lanes_now, lanes,
+        behind, outputs, add, check, count,
     )  # fmt: skip

@@ -6,38 +6,27 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.decode.decoder_search import decoder_search
+from oscar_hdl.coder.decode.lane_step import lane_step
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.lane_delay import lane_delay
 
 
 @block
 def decoder_core(
-    clk: Any, rst: Any, phase: Any, tables: Any, bank: Any, context: Any, active: Any, from_symbol: Any,
+    clk: Any, rst: Any, phase: Any, levels: Any, context: Any, active: Any, from_symbol: Any,
     code: Any, clear: Any, refill: Any, half: Any, pair: Any, held: Any, take_one: Any, take_two: Any,
     symbol: Any, state0: Any, step13: Any, step14: Any, step15: Any,
 ) -> Any:  # fmt: skip
     """Decode a lane's step each clock; a port's time is the clocks after the lane's state comes by.
 
-    context u5, time -2. active, time 5: the lane decodes a symbol, otherwise its state passes unchanged (f
-    = 1024). The number of raw bits is that of the symbol where from_symbol is set, otherwise that of symbol
-    `code` u4, which is 0 then; time 6. clear, time 12: the state becomes 0. refill, time 14: it may take
-    bytes. take_one, take_two, half, time 15, and pair u16, held u8, time 17: of byte_source. symbol u4,
-    time 6; state0 u24, time 0; step13, step14, step15 u30: the new state without bytes, above 6 places for
-    raw bits, which lie at their top. Names of signals end in their time.
+    levels, context, active, from_symbol, code, clear, refill, symbol, state0, step13, take_one, take_two: of
+    lane_step. half, time 15, and pair u16, held u8, time 17: of byte_source. step14, step15: step13 again.
 
     Where a state takes bytes its upper byte, or two, are 0. So its new bytes are the or of what each may be,
     from registers that are 0 where it is not.
-
-    Shifts by the number of raw bits are multiplications by 2^(6 - bits) of the two factors before.
     """
-    state19, part0, part10 = word(24), word(14), word(14)
-    freq7, rest7, kind7, shift8 = word(10), word(10), word(4), word(7)
-    idle6, idle7 = bit(), bit()
-    freq8, rest8, freq9, freq10 = word(11), word(10), word(17), word(17)
-    rest9, rest10, rest11, rest12 = (word(16) for _ in range(4))
-    product11, product12 = word(31), word(31)
-    top14, middle14, one16, two16, half16 = (bit() for _ in range(5))
+    state19 = word(24)
+    one16, two16, half16 = bit(), bit(), bit()
     state_low16, state_low17, state17 = word(8), word(8), word(24)
     step_high13, state_high17 = word(16), word(16)
     # What a byte is not: the one below, two below, itself; of the bytes read.
@@ -47,59 +36,22 @@ def decoder_core(
     middle18, middle_one18, middle_held18, middle_pair18 = word(8), word(8), word(8), word(8)
     low18, low_held18, low_lower18, low_upper18 = word(8), word(8), word(8), word(8)
 
-    low0 = word(10)
-    search = decoder_search(clk, tables, bank, context, low0, active, symbol, freq7, rest7)
+    step = lane_step(
+        clk, rst, phase, levels, context, active, from_symbol, code, clear, refill, state0, symbol, step13,
+        take_one, take_two,
+    )  # fmt: skip
     back = lane_delay(clk, phase, state19, state0, 13)
-    upper = lane_delay(clk, phase, part0, part10, 10)
     high = lane_delay(clk, phase, step_high13, state_high17, 4)
 
     @always_comb
     def parts() -> None:
-        low0.next = state0[10:]
-        part0.next = state0[24:10]
         step_high13.next = step13[30:14]
         state17.next = concat(state_high17, state_low17)
 
     @always(clk.posedge)
-    def multiply() -> None:
-        idle6.next = not active
-        idle7.next = idle6
-        kind7.next = code
-        if from_symbol:
-            kind7.next = symbol
-        freq8.next = concat(idle7, freq7)
-        rest8.next = rest7
-        # 2^6 for symbol 0, 2^5 for 1 to 3, .., 1 for 12 to 15; a bit each, so that these are plain registers.
-        shift8.next[6] = kind7 == 0
-        shift8.next[5] = kind7[4:2] == 0 and kind7 != 0
-        shift8.next[4] = kind7[4:1] == 2
-        shift8.next[3] = kind7[4:1] == 3
-        shift8.next[2] = kind7[4:1] == 4
-        shift8.next[1] = kind7[4:1] == 5
-        shift8.next[0] = kind7[4:2] == 3
-        freq9.next = freq8 * shift8
-        freq10.next = freq9
-        rest9.next = rest8 * shift8
-        rest10.next = rest9
-        rest11.next = rest10
-        rest12.next = rest11
-        product11.next = part10 * freq10
-        product12.next = product11
-
-    @always(clk.posedge)
-    def renormalise() -> None:
-        step13.next = product12[30:] + rest12
-        if clear:
-            step13.next = 0
+    def follow() -> None:
         step14.next = step13
         step15.next = step14
-        top14.next = step13[30:22] == 0
-        middle14.next = step13[22:14] == 0
-        take_one.next = refill and top14 and not middle14
-        take_two.next = refill and top14 and middle14
-        if rst:
-            take_one.next = False
-            take_two.next = False
         state_low16.next = step15[14:6]
         state_low17.next = state_low16
 
@@ -153,4 +105,4 @@ def decoder_core(
         state19.next[16:8] = middle18 | middle_one18 | middle_held18 | middle_pair18
         state19.next[8:] = low18 | low_held18 | low_lower18 | low_upper18
 
-    return search, back, upper, high, parts, multiply, renormalise, choose_bytes, take_bytes
+    return step, back, high, parts, follow, choose_bytes, take_bytes

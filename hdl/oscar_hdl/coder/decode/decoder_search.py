@@ -9,35 +9,19 @@ from myhdl import Signal, always, always_comb, block, concat, modbv
 from oscar_hdl.streams.bundles import bit, word
 
 
+class LevelWrites:
+    """Writes of both levels' thresholds: of level 1 a table row, of level 2 a node of it."""
+
+    def __init__(self) -> None:
+        self.coarse, self.coarse_at, self.coarse_data = bit(), word(6), word(30)
+        self.fine, self.fine_at, self.fine_data = bit(), word(9), word(30)
+
+
 @block
-def decoder_search(
-    clk: Any, tables: Any, bank: Any, context: Any, low: Any, active: Any, symbol: Any, freq: Any, rest: Any
-) -> Any:  # fmt: skip
-    """Search a slot a clock in the tables of `bank`; a port's time is the clocks after `low`.
-
-    context u5, time -2; low u10, time 0: the slot, the state's low bits; active, time 5: where it is 0 the
-    lane does nothing. symbol u4, time 6; freq u10 and rest u10 (slot - c), time 7: 0 and the slot itself
-    where the lane does nothing. Names of signals end in their time.
-
-    The thresholds around the slot come out of both levels: the node's lower and upper bound are thresholds
-    of level 1 next to it, so f needs no memory of its own. c[16] = 1024 shows as 0: f is a difference
-    modulo 1024. A bound is the or of those it may be, from registers that are 0 where it is another one.
-    """
-    level1 = [Signal(modbv(0)[30:]) for _ in range(64)]
-    level2 = [Signal(modbv(0)[30:]) for _ in range(512)]  # bank, table row, comparisons of level 1
+def level_writes(clk: Any, tables: Any, levels: Any) -> Any:
+    """Turn TableWrites into LevelWrites, which as many searches may have as want to."""
     write1, write2, write_at1, write_at2, written = bit(), bit(), word(6), word(9), word(40)
     fourth, eighth = word(10), word(10)
-    coarse_at, fine_at = word(6), word(9)
-    coarse_out, coarse0, coarse1, fine_out, fine3, fine4 = (word(30) for _ in range(6))
-    context9, context0, context1 = word(5), word(5), word(5)
-    low1, low2, low3, low4, low5, low6 = (word(10) for _ in range(6))
-    reach1, reach4 = word(3), word(3)
-    lower_a2, lower_b2, lower_c2, upper_a2, upper_b2, upper_c2 = (word(10) for _ in range(6))
-    lower3, upper3, lower4, upper4 = (word(10) for _ in range(4))
-    node2, node3, node4, node5 = (word(2) for _ in range(4))
-    cum_lower5, cum_a5, cum_b5, cum_c5, next_a5, next_b5, next_c5, next_upper5 = (word(10) for _ in range(8))
-    even5, odd5 = bit(), bit()
-    cum6, next6 = word(10), word(10)
 
     @always(clk.posedge)
     def write() -> None:
@@ -54,19 +38,62 @@ def decoder_search(
         write_at2.next[2] = tables.address[1] and tables.address[0]
         write_at2.next[1] = tables.address[1]
         write_at2.next[0] = tables.address[1] or tables.address[0]
-        if write1:
-            level1[write_at1].next = concat(written[10:], eighth, fourth)
-        if write2:
-            level2[write_at2].next = written[40:10]
+
+    @always_comb
+    def give() -> None:
+        levels.coarse.next = write1
+        levels.coarse_at.next = write_at1
+        levels.coarse_data.next = concat(written[10:], eighth, fourth)
+        levels.fine.next = write2
+        levels.fine_at.next = write_at2
+        levels.fine_data.next = written[40:10]
+
+    return write, give
+
+
+@block
+def decoder_search(
+    clk: Any, levels: Any, context: Any, low: Any, active: Any, symbol: Any, freq: Any, rest: Any
+) -> Any:
+    """Search a slot a clock; a port's time is the clocks after `low`.
+
+    levels: LevelWrites. context u6, time -2: table row, and above it the bank; low u10, time 0: the slot, the
+    state's low bits; active, time 5: where it is 0 the lane does nothing. symbol u4, time 6; freq u10 and
+    rest u10 (slot - c), time 7: 0 and the slot itself where the lane does nothing. Names of signals end in
+    their time.
+
+    The thresholds around the slot come out of both levels: the node's lower and upper bound are thresholds
+    of level 1 next to it, so f needs no memory of its own. c[16] = 1024 shows as 0: f is a difference
+    modulo 1024. A bound is the or of those it may be, from registers that are 0 where it is another one.
+    """
+    level1 = [Signal(modbv(0)[30:]) for _ in range(64)]
+    level2 = [Signal(modbv(0)[30:]) for _ in range(512)]  # bank, table row, comparisons of level 1
+    fine_at = word(9)
+    coarse_out, coarse0, coarse1, fine_out, fine3, fine4 = (word(30) for _ in range(6))
+    context9, context0, context1 = word(6), word(6), word(6)
+    low1, low2, low3, low4, low5, low6 = (word(10) for _ in range(6))
+    reach1, reach4 = word(3), word(3)
+    lower_a2, lower_b2, lower_c2, upper_a2, upper_b2, upper_c2 = (word(10) for _ in range(6))
+    lower3, upper3, lower4, upper4 = (word(10) for _ in range(4))
+    node2, node3, node4, node5 = (word(2) for _ in range(4))
+    cum_lower5, cum_a5, cum_b5, cum_c5, next_a5, next_b5, next_c5, next_upper5 = (word(10) for _ in range(8))
+    even5, odd5 = bit(), bit()
+    cum6, next6 = word(10), word(10)
+
+    @always(clk.posedge)
+    def write() -> None:
+        if levels.coarse:
+            level1[levels.coarse_at].next = levels.coarse_data
+        if levels.fine:
+            level2[levels.fine_at].next = levels.fine_data
 
     @always_comb
     def addresses() -> None:
-        coarse_at.next = concat(bank, context)
-        fine_at.next = concat(bank, context1, reach1)
+        fine_at.next = concat(context1, reach1)
 
     @always(clk.posedge)
     def coarse() -> None:
-        coarse_out.next = level1[coarse_at]
+        coarse_out.next = level1[context]
         coarse0.next = coarse_out
         coarse1.next = coarse0
         context9.next = context

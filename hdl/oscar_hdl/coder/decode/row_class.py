@@ -13,28 +13,18 @@ CLOCKS = 6  # from a row's last value to its class
 
 
 @block
-def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: Any, found_top: Any) -> Any:
-    """Classify rows of 32 values, a value a clock; missing values are 0.
+def value_size(
+    clk: Any, value: Any, negative1: Any, flipped1: Any, negative2: Any, low2: Any, over2: Any, wider2: Any
+) -> Any:
+    """Give how large a value u16 is, a value a clock.
 
-    begin: with the first value u16. found_class u4, found_size u3, found_top u4: 6 clocks after the last, for
-    one clock.
+    flipped1 u15, negative1: |value| is the first, and 1 more where the value is negative. low2 u8, negative2:
+    of them the lowest bits, a clock later. over2 u3: |v >> K| is 192 or more for K = 0, 1, 3: the highest
+    that is set. wider2 u4: more than 3, 4, 5, 8 bits: the highest that is set.
     """
-    begin1, begin2, negative1 = bit(), bit(), bit()
-    flipped1, low2, negative2 = word(15), word(8), bit()
-    over2 = word(3)  # |v >> K| is 192 or more for K = 0, 1, 3: the highest that is set
-    wider2 = word(4)  # more than 3, 4, 5, 8 bits: the highest that is set
-    over3, wider3 = word(3), word(4)
-    total3, so_far, added, much3 = word(12), word(11), word(13), bit()
-    upper4, part4, lowest4, over4, wider4, much4 = bit(), word(5), bit(), word(3), word(4), bit()
-    length5, over5, wider5, much5 = word(4), word(3), word(4), bit()
-
-    top = row_top(clk, begin1, flipped1, negative1, found_top)
 
     @always(clk.posedge)
     def magnitude() -> None:
-        # |v| is what is here, and 1 more where v is negative.
-        begin1.next = begin
-        begin2.next = begin1
         negative1.next = value[15]
         flipped1.next = value[15:]
         if value[15]:
@@ -55,27 +45,23 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
         wider2.next[2] = flipped1[7:4] != 0
         wider2.next[3] = flipped1[15:7] != 0
 
-    @always_comb
-    def add() -> None:
-        # The lowest place carries what a negative value is more.
-        so_far.next = total3[11:]
-        if begin2:
-            so_far.next = 0
-        added.next = concat(so_far, True) + concat(low2, negative2)
+    return magnitude
 
-    @always(clk.posedge)
-    def gather() -> None:
-        total3.next = added[13:1]
-        much3.next = (much3 or total3[11]) and not begin2
-        over3.next = over2
-        wider3.next = wider2
-        if not begin2:
-            over3.next = over3 | over2
-            wider3.next = wider3 | wider2
+
+@block
+def row_verdict(
+    clk: Any, total3: Any, much3: Any, over3: Any, wider3: Any, found_class: Any, found_size: Any
+) -> Any:
+    """Give class u4 and size u3 of a row, three clocks later.
+
+    total3 u11: the sum of magnitudes; much3: more than that. over3, wider3: of value_size, or of all values.
+    """
+    upper4, part4, lowest4, over4, wider4, much4 = bit(), word(5), bit(), word(3), word(4), bit()
+    length5, over5, wider5, much5 = word(4), word(3), word(4), bit()
 
     @always(clk.posedge)
     def encode() -> None:
-        much4.next = much3 or total3[11]
+        much4.next = much3
         upper4.next = total3[11:6] != 0
         part4.next = total3[6:1]
         if total3[11:6] != 0:
@@ -123,4 +109,48 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
         elif length5 == 0 and not much5:
             found_size.next = 0
 
-    return top, magnitude, add, gather, encode, result
+    return encode, result
+
+
+@block
+def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: Any, found_top: Any) -> Any:
+    """Classify rows of 32 values, a value a clock; missing values are 0.
+
+    begin: with the first value u16. found_class u4, found_size u3, found_top u4: 6 clocks after the last, for
+    one clock.
+    """
+    begin1, begin2, negative1 = bit(), bit(), bit()
+    flipped1, low2, negative2 = word(15), word(8), bit()
+    over2, wider2, over3, wider3 = word(3), word(4), word(3), word(4)
+    total3, so_far, added, much3, sum3, beyond3 = word(12), word(11), word(13), bit(), word(11), bit()
+
+    sizes = value_size(clk, value, negative1, flipped1, negative2, low2, over2, wider2)
+    verdict = row_verdict(clk, sum3, beyond3, over3, wider3, found_class, found_size)
+    top = row_top(clk, begin1, flipped1, negative1, found_top)
+
+    @always(clk.posedge)
+    def follow() -> None:
+        begin1.next = begin
+        begin2.next = begin1
+
+    @always_comb
+    def add() -> None:
+        # The lowest place carries what a negative value is more.
+        so_far.next = total3[11:]
+        if begin2:
+            so_far.next = 0
+        added.next = concat(so_far, True) + concat(low2, negative2)
+        sum3.next = total3[11:]
+        beyond3.next = much3 or total3[11]
+
+    @always(clk.posedge)
+    def gather() -> None:
+        total3.next = added[13:1]
+        much3.next = (much3 or total3[11]) and not begin2
+        over3.next = over2
+        wider3.next = wider2
+        if not begin2:
+            over3.next = over3 | over2
+            wider3.next = wider3 | wider2
+
+    return sizes, verdict, top, follow, add, gather

@@ -10,20 +10,60 @@ from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def row_top(clk: Any, begin: Any, flipped: Any, negative: Any, found_top: Any) -> Any:
-    """Find the symbol of the largest magnitude of rows of 32 values, a value a clock; 0 of zeros.
+def top_symbol(clk: Any, flipped: Any, negative: Any, symbol: Any) -> Any:
+    """Give the symbol u4 of a magnitude a clock, three clocks later.
 
-    begin: with the first value. flipped u15, negative: |v| is the first, and 1 more where v is negative.
-    found_top u4: 5 clocks after the last value, for one clock.
+    flipped u15, negative: |v| is the first, and 1 more where v is negative.
     """
-    begin2, begin3, begin4 = bit(), bit(), bit()
     size, size2, beyond2 = word(9), word(8), bit()
     top3, third3, above3, part3 = bit(), bit(), bit(), word(4)
-    symbol4, largest, so_far = word(4), word(4), word(4)
 
     @always_comb
     def add() -> None:
         size.next = concat(False, flipped[8:]) + negative
+
+    @always(clk.posedge)
+    def find() -> None:
+        size2.next = size[8:]
+        beyond2.next = size[8] or flipped[15:8] != 0
+        # From 128 on the third bit counts, and magnitudes beyond have the last symbol.
+        top3.next = size2[7] or beyond2
+        third3.next = size2[6] or size2[5] or beyond2
+        above3.next = size2[7:4] != 0
+        part3.next = size2[4:]
+        if size2[7:4] != 0:
+            part3.next = size2[7:3]
+        symbol.next = 0
+        if top3:
+            symbol.next = concat(modbv(7)[3:], third3)
+        elif part3[3]:
+            symbol.next = concat(modbv(3)[3:], part3[2])
+            if above3:
+                symbol.next = concat(modbv(6)[3:], part3[2])
+        elif part3[2]:
+            symbol.next = concat(modbv(2)[3:], part3[1])
+            if above3:
+                symbol.next = concat(modbv(5)[3:], part3[1])
+        elif part3[1]:
+            symbol.next = concat(modbv(1)[3:], part3[0])
+            if above3:
+                symbol.next = concat(modbv(4)[3:], part3[0])
+        else:
+            symbol.next[0] = part3[0]
+
+    return add, find
+
+
+@block
+def row_top(clk: Any, begin: Any, flipped: Any, negative: Any, found_top: Any) -> Any:
+    """Find the symbol of the largest magnitude of rows of 32 values, a value a clock; 0 of zeros.
+
+    begin: with the first value. flipped u15, negative: of top_symbol. found_top u4: 5 clocks after the last
+    value, for one clock.
+    """
+    begin2, begin3, begin4 = bit(), bit(), bit()
+    symbol4, largest, so_far = word(4), word(4), word(4)
+    symbols = top_symbol(clk, flipped, negative, symbol4)
 
     @always_comb
     def compare() -> None:
@@ -34,35 +74,9 @@ def row_top(clk: Any, begin: Any, flipped: Any, negative: Any, found_top: Any) -
     @always(clk.posedge)
     def find() -> None:
         begin2.next = begin
-        size2.next = size[8:]
-        beyond2.next = size[8] or flipped[15:8] != 0
         begin3.next = begin2
-        # From 128 on the third bit counts, and magnitudes beyond have the last symbol.
-        top3.next = size2[7] or beyond2
-        third3.next = size2[6] or size2[5] or beyond2
-        above3.next = size2[7:4] != 0
-        part3.next = size2[4:]
-        if size2[7:4] != 0:
-            part3.next = size2[7:3]
         begin4.next = begin3
-        symbol4.next = 0
-        if top3:
-            symbol4.next = concat(modbv(7)[3:], third3)
-        elif part3[3]:
-            symbol4.next = concat(modbv(3)[3:], part3[2])
-            if above3:
-                symbol4.next = concat(modbv(6)[3:], part3[2])
-        elif part3[2]:
-            symbol4.next = concat(modbv(2)[3:], part3[1])
-            if above3:
-                symbol4.next = concat(modbv(5)[3:], part3[1])
-        elif part3[1]:
-            symbol4.next = concat(modbv(1)[3:], part3[0])
-            if above3:
-                symbol4.next = concat(modbv(4)[3:], part3[0])
-        else:
-            symbol4.next[0] = part3[0]
         so_far.next = largest
         found_top.next = so_far
 
-    return add, compare, find
+    return symbols, compare, find

@@ -7,13 +7,12 @@ from typing import Any
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.lane_delay import lane_delay
 
 
 @block
 def value_rebuild(
-    clk: Any, phase: Any, symbol12: Any, step13: Any, step14: Any, step15: Any, seed: Any, seed_not: Any,
-    raw_upper: Any, raw_lower: Any, low_bits: Any, value: Any,
+    clk: Any, symbol12: Any, step13: Any, step14: Any, step15: Any, seed: Any, seed_not: Any,
+    raw_upper: Any, raw_lower: Any, low_bits: Any, old15: Any, low17: Any, value: Any,
 ) -> Any:  # fmt: skip
     """Give a value of 16 bits each clock; times are decoder_core's, names of signals end in theirs.
 
@@ -22,7 +21,8 @@ def value_rebuild(
     but the lowest 1, 2 or 3 of 6. raw_upper, raw_lower, time 15: the
     step's raw bits are a wide row's 1, 3, or upper 2 of 8 low bits, or the lower 6 of 8. low_bits u2, time
     18: 0, 1, 3, 8 of them are behind the symbol's value or the seed's (0, 1, 2, 3); a seed's are the
-    state's bits 0..7. value u16, time 20.
+    state's bits 0..7. old15 u8, low17 u8: low bits of before, and those of now, which the block's next step
+    has as old ones. value u16, time 20.
     """
     odd13, top13, halve13, signed13, odd14, sign14, sign15 = (bit() for _ in range(7))
     not_small13, not_down2_13, not_down4_13, moves13 = bit(), bit(), bit(), bit()
@@ -32,15 +32,12 @@ def value_rebuild(
     state_low15, state_high15, raw_sign15 = word(8), word(8), bit()
     five15, four15, three15 = word(4), word(4), word(4)
     bits17, below17, carry17, high18 = word(8), bit(), bit(), word(9)
-    old15, low17, low18, half33 = word(8), word(8), word(8), word(8)
+    low18 = word(8)
     old_top16, old_middle16, old_low16, raw_top16, raw_middle16, raw_low16, seed_low16 = (
         word(2), bit(), word(5), word(2), bit(), word(5), word(8),
     )  # fmt: skip
     extended18 = word(16)
     shift0_19, shift1_19, shift3_19, shift8_19 = word(16), word(16), word(16), word(16)
-
-    half = lane_delay(clk, phase, low17, half33, 16)
-    loop = lane_delay(clk, phase, half33, old15, 14)  # with low17 itself and the registers behind 32 clocks
 
     @always(clk.posedge)
     def magnitude() -> None:
@@ -175,4 +172,4 @@ def value_rebuild(
             shift8_19.next = 0
         value.next = shift0_19 | shift1_19 | shift3_19 | shift8_19
 
-    return half, loop, magnitude, move_down, seeds, low_parts, combine, extend, scale
+    return magnitude, move_down, seeds, low_parts, combine, extend, scale

@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block
 
-from oscar_hdl.coder.barrel_encode.ports import THREAD_BITS, THREADS
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -17,9 +17,9 @@ def thread_choice(
 ) -> Any:  # fmt: skip
     """Choose the thread for which the next turn is decided.
 
-    phase: of barrel_encoder. start: thread start_thread u3 has a new block. back u8: these threads may go on
-    (in phase 0). room u8: these may give bytes. thread u3, some: the choice, from phase 0 to 3. Who was
-    chosen is ready again when `back` says so.
+    phase: of all barrel units. start: thread start_thread u3 has a new block. back u8: these threads may go
+    on (in phase 0). room u8: bytes do not keep these from it. thread u3, some: the choice, from phase 0 to
+    3. Who was chosen is ready again when `back` says so.
     """
     ready, can, above = word(THREADS), word(THREADS), word(THREADS)
     pick, picked, picks, current = word(THREAD_BITS), word(THREAD_BITS), bit(), word(THREAD_BITS)

@@ -1,0 +1,1 @@
+"""What barrel units of both directions share (docs/engine.md, "Barrel units")."""

@@ -1,0 +1,161 @@
+"""A lane: from a distance and a state to a value, a symbol, and a new state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder.barrel.ports import STATE_BITS
+from oscar_hdl.coder.decode.lane_step import lane_step
+from oscar_hdl.coder.decode.seed_symbol import seed_symbol
+from oscar_hdl.coder.decode.value_rebuild import value_rebuild
+from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.lane_delay import lane_delay
+
+
+@block
+def lane_context(clk: Any, LANE: int, data3: Any, classes4: Any, levels: Any, context7: Any) -> Any:
+    """Give the table row of a lane's distance, or of a row's mean P.
+
+    data3 u32: distances u4 of eight lanes. classes4: they are means. levels: LaneLevels. context7 u5.
+    """
+    AT = 4 * LANE
+    distance4, distance5, distance6 = word(4), word(3), word(3)
+
+    @always(clk.posedge)
+    def follow() -> None:
+        distance4.next = data3[AT + 4 : AT]
+        distance5.next = distance4[3:]
+        if classes4 and distance4[3]:
+            distance5.next = 7
+        distance6.next = distance5
+
+    @always(clk.posedge)
+    def choose() -> None:
+        context7.next = levels.contexts6[5:]
+        if distance6 == 1:
+            context7.next = levels.contexts6[10:5]
+        elif distance6 == 2:
+            context7.next = levels.contexts6[15:10]
+        elif distance6 == 3:
+            context7.next = levels.contexts6[20:15]
+        elif distance6 == 4:
+            context7.next = levels.contexts6[25:20]
+        elif distance6 == 5:
+            context7.next = levels.contexts6[30:25]
+        elif distance6 == 6:
+            context7.next = levels.contexts6[35:30]
+        elif distance6 == 7:
+            context7.next = levels.contexts6[40:35]
+
+    return follow, choose
+
+
+@block
+def lane_bytes(clk: Any, phase: Any, step22: Any, taken: Any, x34: Any) -> Any:
+    """Put the bytes that a lane takes into its state, x34 u24; step22: of lane_step; taken: LaneBytes.
+
+    Where a state takes bytes its upper byte, or two, are 0.
+    """
+    new22, x33 = word(STATE_BITS), word(STATE_BITS)
+    late = lane_delay(clk, phase, new22, x33, 11)
+
+    @always_comb
+    def cut() -> None:
+        new22.next = step22[30:6]
+
+    @always(clk.posedge)
+    def put() -> None:
+        x34.next[24:16] = x33[24:16]
+        x34.next[16:8] = x33[16:8] | taken.middle33
+        x34.next[8:] = x33[8:]
+        if taken.two33:
+            x34.next[24:16] = x33[8:]
+            x34.next[8:] = taken.low33
+        elif taken.one33:
+            x34.next[24:16] = x33[16:8]
+            x34.next[16:8] = x33[8:]
+            x34.next[8:] = taken.low33
+
+    return late, cut, put
+
+
+@block
+def lane_count(
+    clk: Any, phase: Any, context7: Any, symbol21: Any, value29: Any, levels: Any, address36: Any
+) -> Any:
+    """Give what a lane counts, context and symbol u9: of seed rows the symbol is that of the value."""
+    context21, context35, symbol35, seed35 = word(5), word(5), word(4), word(4)
+    first = lane_delay(clk, phase, context7, context21, 14)
+    second = lane_delay(clk, phase, context21, context35, 14)
+    late = lane_delay(clk, phase, symbol21, symbol35, 14)
+    seeds = seed_symbol(clk, value29, levels.count_bits29, seed35)
+
+    @always(clk.posedge)
+    def join() -> None:
+        address36.next = concat(context35, symbol35)
+        if levels.seed35:
+            address36.next = concat(context35, seed35)
+
+    return first, second, late, seeds, join
+
+
+@block
+def decode_lane(
+    clk: Any, rst: Any, phase: Any, LANE: int, writes: Any, levels: Any, data3: Any, classes4: Any, x9: Any,
+    old24: Any, local29: Any, taken: Any, symbol15: Any, wrong10: Any, x34: Any, low26: Any, address36: Any,
+    odd30: Any, total30: Any,
+) -> Any:  # fmt: skip
+    """Decode a step a clock; a number in a name is the clock of the turn's first lanes.
+
+    writes: LevelWrites. levels: LaneLevels. data3, classes4: of lane_context. x9: states of all eight lanes,
+    old24: low bits of wide rows of before, local29: local values. taken: LaneBytes. symbol15 u4. wrong10: a
+    first turn of seeds finds no start state, a 1 above the seeds' bits. x34 u24: the new state. low26 u8: low
+    bits, kept. address36 u9: of lane_count. odd30: the value is not 0, total30 u16: with the local one, 0 for
+    a lane that is not there.
+    """
+    AT, LOW_AT, LOCAL_AT = STATE_BITS * LANE, 8 * LANE, 16 * LANE
+    context7, banked7, x, code15 = word(5), word(6), word(STATE_BITS), word(4)
+    active14, from_symbol15 = bit(), bit()
+    symbol21, step22, step23, step24, old, value29 = (
+        word(4), word(30), word(30), word(30), word(8), word(16)
+    )  # fmt: skip
+    local, here29 = word(16), bit()
+    contexts = lane_context(clk, LANE, data3, classes4, levels, context7)
+    step = lane_step(
+        clk, rst, phase, writes, banked7, active14, from_symbol15, code15, levels.clear21, levels.refill23,
+        x, symbol15, step22, taken.one24, taken.two24,
+    )  # fmt: skip
+    put = lane_bytes(clk, phase, step22, taken, x34)
+    late = lane_delay(clk, phase, symbol15, symbol21, 6)
+    value = value_rebuild(
+        clk, symbol21, step22, step23, step24, levels.seed24, levels.seed_not23, levels.upper24,
+        levels.lower24, levels.low_bits27, old, low26, value29,
+    )  # fmt: skip
+    count = lane_count(clk, phase, context7, symbol21, value29, levels, address36)
+
+    @always_comb
+    def cut() -> None:
+        banked7.next = concat(levels.bank7, context7)
+        x.next = x9[AT + STATE_BITS : AT]
+        old.next = old24[LOW_AT + 8 : LOW_AT]
+        local.next = local29[LOCAL_AT + 16 : LOCAL_AT]
+        active14.next = levels.active14[LANE]
+        from_symbol15.next = levels.from_symbol15[LANE]
+        here29.next = levels.present29[LANE]
+        code15.next = 0
+        if levels.raw15[LANE]:
+            code15.next = levels.code15
+
+    @always(clk.posedge)
+    def follow() -> None:
+        step23.next = step22
+        step24.next = step23
+        wrong10.next = x[24:16] != 1 or (levels.odd9 and x[15])
+        odd30.next = value29 != 0
+        total30.next = value29 + local
+        if not here29:
+            total30.next = 0
+
+    return contexts, step, put, late, value, count, cut, follow

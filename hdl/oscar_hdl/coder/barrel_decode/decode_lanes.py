@@ -1,0 +1,102 @@
+"""Eight lanes, their states, and what is kept for them from turn to turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder.barrel.ports import STATE_BITS, THREAD_BITS, WIDTH
+from oscar_hdl.coder.barrel.row_contexts import row_contexts
+from oscar_hdl.coder.barrel_decode.decode_lane import decode_lane
+from oscar_hdl.coder.barrel_decode.ports import CLASSES, REST, STATES_BITS
+from oscar_hdl.coder.decode.decoder_search import LevelWrites, level_writes
+from oscar_hdl.streams.block_ram import block_ram
+from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.joined import joined
+
+AT_BITS = THREAD_BITS + 2
+
+
+@block
+def turn_memory(
+    clk: Any, phase: Any, FIRST: int, READ: int, writer: Any, reader: Any, data: Any, found: Any
+) -> Any:
+    """Keep a word of each clock of a thread's turn, until its next turn.
+
+    data: of the turn's clock FIRST and the three behind it, kept if the operation is not REST; writer: the
+    DecodePlan of clock FIRST - 2. found: the same, given from clock READ on; reader: the DecodePlan of clock
+    READ - 4.
+    """
+    WRITER, READER = (FIRST - 2) % 4, (READ - 4) % 4
+    WRITE_BEAT, READ_BEAT = (1 - FIRST) % 4, (3 - READ) % 4
+    thread, keeps, write, write_at = word(THREAD_BITS), bit(), bit(), word(AT_BITS)
+    reading, read_at, beat, read_beat = word(THREAD_BITS), word(AT_BITS), word(2), word(2)
+    memory = block_ram(clk, write, write_at, data, read_at, found)
+
+    @always_comb
+    def count() -> None:
+        beat.next = phase[2:] + WRITE_BEAT
+        read_beat.next = phase[2:] + READ_BEAT
+
+    @always(clk.posedge)
+    def point() -> None:
+        if phase[2:] == WRITER:
+            thread.next = writer.thread
+            keeps.next = writer.op != REST
+        write.next = keeps
+        write_at.next = concat(thread, beat)
+        if phase[2:] == READER:
+            reading.next = reader.thread
+        read_at.next = concat(reading, read_beat)
+
+    return memory, count, point
+
+
+@block
+def decode_lanes(
+    clk: Any, rst: Any, phase: Any, tables: Any, plan: Any, plan5: Any, plan17: Any, plan21: Any, plan25: Any,
+    plan29: Any, mean1: Any, data3: Any, local3: Any, levels: Any, taken: Any, found: Any,
+) -> Any:  # fmt: skip
+    """Decode the steps of eight lanes a clock.
+
+    tables: TableWrites. plan, plan5, ..: DecodePlan of clock 1, 5, .. mean1 u4, data3 u32, local3 u128: of
+    memory. levels: LaneLevels, of which contexts6 are given here. taken: LaneBytes of each lane. found:
+    Found.
+    """
+    writes, classes2, classes4 = LevelWrites(), bit(), bit()
+    x9, x34, old24, low26, local29 = (
+        word(STATES_BITS), word(STATES_BITS), word(8 * WIDTH), word(8 * WIDTH), word(16 * WIDTH)
+    )  # fmt: skip
+    wrongs, odds = [bit() for _ in range(WIDTH)], [bit() for _ in range(WIDTH)]
+    symbols, states, lows, addresses, totals = (
+        [word(n) for _ in range(WIDTH)] for n in (4, STATE_BITS, 8, 9, 16)
+    )
+    levels_of = level_writes(clk, tables, writes)
+    contexts = row_contexts(clk, phase, classes2, plan.row_class, mean1, levels.contexts6)
+    lanes = [
+        decode_lane(
+            clk, rst, phase, n, writes, levels, data3, classes4, x9, old24, local29, taken[n], symbols[n],
+            wrongs[n], states[n], lows[n], addresses[n], odds[n], totals[n],
+        )
+        for n in range(WIDTH)
+    ]  # fmt: skip
+    memories = [
+        turn_memory(clk, phase, 34, 9, plan29, plan5, x34, x9),
+        turn_memory(clk, phase, 26, 24, plan21, plan17, low26, old24),
+        turn_memory(clk, phase, 3, 29, plan, plan25, local3, local29),
+    ]
+    joins = [
+        joined(states, x34), joined(lows, low26), joined(symbols, found.symbols15),
+        joined(wrongs, found.wrong10), joined(odds, found.odd30), joined(addresses, found.addresses36),
+        joined(totals, found.totals30),
+    ]  # fmt: skip
+
+    @always(clk.posedge)
+    def mark() -> None:
+        if phase[2:] == 1:
+            classes2.next = plan.op == CLASSES
+        if phase[2:] == 3:
+            classes4.next = classes2
+
+    return levels_of, contexts, lanes, memories, joins, mark
