@@ -33,8 +33,10 @@ def side_loader(
     BANKS, END = len(write.header), DISTANCES_AT + DISTANCE_BITS
     state = Signal(States.IDLE)
     restart, forward, tick, go = bit(), bit(), bit(), bit()
+    running, reading = bit(), bit()  # in ROW, BEHIND and CLEAR; in ROW
     bank, row = word(BANKS), word(len(write.row))
     left, before, ending, fewer = word(ROWS_BITS), word(ROWS_BITS), bit(), bit()
+    whole, some = bit(), word(6)  # of the group that would be cleared: all its rows, or so many
 
     walk = row_walk(
         clk, restart, command.first, forward, command.clear, bank, row, block_bits=block_bits,
@@ -43,28 +45,41 @@ def side_loader(
 
     @always_comb
     def show() -> None:
-        tick.next = phase[2:] == 0
         behind.next = state == States.BEHIND
-        s_axis_side.tready.next = state == States.ROW and phase[2:] == 0
+        s_axis_side.tready.next = reading and tick
 
     @always_comb
     def look() -> None:
-        go.next = tick and (s_axis_side.tvalid or state != States.ROW)
-        ending.next = left <= 1
-        fewer.next = left <= GROUP
+        go.next = tick and running and (s_axis_side.tvalid or not reading)
         before.next = left - 1
         if command.clear:
             before.next = left - GROUP
+
+    # A row takes four clocks, so what follows from `left` is there in time.
+    @always(clk.posedge)
+    def measure() -> None:
+        tick.next = phase[2:] == 3
+        ending.next = left <= 1
+        fewer.next = left <= GROUP
+        whole.next = left >= GROUP
+        some.next = left[5:]
+
+    @always(clk.posedge)
+    def count() -> None:
+        if go:
+            left.next = before
+        if command.start:
+            left.next = (command.count + 31) >> 5
 
     @always(clk.posedge)
     def data() -> None:
         write.row.next = row
         write.data.next = s_axis_side.tdata[END:DISTANCES_AT]
         write.header_data.next = s_axis_side.tdata[HEADER_BITS:]
-        if state != States.ROW:
+        if not reading:
             write.header_data.next = 0
         for lane in range(GROUP):
-            write.lanes.next[lane] = left > lane
+            write.lanes.next[lane] = whole or some > lane
 
     @always(clk.posedge)
     def control() -> None:
@@ -78,19 +93,20 @@ def side_loader(
             if command.start:
                 command.idle.next = False
                 restart.next = True
-                left.next = (command.count + 31) >> 5
                 state.next = States.FIRST
         elif state == States.FIRST:
             if not restart:
+                running.next = True
+                reading.next = not command.clear
                 state.next = States.ROW
                 if command.clear:
                     state.next = States.CLEAR
         elif go:
             forward.next = True
-            left.next = before
             if state == States.CLEAR:
                 write.clear.next = bank
                 if fewer:
+                    running.next = False
                     state.next = States.IDLE
                     command.done.next = True
                     command.idle.next = True
@@ -99,12 +115,16 @@ def side_loader(
                 if state == States.ROW:
                     write.distances.next = bank
                     if ending:
+                        reading.next = False
                         state.next = States.BEHIND
                 if (ending or state == States.BEHIND) and row[5:] == 31:
+                    running.next = False
                     state.next = States.IDLE
                     command.done.next = True
                     command.idle.next = True
         if rst:
+            running.next = False
+            reading.next = False
             state.next = States.IDLE
             write.header.next = 0
             write.clear.next = 0
@@ -112,4 +132,4 @@ def side_loader(
             command.done.next = False
             command.idle.next = True
 
-    return walk, show, look, data, control
+    return walk, show, look, measure, count, data, control
