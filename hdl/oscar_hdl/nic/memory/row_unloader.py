@@ -138,33 +138,36 @@ def words_out(
     rows, stored = word(ROWS_LOG2 + 1), word(SLOTS_LOG2 + 1)  # asked for and not given; halves kept
     top, part, left = word(WIDTH), word(2), word(WORDS_BITS)
     some, last = bit(), bit()  # of left: not 0; 1
-    ready, free, popped = bit(), bit(), bit()  # a half is stored; a word may be given, and is
-    half_over, row_over = bit(), bit()
+    ready, popped = bit(), bit()  # a half is stored; a word is given
+    half_over, row_over, half_gone, row_gone = bit(), bit(), bit(), bit()
+    held, open_wide = bit(), bit()  # m_axis.tvalid again, for tdata: its readers shall not delay `popped`
 
     @always_comb
     def look() -> None:
         top.next = memory[read_at]
-        free.next = m_axis.tready or not m_axis.tvalid
         popped.next = ready and some and (m_axis.tready or not m_axis.tvalid)
+        open_wide.next = m_axis.tready or not held
 
     @always_comb
     def end() -> None:
         half_over.next = popped and (part[0] or last)
         row_over.next = popped and (part == 3 or last)
 
+    # Halves end two clocks apart, or no other follows; so they are counted a clock later.
     @always(clk.posedge)
     def keep() -> None:
         room.next = not rows[ROWS_LOG2]
-        if issue and not row_over:
+        half_gone.next = half_over
+        row_gone.next = row_over
+        if issue and not row_gone:
             rows.next = rows + 1
-        elif row_over and not issue:
+        elif row_gone and not issue:
             rows.next = rows - 1
-        if put and not half_over:
+        if put and not half_gone:
             stored.next = stored + 1
-            ready.next = True
-        elif half_over and not put:
+        elif half_gone and not put:
             stored.next = stored - 1
-            ready.next = stored != 1
+        ready.next = put or (ready and not (half_over and stored[SLOTS_LOG2 + 1 : 1] == 0))
         if put:
             memory[write_at].next = half
             write_at.next = write_at + 1
@@ -174,18 +177,29 @@ def words_out(
             rows.next = 0
             stored.next = 0
             ready.next = False
+            half_gone.next = False
+            row_gone.next = False
             write_at.next = 0
             read_at.next = 0
+
+    @always(clk.posedge)
+    def show() -> None:
+        if m_axis.tready:
+            held.next = False
+        if popped:
+            held.next = True
+        if restart or rst:
+            held.next = False
+        if open_wide:
+            m_axis.tdata.next = top[MIDDLE:]
+            if part[0]:
+                m_axis.tdata.next = top[WIDTH:MIDDLE]
 
     @always(clk.posedge)
     def give() -> None:
         over.next = not some and not m_axis.tvalid
         if m_axis.tready:
             m_axis.tvalid.next = False
-        if free:  # whatever there is: fewer wait for `popped`
-            m_axis.tdata.next = top[MIDDLE:]
-            if part[0]:
-                m_axis.tdata.next = top[WIDTH:MIDDLE]
         if popped:
             m_axis.tvalid.next = True
             m_axis.tlast.next = last
@@ -202,7 +216,7 @@ def words_out(
             some.next = False
             m_axis.tvalid.next = False
 
-    return look, end, keep, give
+    return look, end, keep, show, give
 
 
 @block

@@ -30,6 +30,7 @@ def value_loader(
     """
     state = Signal(States.IDLE)
     restart, forward, due = bit(), bit(), bit()  # due: it is the clock for the next word
+    first = bit()  # it is the first of a half
     bank, row, part = word(len(write.enable)), word(len(write.row)), word(2)
     left, go = word(LEFT_BITS), bit()  # words to be taken
     more, last, few = bit(), bit(), bit()  # there is a word; it is the last one; fewer than four are left
@@ -53,7 +54,7 @@ def value_loader(
         write.row.next = row
         write.half.next = part[1]
         write.data.next = concat(given, held)
-        if not part[0]:
+        if first:
             held.next = given
         for lane in range(STREAM_LANES):
             tail.next[lane] = command.count[3:] == 0 or command.count[3:] > lane
@@ -93,6 +94,7 @@ def value_loader(
         due.next = False
         if state == States.IDLE:
             part.next = 0
+            first.next = True
             if command.start:
                 command.idle.next = False
                 restart.next = True
@@ -106,6 +108,7 @@ def value_loader(
         else:
             due.next = True
             part.next = part + 1
+            first.next = part[0]
             if part[0]:
                 write.enable.next = bank
             if part == 3:
