@@ -38,7 +38,11 @@ BLOCK = 1 << (ASC.block_log2 - 5)  # rows: frames begin at multiples
 
 
 class NicBench(Bench):
-    """An oscar_nic with its streams of rows."""
+    """An oscar_nic with its streams of rows; banks: of its memory, with two engines each."""
+
+    def __init__(self, name: str, *, pause: float = 0.0, banks: int = 1) -> None:
+        self.banks = banks
+        super().__init__(name, pause=pause)
 
     def build(self) -> Any:
         self.ports |= {
@@ -53,8 +57,8 @@ class NicBench(Bench):
         self.open = dict.fromkeys(self.read_out, False)
         self.ends = dict.fromkeys(self.read_out, 0)
         return oscar_nic(
-            self.clk, self.rst, **self.ports, engines=ENGINES, bus_bits=BUS, sets=SETS,
-            store_log2=STORE_LOG2, rows_log2=ROWS_LOG2, block_log2=ASC.block_log2,
+            self.clk, self.rst, **self.ports, engines=ENGINES * self.banks, bus_bits=BUS, sets=SETS,
+            store_log2=STORE_LOG2, rows_log2=ROWS_LOG2, block_log2=ASC.block_log2, banks=self.banks,
         )  # fmt: skip
 
     def tick_memory(self) -> None:
@@ -101,9 +105,9 @@ class NicBench(Bench):
         return values.astype(np.int32), described & 15, described
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.3])
-def test_rows_come_back(pause: float) -> None:
-    bench = NicBench(f"rows {pause}", pause=pause)
+@pytest.mark.parametrize(("pause", "banks"), [(0.0, 1), (0.3, 1), (0.0, 2)])
+def test_rows_come_back(pause: float, banks: int) -> None:
+    bench = NicBench(f"rows {pause} {banks}", pause=pause, banks=banks)
     for count in (1, 31, 700, 2500):
         rows = frame_rows(*gradient(bench.rng, count, bench.rng.choice(KINDS)))
         row = BLOCK * bench.rng.randrange(8)
@@ -142,13 +146,13 @@ def test_what_is_read_makes_the_next_plan() -> None:
         assert tuple(256 * edge for edge in cut) == wanted
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.3])
-def test_frames_both_ways(pause: float) -> None:
+@pytest.mark.parametrize(("pause", "banks"), [(0.0, 1), (0.3, 1), (0.0, 2), (0.3, 2)])
+def test_frames_both_ways(pause: float, banks: int) -> None:
     """Frames of local rows; frames added to them, and adopted; their sums sent on."""
-    bench = NicBench(f"both {pause}", pause=pause)
+    bench = NicBench(f"both {pause} {banks}", pause=pause, banks=banks)
     rng, ours, theirs, onward = bench.rng, Encoder(ASC), Encoder(ASC), Encoder(ASC)
     sent = 0
-    for n, kind in enumerate(("normal", "sparse", "wide")):
+    for n, kind in enumerate(("normal", "sparse", rng.choice(("wide", "noise", "constant")))):
         count, row = rng.choice([40, 1024, 2300]), BLOCK * (3 * n + rng.randrange(2))
         values, positions = gradient(rng, count, kind)
         local, _ = gradient(rng, count, rng.choice(("normal", "sparse")))
@@ -182,9 +186,10 @@ def test_frames_both_ways(pause: float) -> None:
         assert bench.frames[-1] == onward.encode(sums, step=2, **how)
 
 
-def test_commands_of_the_same_rows_take_effect_in_their_order() -> None:
+@pytest.mark.parametrize("banks", [1, 2])
+def test_commands_of_the_same_rows_take_effect_in_their_order(banks: int) -> None:
     """Added, adopted with most rows 0, added to that; given as soon as they are taken, frames come before."""
-    bench = NicBench("order")
+    bench = NicBench(f"order {banks}", banks=banks)
     rng, theirs = bench.rng, Encoder(ASC)
     kinds, adopts = ("normal", "normal", rng.choice(("sparse", "constant")), "sparse"), (0, 1, 1, 0)
     values, positions = gradient(rng, rng.choice((1000, 1100, 2100)), "normal")

@@ -10,6 +10,7 @@ from myhdl import always, always_comb, block, concat, modbv
 from oscar_hdl.coder.decode.raw_decoder import raw_decoder
 from oscar_hdl.coder.engine_pair import engine_pair
 from oscar_hdl.coder.ports import (
+    LANES,
     TURN,
     CountChain,
     CountPort,
@@ -188,7 +189,12 @@ def nic_core(
     ]  # fmt: skip
     parts += [zero(clk, signal) for signal in (send_abort, none_sent.tvalid)]
     phases = [phase, *(word(5) for _ in range(PAIRS - 1))]
-    parts += [next_phase(clk, before, after, ahead=2 * TURN) for before, after in pairwise(phases)]
+    # From pair to pair the phase goes on by the turns of two places; with each bank it begins again.
+    steps = [2 * TURN if p % (PAIRS // banks) else -2 * TURN * (PAIRS // banks - 1) for p in range(1, PAIRS)]
+    parts += [
+        next_phase(clk, before, after, ahead=step % LANES)
+        for (before, after), step in zip(pairwise(phases), steps, strict=True)
+    ]
     parts.append(next_phase(clk, phase, raw_phase, ahead=RAW_AHEAD))
     for p in range(PAIRS):
         first, second = order[2 * p : 2 * p + 2]

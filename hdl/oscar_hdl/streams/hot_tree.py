@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from myhdl import always, always_comb, block
+from myhdl import always, always_comb, block, modbv
 
 from oscar_hdl.streams.bundles import word
 
@@ -30,15 +30,17 @@ def hot_tree(clk: Any, parts: Sequence[Any], hot: Any, chosen: Any, *, at: int =
         return low_tree, high_tree, join
 
     low, high = parts[0], parts[-1]
-    picked, LAST = word(len(chosen)), at + len(parts) - 1
+    picked, BITS, LAST = word(len(chosen)), len(chosen), at + len(parts) - 1
 
+    # A sum of products: with one bit before the other, synthesis would make terms of bits that others read.
     @always_comb
     def pick():
-        picked.next = 0
+        both = modbv(0)[BITS:]
         if hot[at]:
-            picked.next = low
-        elif hot[LAST]:
-            picked.next = high
+            both[:] = low
+        if hot[LAST]:
+            both[:] = both | high
+        picked.next = both
 
     if clk is None:
 

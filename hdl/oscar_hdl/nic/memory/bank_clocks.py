@@ -14,6 +14,8 @@ DESCRIBED_TURN = 1  # and describes them in phase 4 of a later slot
 RAW_UP = 2  # turns from a raw packer's first word to turn 0
 RAW_READ, RAW_WRITE = 6, 1  # the turns in which memory 0 reads and writes for the raw decoder's sums
 
+RAW_SUMS = 7  # the turn in which the raw decoder asks for its row
+
 
 @block
 def bank_clocks(clk: Any, phase: Any, clocks: Any) -> Any:
@@ -48,6 +50,10 @@ def bank_clocks(clk: Any, phase: Any, clocks: Any) -> Any:
         clocks.is_1.next = after[2:] == 1
         clocks.is_2.next = after[2:] == 2
         clocks.is_3.next = after[2:] == 3
+        for n in range(3):
+            clocks.looks.next[n] = after[2:] == n
+        clocks.looks.next[3] = after[2:] == 3 and later == RAW_SUMS
+        clocks.looks.next[4] = after[2:] == 3 and later != RAW_SUMS
         for n in range(TURNS):
             clocks.takes.next[n] = place == n
             clocks.sums.next[n] = sum_place == n
@@ -69,7 +75,10 @@ def memory_clocks(clk: Any, after: Any, clocks: Any, *, four: int) -> Any:
         clocks.is_1.next = after[2:] == 1
         clocks.is_2.next = after[2:] == 2
         clocks.is_3.next = after[2:] == 3
-        clocks.raw_reads.next = after[5:2] == READ
+        for n in range(3):
+            clocks.looks.next[n] = after[2:] == n
+        clocks.looks.next[3] = after[2:] == 3 and after[5:2] == READ
+        clocks.looks.next[4] = after[2:] == 3 and after[5:2] != READ
         clocks.raw_writes.next = after[5:2] == WRITE
 
     return count

@@ -76,17 +76,20 @@ class BankClocks:
         self.sums = word(TURNS)  # in phase 1: who takes sums
         self.describes = word(TURNS)  # in phase 0: who describes a row
         self.raw_down, self.raw_up = word(TURNS), word(TURNS)  # what raw units get, in phases 1, 2
+        # Whose descriptor is looked for: an engine's decoder's, frame_top's, the reader's, raw units'.
+        self.looks = word(5)
 
 
 class MemoryClocks:
     """Whose clock it is at one of a bank's eight memories; made by memory_clocks.
 
-    raw_reads, raw_writes: levels of a turn; the memory is read for the raw decoder's sums, or written.
+    looks: a bit for whom values are read in this clock: source, sums, reader, the raw decoder's sums, the raw
+    packer; the first three are those of phases 0, 1 and 2, too. raw_writes: it is a turn of the raw decoder.
     """
 
     def __init__(self) -> None:
         self.is_0, self.is_1, self.is_2, self.is_3 = bit(), bit(), bit(), bit()
-        self.raw_reads, self.raw_writes = bit(), bit()
+        self.looks, self.raw_writes = word(5), bit()
 
 
 class PlaceClocks:

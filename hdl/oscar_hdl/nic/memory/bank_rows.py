@@ -52,11 +52,12 @@ def kept_row(clk: Any, take: Any, asked: Any, row: Any) -> Any:
 
 @block
 def bank_rows(
-    clk: Any, clocks: Any, positions: Sequence[Any], sources: Sequence[Any], raw: Any, rows: BankRows
+    clk: Any, clocks: Any, memories: Sequence[Any], positions: Sequence[Any], sources: Sequence[Any],
+    raw: Any, rows: BankRows,
 ) -> Any:  # fmt: skip
     """Have the rows of all places (lists) move along the memories, in one ring for each kind.
 
-    positions, sources: with a bit for headers above the row. raw: RawRows.
+    memories: MemoryClocks. positions, sources: with a bit for headers above the row. raw: RawRows.
     """
 
     @always(clk.posedge)
@@ -67,8 +68,8 @@ def bank_rows(
     return (
         hot_tree(None, positions, clocks.takes, rows.position[0]),
         hot_tree(None, sources, clocks.takes, rows.source[0]),
-        turn_chain(clk, clocks.is_0, rows.position),
-        turn_chain(clk, clocks.is_0, rows.source),
+        turn_chain(clk, memories, rows.position),
+        turn_chain(clk, memories, rows.source),
         kept_row(clk, raw.position_take, raw.position, rows.raw_position),
         kept_row(clk, raw.sum_take, raw.sums, rows.raw_sums),
         kept_row(clk, raw.source_take, raw.source, rows.raw_source),

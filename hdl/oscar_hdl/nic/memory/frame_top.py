@@ -44,11 +44,11 @@ def frame_top(
 
     @always_comb
     def look() -> None:
-        tick.next = phase[2:] == 1
-        issue.next = state == States.LOOK and phase[2:] == 1
+        issue.next = state == States.LOOK and tick
 
     @always(clk.posedge)
     def compare() -> None:
+        tick.next = phase[2:] == 0
         if tick:
             asked.next = issue
             asked_bank.next = bank

@@ -146,11 +146,11 @@ def row_bank(
     parts += [
         bank_row(raw.decode_base, raw_sums.row, raw_sum_row, **placing),
         bank_rows(
-            clk, clocks, [row.position for row in rows], [row.source for row in rows],
+            clk, clocks, memories, [row.position for row in rows], [row.source for row in rows],
             RawRows(raw.position.take, raw_sums.take, raw.source.take, raw_row, raw_sum_row, pack_row), ring,
         ),
         value_bank(
-            clk, clocks, memories, turns, ring, [place.sums for place in places], raw_valid, raw_sums.total,
+            clk, memories, turns, ring, [place.sums for place in places], raw_valid, raw_sums.total,
             values, read, found, [*locals, *[None] * (TURNS - len(places))], index=index,
         ),
         side_bank(
@@ -159,7 +159,7 @@ def row_bank(
             live_later, mean, source_mean, side, read, index=index,
         ),
         raw_lanes(
-            clk, clocks, raw, position_fours, found, live, mean, raw_position, raw_local, raw_source
+            clk, clocks, memories, raw, position_fours, found, live, mean, raw_position, raw_local, raw_source
         ),
     ]  # fmt: skip
     for m, near in enumerate(memories):

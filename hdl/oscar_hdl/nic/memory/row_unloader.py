@@ -60,13 +60,13 @@ def row_unloader(
     @always_comb
     def show() -> None:
         before.next = left - 1
-        moves.next = phase[2:] == 1
-        issue.next = state == States.READ and phase[2:] == 1 and room and descriptor_room
+        issue.next = state == States.READ and moves and room and descriptor_room
         put.next = coming and phase[1]
         put_descriptor.next = coming and phase[2:] == 2
 
     @always(clk.posedge)
     def move() -> None:
+        moves.next = phase[2:] == 0
         if moves:
             asked.next = issue
             asked_bank.next = bank
@@ -82,6 +82,13 @@ def row_unloader(
             coming.next = False
 
     @always(clk.posedge)
+    def go_on() -> None:
+        if issue:
+            left.next = before
+        if command.start:
+            left.next = (command.count + 31) >> 5
+
+    @always(clk.posedge)
     def choose() -> None:
         half.next = found
         for i in range(BANKS):
@@ -95,16 +102,13 @@ def row_unloader(
             if command.start:
                 command.idle.next = False
                 restart.next = True
-                left.next = (command.count + 31) >> 5
                 state.next = States.FIRST
         elif state == States.FIRST:
             if not restart:
                 state.next = States.READ
         elif state == States.READ:
-            if issue:
-                left.next = before
-                if left == 1:
-                    state.next = States.DRAIN
+            if issue and left == 1:
+                state.next = States.DRAIN
         elif over and descriptor_over:
             state.next = States.IDLE
             command.done.next = True
@@ -114,7 +118,7 @@ def row_unloader(
             command.done.next = False
             command.idle.next = True
 
-    return parts, show, move, choose, control
+    return parts, show, move, go_on, choose, control
 
 
 @block
@@ -133,29 +137,37 @@ def words_out(
     write_at, read_at = word(SLOTS_LOG2), word(SLOTS_LOG2)
     rows, stored = word(ROWS_LOG2 + 1), word(SLOTS_LOG2 + 1)  # asked for and not given; halves kept
     top, part, left = word(WIDTH), word(2), word(WORDS_BITS)
-    popped, half_over, row_over = bit(), bit(), bit()
+    some, last = bit(), bit()  # of left: not 0; 1
+    ready, popped = bit(), bit()  # a half is stored; a word is given
+    half_over, row_over, half_gone, row_gone = bit(), bit(), bit(), bit()
+    held, open_wide = bit(), bit()  # m_axis.tvalid again, for tdata: its readers shall not delay `popped`
 
     @always_comb
     def look() -> None:
         top.next = memory[read_at]
-        popped.next = stored != 0 and left != 0 and (m_axis.tready or not m_axis.tvalid)
+        popped.next = ready and some and (m_axis.tready or not m_axis.tvalid)
+        open_wide.next = m_axis.tready or not held
 
     @always_comb
     def end() -> None:
-        half_over.next = popped and (part[0] or left == 1)
-        row_over.next = popped and (part == 3 or left == 1)
+        half_over.next = popped and (part[0] or last)
+        row_over.next = popped and (part == 3 or last)
 
+    # Halves end two clocks apart, or no other follows; so they are counted a clock later.
     @always(clk.posedge)
     def keep() -> None:
         room.next = not rows[ROWS_LOG2]
-        if issue and not row_over:
+        half_gone.next = half_over
+        row_gone.next = row_over
+        if issue and not row_gone:
             rows.next = rows + 1
-        elif row_over and not issue:
+        elif row_gone and not issue:
             rows.next = rows - 1
-        if put and not half_over:
+        if put and not half_gone:
             stored.next = stored + 1
-        elif half_over and not put:
+        elif half_gone and not put:
             stored.next = stored - 1
+        ready.next = put or (ready and not (half_over and stored[SLOTS_LOG2 + 1 : 1] == 0))
         if put:
             memory[write_at].next = half
             write_at.next = write_at + 1
@@ -164,30 +176,47 @@ def words_out(
         if restart or rst:
             rows.next = 0
             stored.next = 0
+            ready.next = False
+            half_gone.next = False
+            row_gone.next = False
             write_at.next = 0
             read_at.next = 0
 
     @always(clk.posedge)
+    def show() -> None:
+        if m_axis.tready:
+            held.next = False
+        if popped:
+            held.next = True
+        if restart or rst:
+            held.next = False
+        if open_wide:
+            m_axis.tdata.next = top[MIDDLE:]
+            if part[0]:
+                m_axis.tdata.next = top[WIDTH:MIDDLE]
+
+    @always(clk.posedge)
     def give() -> None:
-        over.next = left == 0 and not m_axis.tvalid
+        over.next = not some and not m_axis.tvalid
         if m_axis.tready:
             m_axis.tvalid.next = False
         if popped:
             m_axis.tvalid.next = True
-            m_axis.tlast.next = left == 1
-            m_axis.tdata.next = top[MIDDLE:]
-            if part[0]:
-                m_axis.tdata.next = top[WIDTH:MIDDLE]
+            m_axis.tlast.next = last
             part.next = part + 1
             left.next = left - 1
+            last.next = left == 2
+            some.next = not last
         if restart:
             part.next = 0
             left.next = (count + (STREAM_LANES - 1)) >> 3
+            last.next = count <= STREAM_LANES
+            some.next = True
         if rst:
-            left.next = 0
+            some.next = False
             m_axis.tvalid.next = False
 
-    return look, end, keep, give
+    return look, end, keep, show, give
 
 
 @block

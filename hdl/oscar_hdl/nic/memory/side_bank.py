@@ -13,8 +13,6 @@ from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
 
-RAW_SUMS = 7  # the turn in which the raw decoder asks for its row
-
 
 @block
 def symbol_of(descriptor: Any, symbol: Any) -> Any:
@@ -72,13 +70,14 @@ def one_of_four(clk: Any, descriptors: Sequence[Any], lane: Any, chosen: Any) ->
 
     @always(clk.posedge)
     def choose() -> None:
-        chosen.next = first
-        if lane[2:] == 1:
-            chosen.next = second
-        elif lane[2:] == 2:
+        if lane[1]:
             chosen.next = third
-        elif lane[2:] == 3:
-            chosen.next = fourth
+            if lane[0]:
+                chosen.next = fourth
+        else:
+            chosen.next = first
+            if lane[0]:
+                chosen.next = second
 
     return choose
 
@@ -196,7 +195,7 @@ def side_bank(
     nearer = [word(DESCRIPTOR_BITS) for _ in range(TURNS)]
     descriptors = [word(DESCRIPTOR_BITS) for _ in range(TURNS * FOUR)]
     tops = [word(SYMBOL_BITS) for _ in range(TURNS * FOUR)]
-    mean_row, source_row = word(ROW_BITS), word(ROW_BITS)
+    mean_row, source_row, entering, next_look = (word(ROW_BITS) for _ in range(4))
     position_enters, source_enters = rows.position[0], rows.source[0]
     LANES = TURNS * FOUR
 
@@ -227,31 +226,26 @@ def side_bank(
     choose = [
         one_of_four(clk, descriptors[FOUR * m : FOUR * (m + 1)], lane_3, nearer[m]) for m in range(TURNS)
     ]
+    wanted = [entering, read.top_row, read.described, rows.raw_sums, rows.raw_source]
+    choose.append(hot_tree(None, wanted, clocks.looks, next_look))
     choose += [hot_tree(None, nearer, hot_4, looked), live_row(descriptors, hot_3, live)]
 
     @always_comb
     def split() -> None:
+        entering.next = position_enters[ROW_BITS:]
         look_group.next = look_row[ROW_BITS:5]
         group_means.next = concat(write.header_data[11:7], gathered)
 
     @always(clk.posedge)
     def look() -> None:
-        look_row.next = read.described
-        if clocks.is_0:
-            look_row.next = position_enters[ROW_BITS:]
-        elif clocks.is_1:
-            look_row.next = read.top_row
-        elif clocks.is_3:
-            look_row.next = rows.raw_source
-            if clocks.turn == RAW_SUMS:
-                look_row.next = rows.raw_sums
+        look_row.next = next_look
         lane_2.next = look_row[5:]
         lane_3.next = lane_2
         for lane in range(LANES):
             hot_3.next[lane] = lane_2 == lane
         for memory in range(TURNS):
             hot_4.next[memory] = lane_3[5:2] == memory
-        mean_row.next = position_enters[ROW_BITS:]
+        mean_row.next = entering
         if clocks.is_2:
             mean_row.next = rows.raw_position[ROW_BITS:]
         source_row.next = source_enters[ROW_BITS:]

@@ -9,6 +9,7 @@ from myhdl import always, always_comb, block, concat, modbv
 from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, FOUR, TURNS
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.hot_tree import hot_tree
 
 LAST = TURNS - 1
 DISTANCES, MEANS = 3 * FOUR, 4 * FOUR
@@ -35,23 +36,27 @@ def side_four(
     raw_row = rows.raw_position
     enable, at, data = bit(), word(ROW_BITS), word(DISTANCES)
     source_at, found, source_found = word(ROW_BITS), word(DISTANCES), word(DISTANCES)
-    mean_enable, mean_at, mean_data = bit(), word(GROUP_BITS), word(MEANS)
-    group_at, mean_found, source_means = word(GROUP_BITS), word(MEANS), word(MEANS)
+    group_at, source_group_at, mean_enable, mean_data = word(GROUP_BITS), word(GROUP_BITS), bit(), word(MEANS)
+    mean_found, source_means, looked = word(MEANS), word(MEANS), word(ROW_BITS)
+    position_at, raw_at = word(ROW_BITS), word(ROW_BITS)
     headers = [word(DESCRIPTOR_BITS) for _ in range(FOUR)]
     position_header, source_header, descriptor_data = bit(), bit(), word(DESCRIPTOR_BITS)
-    described_data = described.data
+    descriptor_at = word(GROUP_BITS)
+    described_group, described_data = described.group, described.data
 
     memories = [
+        hot_tree(None, [position_at, write.row, raw_at], clocks.looks, looked),
         block_ram(clk, enable, at, data, read_at=source_at, read=source_found, found=found),
         block_ram(
-            clk, mean_enable, mean_at, mean_data, read_at=group_at, read=source_means, found=mean_found
+            clk, mean_enable, group_at, mean_data, read_at=source_group_at, read=source_means,
+            found=mean_found,
         ),
-    ]
+    ]  # fmt: skip
     for lane in range(FOUR):
         memories.append(
             descriptor_lane(
-                clk, clocks, described, descriptor_data, source_row, look_group, headers[lane],
-                descriptors[lane], row=FOUR * four + lane,
+                clk, described, descriptor_at, descriptor_data, look_group, headers[lane], descriptors[lane],
+                row=FOUR * four + lane,
             )
         )  # fmt: skip
     words = [
@@ -59,39 +64,39 @@ def side_four(
         source_four(source_header, source_means, headers, source_found, value, source),
     ]
 
+    @always_comb
+    def cut() -> None:
+        position_at.next = position_row[ROW_BITS:]
+        raw_at.next = raw_row[ROW_BITS:]
+        group_at.next = at[ROW_BITS:5]
+        source_group_at.next = source_at[ROW_BITS:5]
+
     @always(clk.posedge)
-    def distances() -> None:
-        at.next = position_row[ROW_BITS:]
-        data.next = write.data[HIGH:LOW]
-        enable.next = False
-        if clocks.is_1:
-            at.next = write.row
-            enable.next = write.distances[index]
-        elif clocks.is_2:
-            at.next = raw_row[ROW_BITS:]
+    def look() -> None:
+        at.next = looked
         source_at.next = source_row[ROW_BITS:]
 
     @always(clk.posedge)
-    def means_of_groups() -> None:
-        mean_at.next = position_row[ROW_BITS:5]
+    def put() -> None:
+        data.next = write.data[HIGH:LOW]
         mean_data.next = means
-        mean_enable.next = False
-        if clocks.is_1:
-            mean_at.next = write.row[ROW_BITS:5]
-            mean_enable.next = write.header[index] and write.row[2:] == 3 and write.row[5:2] == four
-        elif clocks.is_2:
-            mean_at.next = raw_row[ROW_BITS:5]
-        group_at.next = source_row[ROW_BITS:5]
+        enable.next = clocks.is_1 and write.distances[index]
+        mean_enable.next = (
+            clocks.is_1 and write.header[index] and write.row[2:] == 3 and write.row[5:2] == four
+        )
 
     @always(clk.posedge)
     def what() -> None:
         descriptor_data.next = described_data
+        descriptor_at.next = described_group
+        if clocks.is_0:
+            descriptor_at.next = source_row[ROW_BITS:5]
         source_header.next = clocks.is_2 and shown_source[ROW_BITS]
         position_header.next = shown_row[ROW_BITS]
         if clocks.is_0:
             position_header.next = raw_row[ROW_BITS]
 
-    return memories, words, distances, means_of_groups, what
+    return memories, words, cut, look, put, what
 
 
 class Described:
@@ -110,25 +115,20 @@ class DescriptorWrite:
 
 @block
 def descriptor_lane(
-    clk: Any, clocks: Any, write: Any, data: Any, source_row: Any, look_group: Any, header: Any,
-    descriptor: Any, *, row: int,
-) -> Any:  # fmt: skip
-    """Keep the descriptor of one row of each group; header is for source_row, descriptor for look_group.
+    clk: Any, write: Any, at: Any, data: Any, look_group: Any, header: Any, descriptor: Any, *, row: int
+) -> Any:
+    """Keep the descriptor of one row of each group; header is for group `at`, descriptor for look_group.
 
-    write: DescriptorWrite, whose data are given a clock later.
+    write: DescriptorWrite, whose data, and group in `at`, are given a clock later.
     """
-    ROW, GROUP_BITS = row, len(look_group)
-    enable, at = bit(), word(GROUP_BITS)
+    ROW, enable = row, bit()
     memory = block_ram(clk, enable, at, data, read_at=look_group, read=descriptor, found=header)
 
     @always(clk.posedge)
-    def access() -> None:
-        at.next = write.group
+    def put() -> None:
         enable.next = write.lanes[ROW]
-        if clocks.is_0:
-            at.next = source_row[GROUP_BITS + 5 : 5]
 
-    return memory, access
+    return memory, put
 
 
 @block

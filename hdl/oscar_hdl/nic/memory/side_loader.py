@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, enum
+from myhdl import always, always_comb, block
 
 from oscar_hdl.nic.memory.bank_ports import DISTANCE_BITS, HEADER_BITS
 from oscar_hdl.nic.memory.row_walk import row_walk
 from oscar_hdl.streams.bundles import bit, word
 
-States = enum("IDLE", "FIRST", "ROW", "BEHIND", "CLEAR")
 ROWS_BITS = 15
 DISTANCES_AT = 32  # in a row's word
 GROUP = 32
@@ -31,10 +30,13 @@ def side_loader(
     four clocks each, while `behind` (level). write: SideWrite, in clocks of phase 1 modulo 4.
     """
     BANKS, END = len(write.header), DISTANCES_AT + DISTANCE_BITS
-    state = Signal(States.IDLE)
+    # What is done: a command begins, rows come, rows behind them are written, groups are cleared.
+    first, reading, clearing, running = bit(), bit(), bit(), bit()
     restart, forward, tick, go = bit(), bit(), bit(), bit()
     bank, row = word(BANKS), word(len(write.row))
-    left, before, ending, fewer = word(ROWS_BITS), word(ROWS_BITS), bit(), bit()
+    left, before, ending, fewer, at_end = word(ROWS_BITS), word(ROWS_BITS), bit(), bit(), bit()
+    # Of a group that is cleared: eights of rows that are all cleared; the one of which some are; how many.
+    all_of, part_of, some = word(4), word(4), word(8)
 
     walk = row_walk(
         clk, restart, command.first, forward, command.clear, bank, row, block_bits=block_bits,
@@ -43,28 +45,42 @@ def side_loader(
 
     @always_comb
     def show() -> None:
-        tick.next = phase[2:] == 0
-        behind.next = state == States.BEHIND
-        s_axis_side.tready.next = state == States.ROW and phase[2:] == 0
-
-    @always_comb
-    def look() -> None:
-        go.next = tick and (s_axis_side.tvalid or state != States.ROW)
-        ending.next = left <= 1
-        fewer.next = left <= GROUP
+        behind.next = running and not reading and not clearing
+        s_axis_side.tready.next = reading and tick
+        go.next = tick and running and (s_axis_side.tvalid or not reading)
         before.next = left - 1
         if command.clear:
             before.next = left - GROUP
+
+    # A row takes four clocks, so what follows from `left` and `row` is there in time.
+    @always(clk.posedge)
+    def measure() -> None:
+        tick.next = phase[2:] == 3
+        ending.next = left <= 1
+        fewer.next = left <= GROUP
+        at_end.next = row[5:] == 31
+        for eight in range(4):
+            all_of.next[eight] = left[ROWS_BITS:3] > eight
+            part_of.next[eight] = left[ROWS_BITS:3] == eight
+        for lane in range(8):
+            some.next[lane] = left[3:] > lane
+
+    @always(clk.posedge)
+    def count() -> None:
+        if go:
+            left.next = before
+        if command.start:
+            left.next = (command.count + 31) >> 5
 
     @always(clk.posedge)
     def data() -> None:
         write.row.next = row
         write.data.next = s_axis_side.tdata[END:DISTANCES_AT]
         write.header_data.next = s_axis_side.tdata[HEADER_BITS:]
-        if state != States.ROW:
+        if not reading:
             write.header_data.next = 0
         for lane in range(GROUP):
-            write.lanes.next[lane] = left > lane
+            write.lanes.next[lane] = all_of[lane // 8] or (part_of[lane // 8] and some[lane % 8])
 
     @always(clk.posedge)
     def control() -> None:
@@ -74,42 +90,39 @@ def side_loader(
         write.header.next = 0
         write.clear.next = 0
         write.distances.next = 0
-        if state == States.IDLE:
-            if command.start:
-                command.idle.next = False
-                restart.next = True
-                left.next = (command.count + 31) >> 5
-                state.next = States.FIRST
-        elif state == States.FIRST:
-            if not restart:
-                state.next = States.ROW
-                if command.clear:
-                    state.next = States.CLEAR
+        if command.start:
+            command.idle.next = False
+            restart.next = True
+            first.next = True
+        elif first and not restart:
+            first.next = False
+            running.next = True
+            reading.next = not command.clear
+            clearing.next = command.clear
         elif go:
             forward.next = True
-            left.next = before
-            if state == States.CLEAR:
+            if clearing:
                 write.clear.next = bank
-                if fewer:
-                    state.next = States.IDLE
-                    command.done.next = True
-                    command.idle.next = True
             else:
                 write.header.next = bank
-                if state == States.ROW:
-                    write.distances.next = bank
-                    if ending:
-                        state.next = States.BEHIND
-                if (ending or state == States.BEHIND) and row[5:] == 31:
-                    state.next = States.IDLE
-                    command.done.next = True
-                    command.idle.next = True
+            if reading:
+                write.distances.next = bank
+                reading.next = not ending
+            if (clearing and fewer) or (not clearing and (ending or not reading) and at_end):
+                reading.next = False
+                clearing.next = False
+                running.next = False
+                command.done.next = True
+                command.idle.next = True
         if rst:
-            state.next = States.IDLE
+            first.next = False
+            reading.next = False
+            clearing.next = False
+            running.next = False
             write.header.next = 0
             write.clear.next = 0
             write.distances.next = 0
             command.done.next = False
             command.idle.next = True
 
-    return walk, show, look, data, control
+    return walk, show, measure, count, data, control

@@ -25,9 +25,15 @@ def stage(clk: Any, step: Any, before: Any, after: Any) -> Any:
 
 
 @block
-def turn_chain(clk: Any, step: Any, rows: Sequence[Any]) -> Any:
-    """Move rows on with each `step` (strobe): what was rows[j] is rows[j + 1] then; rows[0] is given."""
-    return [stage(clk, step, before, after) for before, after in pairwise(rows)]
+def turn_chain(clk: Any, memories: Sequence[Any], rows: Sequence[Any]) -> Any:
+    """Move rows on in phase 0 modulo 4: what was rows[j] is rows[j + 1] then; rows[0] is given.
+
+    memories: MemoryClocks of all, which say when.
+    """
+    return [
+        stage(clk, memories[j % TURNS].is_0, before, after)
+        for j, (before, after) in enumerate(pairwise(rows))
+    ]
 
 
 @block

@@ -52,8 +52,8 @@ def engine_lanes(
 
 @block
 def raw_lanes(
-    clk: Any, clocks: Any, raw: Any, positions: Sequence[Any], values: Sequence[Any], live: Any,
-    mean: Any, position: Any, local: Any, source: Any,
+    clk: Any, clocks: Any, memories: Sequence[Any], raw: Any, positions: Sequence[Any],
+    values: Sequence[Any], live: Any, mean: Any, position: Any, local: Any, source: Any,
 ) -> Any:  # fmt: skip
     """Give the raw units theirs: u4, u16 and u16; the source's mean and distances are not asked for."""
     position_four, local_four, source_four = word(POSITION_FOUR), word(FOUR_BITS), word(FOUR_BITS)
@@ -63,9 +63,9 @@ def raw_lanes(
         hot_tree(None, positions, clocks.raw_down, position_four),
         hot_tree(None, values, clocks.raw_down, local_four),
         hot_tree(None, values, clocks.raw_up, source_four),
-        lane_shift(clk, clocks.is_1, position_four, position, down=True),
-        lane_shift(clk, clocks.is_2, local_four, shown_local, down=True),
-        lane_shift(clk, clocks.is_2, source_four, shown_source, down=False),
+        lane_shift(clk, memories[0].is_1, position_four, position, down=True),
+        lane_shift(clk, memories[1].is_2, local_four, shown_local, down=True),
+        lane_shift(clk, memories[2].is_2, source_four, shown_source, down=False),
     ]
 
     # The first word of a row comes in the clock in which its class is found, in turn 0 and in turn 6. So

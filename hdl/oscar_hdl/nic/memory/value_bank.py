@@ -7,12 +7,13 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.nic.memory.bank_ports import FOUR, FOUR_BITS, HALF_BITS, TURNS
+from oscar_hdl.nic.memory.bank_ports import FOUR, FOUR_BITS, TURNS
 from oscar_hdl.nic.memory.bank_rows import READ_LATER, WRITTEN_LATER
 from oscar_hdl.nic.memory.lane_shift import lane_shift
 from oscar_hdl.nic.memory.turn_ring import turn_back
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.hot_tree import hot_tree
 
 LAST = TURNS - 1
 
@@ -54,9 +55,8 @@ def split_total(both: Any, valid: Any, total: Any) -> Any:
 
 @block
 def value_bank(
-    clk: Any, clocks: Any, memories: Sequence[Any], places: Sequence[Any], rows: Any, sums: Sequence[Any],
-    raw_valid: Any, raw_total: Any, write: Any, read: Any, found: Sequence[Any], locals: Sequence[Any], *,
-    index: int,
+    clk: Any, memories: Sequence[Any], places: Sequence[Any], rows: Any, sums: Sequence[Any], raw_valid: Any,
+    raw_total: Any, write: Any, read: Any, found: Sequence[Any], locals: Sequence[Any], *, index: int,
 ) -> Any:  # fmt: skip
     """Keep values; read for units what BankRows says, and add what SumPorts `sums` of all places give.
 
@@ -66,7 +66,7 @@ def value_bank(
     raw_valid, raw_total u16: of the raw decoder's SumPort, if it works here. write: ValueWrite, its enable is
     in clocks of even phase. read: BankRead.
     """
-    low_bits, high_bits, upper = word(HALF_BITS), word(HALF_BITS), word(HALF_BITS)
+    parts_read = [word(FOUR_BITS) for _ in range(FOUR)]
     raw_four, none = word(FOUR_BITS + 1), word(17)
     given, turned = [word(17) for _ in sums], [word(17) for _ in range(TURNS)]
     valids, totals = [bit() for _ in range(TURNS)], [word(16) for _ in range(TURNS)]
@@ -89,21 +89,39 @@ def value_bank(
         ),
         turn_back(clk, shown, [place.local for place in places], locals),
     ]  # fmt: skip
-    low, high = join_fours(found[:FOUR], low_bits), join_fours(found[FOUR:], high_bits)
+    parts += [
+        read_four(clk, memories[m], memories[FOUR + m], found[m], found[FOUR + m], parts_read[m])
+        for m in range(FOUR)
+    ]
+    parts.append(join_fours(parts_read, read.data))
+
+    @always(clk.posedge)
+    def fill() -> None:
+        none.next = 0
+
+    return lanes, parts, fill
+
+
+@block
+def read_four(clk: Any, clocks: Any, upper_clocks: Any, lower: Any, upper: Any, given: Any) -> Any:
+    """Give four lanes of a row's lower half in a clock of phase 1 modulo 4, and of its upper one in the next.
+
+    clocks, upper_clocks: MemoryClocks of these lanes' memories.
+    """
+    kept = word(FOUR_BITS)
 
     @always_comb
     def show() -> None:
-        read.data.next = upper
+        given.next = kept
         if clocks.is_1:
-            read.data.next = low_bits
+            given.next = lower
 
     @always(clk.posedge)
     def keep() -> None:
-        none.next = 0
-        if clocks.is_1:
-            upper.next = high_bits
+        if upper_clocks.is_1:
+            kept.next = upper
 
-    return lanes, parts, low, high, show, keep
+    return show, keep
 
 
 @block
@@ -130,10 +148,13 @@ def value_four(
     """
     source_row, sum_row = rows.source[four], rows.position[LAST - four + READ_LATER]
     total_row = rows.position[LAST - four + WRITTEN_LATER]
-    raw_sum_row, raw_source_row, raw_total_row = rows.raw_sums, rows.raw_source, rows.raw_total
+    raw_total_row = rows.raw_total
     LOW, HIGH, UPPER = FOUR_BITS * (four % FOUR), FOUR_BITS * (four % FOUR + 1), four >= FOUR
     ROW_BITS = len(read_row)
     enable, data, write_at, at = bit(), word(FOUR_BITS), word(ROW_BITS), word(ROW_BITS)
+    source_at, sum_at, looked = word(ROW_BITS), word(ROW_BITS), word(ROW_BITS)
+    wanted = [source_at, sum_at, read_row, rows.raw_sums, rows.raw_source]
+    choose = hot_tree(None, wanted, clocks.looks, looked)
     memory = block_ram(clk, enable, write_at, data, read_at=at, read=found)
     lanes = lane_shift(clk, clocks.is_0, found, local, down=True)
 
@@ -151,16 +172,13 @@ def value_four(
             write_at.next = total_row[ROW_BITS:]
             enable.next = total[FOUR_BITS]
 
+    @always_comb
+    def cut() -> None:
+        source_at.next = source_row[ROW_BITS:]
+        sum_at.next = sum_row[ROW_BITS:]
+
     @always(clk.posedge)
     def look() -> None:
-        at.next = read_row
-        if clocks.is_0:
-            at.next = source_row[ROW_BITS:]
-        elif clocks.is_1:
-            at.next = sum_row[ROW_BITS:]
-        elif clocks.is_3:
-            at.next = raw_source_row
-            if clocks.raw_reads:
-                at.next = raw_sum_row
+        at.next = looked
 
-    return memory, lanes, put, look
+    return memory, lanes, choose, put, cut, look

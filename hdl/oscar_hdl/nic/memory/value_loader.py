@@ -29,10 +29,11 @@ def value_loader(
     block_bits, skip_bits: see row_walk.
     """
     state = Signal(States.IDLE)
-    restart, forward = bit(), bit()
+    restart, forward, due = bit(), bit(), bit()  # due: it is the clock for the next word
+    first = bit()  # it is the first of a half
     bank, row, part = word(len(write.enable)), word(len(write.row)), word(2)
     left, go = word(LEFT_BITS), bit()  # words to be taken
-    more, last = bit(), bit()  # there is a word; it is the last one
+    more, last, few = bit(), bit(), bit()  # there is a word; it is the last one; fewer than four are left
     tail, lanes = word(STREAM_LANES), word(STREAM_LANES)  # values of the last word, and of this one
     held, given = word(STREAM_BITS), word(STREAM_BITS)
 
@@ -43,8 +44,8 @@ def value_loader(
 
     @always_comb
     def show() -> None:
-        s_axis_values.tready.next = state == States.WRITE and more and phase[0] == part[0]
-        go.next = state == States.WRITE and phase[0] == part[0] and (s_axis_values.tvalid or not more)
+        s_axis_values.tready.next = due and more
+        go.next = due and (s_axis_values.tvalid or not more)
 
     mask = values_of_word(s_axis_values.tdata, lanes, given)
 
@@ -53,7 +54,7 @@ def value_loader(
         write.row.next = row
         write.half.next = part[1]
         write.data.next = concat(given, held)
-        if not part[0]:
+        if first:
             held.next = given
         for lane in range(STREAM_LANES):
             tail.next[lane] = command.count[3:] == 0 or command.count[3:] > lane
@@ -61,14 +62,28 @@ def value_loader(
     # Of the next word, so that few levels of logic are before it.
     @always(clk.posedge)
     def measure() -> None:
+        few.next = left[LEFT_BITS:2] == 0
         if state == States.FIRST or (go and more):
             last.next = False
-            lanes.next = 0
-            if (state == States.FIRST and left == 1) or (state == States.WRITE and left == 2):
+            lanes.next = WHOLE
+            if state == States.FIRST:
+                if few and left[2:] == 1:
+                    last.next = True
+                    lanes.next = tail
+            elif last:
+                lanes.next = 0
+            elif few and left[2:] == 2:
                 last.next = True
                 lanes.next = tail
-            elif not last or state == States.FIRST:
-                lanes.next = WHOLE
+
+    @always(clk.posedge)
+    def count() -> None:
+        if go and more:
+            left.next = left - 1
+            more.next = not last
+        if command.start:
+            left.next = (command.count + (STREAM_LANES - 1)) >> 3
+            more.next = True
 
     @always(clk.posedge)
     def control() -> None:
@@ -76,36 +91,41 @@ def value_loader(
         restart.next = False
         forward.next = False
         write.enable.next = 0
+        due.next = False
         if state == States.IDLE:
             part.next = 0
+            first.next = True
             if command.start:
                 command.idle.next = False
                 restart.next = True
-                left.next = (command.count + (STREAM_LANES - 1)) >> 3
-                more.next = True
                 state.next = States.FIRST
         elif state == States.FIRST:
-            state.next = States.WRITE
-        elif go:
+            if not restart:
+                due.next = phase[0]
+                state.next = States.WRITE
+        elif not go:
+            due.next = not due
+        else:
+            due.next = True
             part.next = part + 1
-            if more:
-                left.next = left - 1
-                more.next = not last
+            first.next = part[0]
             if part[0]:
                 write.enable.next = bank
             if part == 3:
                 forward.next = True
                 if last or not more:
+                    due.next = False
                     state.next = States.IDLE
                     command.done.next = True
                     command.idle.next = True
         if rst:
             state.next = States.IDLE
+            due.next = False
             write.enable.next = 0
             command.done.next = False
             command.idle.next = True
 
-    return walk, show, mask, data, measure, control
+    return walk, show, mask, data, measure, count, control
 
 
 @block
