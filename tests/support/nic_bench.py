@@ -14,7 +14,7 @@ from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.ports import frames_in, frames_out
-from oscar_hdl.streams.bundles import AxiLite, bit
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, in_bytes, in_words
@@ -35,7 +35,7 @@ class Bench:
         self.clk, self.rst = bit(), bit(1)
         self.ports: dict[str, Any] = {
             "s_axil": AxiLite(8), "irq": bit(), "s_axis_rx": frames_in(BUS),
-            "m_axis_tx": frames_out(BUS),
+            "m_axis_tx": frames_out(BUS), "s_axis_list": Stream(64),
         }  # fmt: skip
         self.bus = Manager(self.ports["s_axil"])
         self.pause = chance(pause, random.Random(self.rng.random()))
