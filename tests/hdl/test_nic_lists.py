@@ -10,29 +10,21 @@ import pytest
 
 from oscar.coding.asc import Encoder
 from oscar_hdl.coder.rows import frame_rows
-from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, TRIGGER
+from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
+from oscar_sim.driver.lists import entry_words, packed, trigger
 from oscar_sim.driver.nic_driver import Script
 from support.nic_bench import ASC, Bench, gradient, header_fields
 
 pytestmark = pytest.mark.usefixtures("seed")
 
-FIELDS = {each.name: each for each in TRIGGER}
-PARTS = ("FRAME", "SHAPE", "TABLES", "COMMAND")
 COUNT, WIDTH = 200, 12
 PEERS = (3, 200, 17)
 OWN, OTHER = 0, 32  # first rows of the chunk that is added here, and of one that a peer adds
 
 
-def entry(name: str, trigger: dict[str, int], **fields: int) -> list[int]:
+def entry(name: str, own: dict[str, int], **fields: int) -> list[int]:
     """Return an entry's three words."""
-    values = []
-    for part in PARTS:
-        register = BY_NAME[f"{name}_{part}"]
-        known = {each.name for each in register.fields}
-        values.append(register.pack(**{key: value for key, value in fields.items() if key in known}))
-    kind = trigger | {"kind": int(name == "SEND")}
-    third = sum(FIELDS[key].put(value) for key, value in kind.items())
-    return [values[1] << 32 | values[0], values[3] << 32 | values[2], third]
+    return entry_words(packed(name, **fields), trigger(**own, kind=int(name == "SEND")))
 
 
 @dataclass
@@ -226,9 +218,9 @@ def test_bad_lists_are_refused_and_change_nothing() -> None:
     number = rng.randrange(6)
     wrong = list(words)
     wrong[3 * number] &= ~(0x7FFFF << 32)  # of no values
-    trigger = list(words)
-    trigger[3 * 4 + 2] = FIELDS["kind"].mask | FIELDS["next"].put(2)  # no SEND
-    for n, (bad, error, at) in enumerate([(wrong, 1, number), (trigger, 2, 4)], 1):
+    chained = list(words)
+    chained[3 * 4 + 2] = trigger(kind=1, next=2)  # no SEND
+    for n, (bad, error, at) in enumerate([(wrong, 1, number), (chained, 2, 4)], 1):
         bench.put(*exchange.coming[0])
         bench.run(start(bench, bad))
         assert bench.run(ended(bench)) == {"ended": n, "error": error, "entry": at, "running": 0}

@@ -18,6 +18,27 @@ COUNTS, AFTER, NO_GATE = 0, 2, 3  # need
 PARTS = ("FRAME", "SHAPE", "TABLES", "COMMAND")
 
 
+def trigger(**fields: int) -> int:
+    """Return an entry's third word."""
+    return sum(FIELDS[name].put(value) for name, value in fields.items())
+
+
+def entry_words(registers: dict[str, int], third: int) -> list[int]:
+    """Return an entry's three words; registers: FRAME, SHAPE, TABLES and COMMAND of its direction."""
+    frame, shape, tables, command = (registers[part] for part in PARTS)
+    return [shape << 32 | frame, command << 32 | tables, third]
+
+
+def packed(name: str, **fields: int) -> dict[str, int]:
+    """Return the four registers of a command of direction `name`, of all their fields."""
+    found = {}
+    for part in PARTS:
+        register = BY_NAME[f"{name}_{part}"]
+        known = {field.name for field in register.fields}
+        found[part] = register.pack(**{key: value for key, value in fields.items() if key in known})
+    return found
+
+
 @dataclass(frozen=True)
 class Entry:
     """An entry of a list: its command, which is the programme's, and its trigger."""
@@ -41,14 +62,8 @@ class Entry:
     @property
     def trigger(self) -> int:
         """The third word."""
-        own = {name: getattr(self, name) for name in ("events", "gate", "next", "need")}
-        own["kind"] = int(self.name == "SEND")
-        return sum(FIELDS[name].put(value) for name, value in own.items())
-
-    def words(self, registers: dict[str, int]) -> list[int]:
-        """Return the three words; registers: FRAME, SHAPE, TABLES and COMMAND of its direction."""
-        frame, shape, tables, command = (registers[part] for part in PARTS)
-        return [shape << 32 | frame, command << 32 | tables, self.trigger]
+        kind = int(self.name == "SEND")
+        return trigger(kind=kind, events=self.events, gate=self.gate, next=self.next, need=self.need)
 
 
 def link_of(command: Receive | Send) -> Link:
@@ -57,22 +72,13 @@ def link_of(command: Receive | Send) -> Link:
     return Link(frame.phase, frame.peer if isinstance(command, Send) else frame.source)
 
 
-def register_fields(
-    command: Receive | Send, shape: dict[str, int], tables: dict[str, int], order: dict[str, int]
-) -> dict[str, int]:
-    """Return a command's four registers; shape, tables, order: fields, but what the frame's name has."""
-    name, frame = "SEND" if isinstance(command, Send) else "RECEIVE", command.frame
+def named(command: Receive | Send) -> dict[str, int]:
+    """Return the fields that name a command's frame, and what becomes of it."""
+    frame = command.frame
+    own = {"step": frame.table, "chunk": frame.chunk, "sub": frame.sub}
     if isinstance(command, Send):
-        own = {"peer": command.destination}
-    else:
-        own = {"peer": frame.source, "adopt" if command.adopt else "add": 1}
-    fields = {
-        "FRAME": {"step": frame.table, "chunk": frame.chunk},
-        "SHAPE": shape | {"sub": frame.sub},
-        "TABLES": tables,
-        "COMMAND": order | own,
-    }
-    return {part: BY_NAME[f"{name}_{part}"].pack(**fields[part]) for part in PARTS}
+        return own | {"peer": command.destination}
+    return own | {"peer": frame.source, "adopt" if command.adopt else "add": 1}
 
 
 def entries(programme: Programme, count: Callable[[int, int], int]) -> list[Entry]:

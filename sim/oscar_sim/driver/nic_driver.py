@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from oscar.collective.actions import Action
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, VERSION
-from oscar_sim.driver.lists import entries, link_of, register_fields
+from oscar_sim.driver.lists import entries, entry_words, link_of, named, packed
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
 from oscar_sim.driver.table_sets import TableSets
 from oscar_sim.errors import RtlError
@@ -188,12 +188,10 @@ class NicDriver:
         name, frame = "SEND" if isinstance(command, Send) else "RECEIVE", command.frame
         place = self.places(frame.chunk, frame.sub)
         tables = self.books[name].take(link_of(command), frame.table)
-        order = {"row": place.row, "fresh": int(tables.fresh)}
+        fields = {"row": place.row, "count": place.count, "width": self.width(frame.workers)}
         if name == "SEND":
-            order["block_log2"] = self.block_log2
-        used = {"sequence": tables.sequence, "load": tables.load, "save": tables.save}
-        shape = {"count": place.count, "width": self.width(frame.workers)}
-        return register_fields(command, shape, used, order)
+            fields["block_log2"] = self.block_log2
+        return packed(name, **named(command), **fields, **tables._asdict())
 
     def _give(self, name: str, command: Receive | Send) -> Script:
         """Write a command's four registers."""
@@ -207,7 +205,9 @@ class NicDriver:
         if not made:
             return 0
         assert self.list_stream is not None, "a driver of lists has a stream for them"
-        self.list_stream.put([word for entry in made for word in entry.words(self._registers(entry.command))])
+        registers = [self._registers(entry.command) for entry in made]
+        words = [entry_words(own, entry.trigger) for own, entry in zip(registers, made, strict=True)]
+        self.list_stream.put([word for entry in words for word in entry])
         while not self.list_stream.idle:
             yield
         order, status, result = (BY_NAME[name] for name in ("LIST_COMMAND", "IRQ_STATUS", "LIST_RESULT"))
