@@ -61,21 +61,18 @@ def _nic_flat(
         "source": [SourcePort() for _ in range(units)],
     }
     decode, encode = ([word(MEMORY_BITS) for _ in range(units)] for _ in range(2))
-    adopts, held, bad_packets, totals = (
-        [bit() for _ in range(units)],
-        bit(),
-        word(3),
-        Stream(STREAM_BITS, keep=STREAM_BITS // 8),
-    )
+    adopts, held, bad_packets = [bit() for _ in range(units)], bit(), word(3)
+    totals, lists = Stream(STREAM_BITS, keep=STREAM_BITS // 8), Stream(64)
     parts: list[Any] = [
         reset_hold(clk, rst, held),
         nic_core(
             clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, ports["position"], ports["sum"], decode,
             adopts, ports["source"], encode, clear, cleared, clear_row, clear_rows, top, bad_packets, totals,
-            engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
+            lists, engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
         ),
         zero(clk, bad_packets),
         *[zero(clk, signal) for signal in (totals.tdata, totals.tvalid, totals.tlast, totals.tkeep)],
+        *[zero(clk, signal) for signal in (lists.tdata, lists.tvalid, lists.tlast)],
     ]  # fmt: skip
     for name, bits, comes in WIDE:
         kind, _, part = name.partition("_")

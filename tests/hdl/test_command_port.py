@@ -71,19 +71,20 @@ def random_order(rng: Any, name: str, block_log2: int) -> Order:
 @pytest.mark.parametrize(("name", "block_log2"), [("RECEIVE", 0), ("RECEIVE", 12), ("SEND", 0), ("SEND", 12)])
 def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
     rng = dice(f"command_port {name}")
-    clk, rst, issue, abort, locked, refused = (bit() for _ in range(6))
+    clk, rst, issue, trial, abort, locked, refused = (bit() for _ in range(7))
     order, frame, shape, tables = (word(32) for _ in range(4))
-    row, running, result = word(ROW_BITS), word(2), word(23)
+    row, running, verdict, result = word(ROW_BITS), word(2), word(2), word(23)
     command = FrameCommand()
     command.idle._val = True
     dut = command_port(
-        clk, rst, issue, order, frame, shape, tables, abort, command, row, running, locked, refused,
-        result, receive=name == "RECEIVE", sets=SETS, rows_log2=ROWS_LOG2, block_log2=block_log2,
+        clk, rst, issue, trial, order, frame, shape, tables, abort, command, row, running, locked, refused,
+        verdict, result, receive=name == "RECEIVE", sets=SETS, rows_log2=ROWS_LOG2, block_log2=block_log2,
     )  # fmt: skip
     given: list[Order] = []  # valid, not started yet
     under_way: list[int] = []  # when they end; at 0: when they are aborted
     errors: list[int] = []
     seen = {"refused": 0, "started": 0}
+    verdicts: list[int] = []
     expected = 0  # are refused
     now = 0
 
@@ -110,6 +111,8 @@ def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
             assert command.idle
             starts()
         seen["refused"] += int(refused)
+        if verdict:
+            verdicts.append(int(verdict))
         command.done.next = False
         if under_way and (under_way[0] <= now or command.abort):
             del under_way[0]
@@ -137,7 +140,15 @@ def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
         held = wanted
         simulator.run(1)
         issue.next = False
-        if not locked and wanted.valid:
+        if not locked and rng.random() < 0.2:  # only judged
+            verdicts.clear()
+            trial.next = True
+            simulator.run(10)
+            trial.next = False
+            simulator.run(1)
+            assert verdicts == [1 if wanted.valid else 3]
+            assert not locked
+        elif not locked and wanted.valid:
             given.append(wanted)
         else:
             expected += 1

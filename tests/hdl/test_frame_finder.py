@@ -31,12 +31,11 @@ class Bench:
 
     def __init__(self, name: str, wrong: float) -> None:
         self.rng, self.wrong = dice(name), wrong
-        self.clk, self.rst, self.aborts, self.returned = (bit() for _ in range(4))
+        self.clk, self.rst = bit(), bit()
         self.oldest, self.held, self.armed, self.run = OldestFrame(), HeldFrame(), ArmedReceive(), ListRun()
         self.found, self.gate = FoundEntry(), TrackerLook()
         dut = frame_finder(
-            self.clk, self.rst, self.oldest, self.held, self.armed, self.run, self.found, self.gate,
-            self.aborts, self.returned,
+            self.clk, self.rst, self.oldest, self.held, self.armed, self.run, self.found, self.gate
         )  # fmt: skip
         self.sim = CycleSimulator(dut, self.clk, self._each)
         self.frames: deque[Name] = deque()
@@ -122,14 +121,14 @@ class Bench:
     def _each(self) -> None:
         self._given()
         self._store()
-        self.returned.next = False
-        if self.aborts:
+        self.found.returned.next = False
+        if self.found.aborts:
             assert self.using_lost is not None
             self.back = self.rng.randrange(2, 50)
         elif self.back:
             self.back -= 1
             if not self.back:
-                self.returned.next = True
+                self.found.returned.next = True
                 self.waiting[self.lost_name] = self.using_lost
                 self.seen["aborted"] += 1
         if self.gate.at != self.asked:

@@ -13,6 +13,7 @@ from myhdl import SignalType, always, block, instance
 
 from oscar_hdl.flow.tops import find
 from oscar_hdl.nic.control.axi_lite_registers import SLVERR, axi_lite_registers
+from oscar_hdl.nic.control.list_ports import RegisterFill
 from oscar_hdl.nic.control.register_page import markdown, ports
 from oscar_hdl.nic.control.registers import BY_NAME, REGISTERS, STORED, Field, Register, check
 from oscar_hdl.nic.oscar_nic import oscar_nic
@@ -85,6 +86,7 @@ class Bench:
         self.wr_index, self.rd_index = word(6), word(6)
         self.wr_data, self.rd_value, self.events = word(32), word(32), word(32)
         self.master = Master(self.clk, self.bus, None if stream is None else dice(stream))
+        self.fill = RegisterFill(len(STORED))
         self.refusals: list[int] = []
         self.commands: list[tuple[int, int]] = []
 
@@ -103,7 +105,7 @@ class Bench:
         driver = instance(steps)
         dut = axi_lite_registers(
             self.clk, self.rst, self.bus, self.values, self.locked, self.refused, self.strobe, self.wr_index,
-            self.wr_data, self.rd_index, self.rd_value, self.events, self.irq,
+            self.wr_data, self.rd_index, self.rd_value, self.events, self.irq, self.fill,
         )  # fmt: skip
         return clock(self.clk), behind, driver, dut
 

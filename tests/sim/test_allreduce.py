@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict, deque
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oscar.collective.actions import Phase
 from oscar.collective.ring import Boomerang, Ring
+from oscar.collective.schedules import make_schedule
 from oscar.collective.trees import Direct
 from oscar.errors import ConfigError
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.allreduce.__main__ import main
 from oscar_sim.allreduce.network import in_bytes, in_words
 from oscar_sim.allreduce.run import Options, Run
+from oscar_sim.driver.lists import entries
 from oscar_sim.driver.programme import Key, programme
 from oscar_sim.driver.table_sets import Link, TableSets
 from oscar_sim.seeds import dice
@@ -47,6 +51,84 @@ def test_a_schedule_with_two_sums_is_refused() -> None:
         programme(0, Boomerang(3))
 
 
+def test_a_direct_list() -> None:
+    """Pushes of others count for the sum's SEND; finals wait for the own push of their chunk."""
+    made = entries(programme(1, Direct(4)), lambda chunk, sub: 100)
+    assert [entry.name for entry in made] == ["RECEIVE"] * 6 + ["SEND"] * 4
+    pushes = [entry for entry in made if entry.need == 0 and entry.name == "RECEIVE"]
+    assert {(entry.frame.source, entry.gate) for entry in pushes} == {(0, 9), (2, 9), (3, 9)}
+    finals = {entry.frame.chunk: entry.gate for entry in made if entry.need == 2}
+    assert finals == {2: 6, 3: 7, 0: 8}
+    assert [entry.events for entry in made[6:]] == [0, 0, 0, 3]
+    assert [entry.next for entry in made[6:]] == [6, 7, 8, 9]  # each on a link of its own
+
+
+def test_a_list_keeps_the_order_of_a_link() -> None:
+    """A ring's pushes: each waits for its sum and for the push before it; an empty chunk has no entry."""
+    made = entries(programme(1, Ring(4)), lambda chunk, sub: int(chunk != 0))
+    sends = [
+        (n, entry.frame.chunk, entry.events, entry.next)
+        for n, entry in enumerate(made)
+        if entry.name == "SEND"
+    ]
+    assert sends == [(4, 1, 0, 5), (5, 3, 2, 5), (6, 2, 1, 6)]
+
+
+@pytest.mark.parametrize("nodes", range(2, 9))
+@pytest.mark.parametrize("schedule", [Ring, Direct])
+@pytest.mark.usefixtures("seed")
+def test_lists_of_all_nodes_end_in_any_order(schedule: type, nodes: int) -> None:
+    """As NICs run them, frames of a link in order, all else by chance; sums are sent when they are whole."""
+    rng, plan = dice(f"lists {schedule.__name__} {nodes}"), schedule(nodes)
+    empty = rng.randrange(nodes)
+    made = [entries(programme(r, plan), lambda chunk, sub: int(chunk != empty)) for r in range(nodes)]
+    waits = [[entry.events if entry.name == "SEND" else 1 for entry in own] for own in made]
+    terms = [[1 << rank] * nodes for rank in range(nodes)]  # whose values a rank's rows hold
+    fired, links = [[False] * len(own) for own in made], defaultdict(deque)
+    forwards = [programme(rank, plan).forwards for rank in range(nodes)]
+    numbers = [(rank, n) for rank, own in enumerate(made) for n in range(len(own))]
+    moved = True
+    while moved:
+        moved = False
+        for rank, n in rng.sample(numbers, len(numbers)):
+            entry = made[rank][n]
+            if entry.name != "SEND" or fired[rank][n] or waits[rank][n]:
+                continue
+            fired[rank][n] = moved = True
+            if entry.next != n:
+                waits[rank][entry.next] -= 1
+            assert terms[rank][entry.frame.chunk] == entry.frame.terms
+            for peer in entry.command.peers:
+                links[rank, peer].append((Key.of(entry.frame), entry.frame.terms))
+        for (_, rank), queue in rng.sample(sorted(links.items()), len(links)):
+            if not queue:
+                continue
+            (key, held), own = queue[0], made[rank]
+            n = next(n for n, e in enumerate(own) if e.name == "RECEIVE" and Key.of(e.frame) == key)
+            if own[n].need == 2 and not fired[rank][own[n].gate]:
+                continue
+            queue.popleft()
+            assert not fired[rank][n]
+            fired[rank][n] = moved = True
+            terms[rank][key.chunk] = held if own[n].command.adopt else held | terms[rank][key.chunk]
+            if own[n].need == 0:
+                waits[rank][own[n].gate] -= 1
+            for peer in forwards[rank].get(key, []):
+                links[rank, peer].append((key, held))
+    assert all(map(all, fired))
+    for rank, own in enumerate(terms):
+        assert own == [(1 << nodes) - 1 if chunk != empty else 1 << rank for chunk in range(nodes)]
+
+
+def test_what_a_list_cannot_say_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is tied to 2 SENDs, a list's RECEIVE to one"):
+        entries(programme(0, make_schedule("exchange", 4)), lambda chunk, sub: 1)
+    with pytest.raises(ConfigError, match="at most 256 entries, this schedule takes 298"):
+        entries(programme(0, Direct(100)), lambda chunk, sub: 1)
+    with pytest.raises(ConfigError, match="a SEND waits for at most 63 events, one has 69"):
+        entries(programme(0, Direct(70)), lambda chunk, sub: 1)
+
+
 def test_a_set_for_each_table_of_a_link() -> None:
     sets, link, other = TableSets(3), Link(PUSH, 1), Link(PUSH, 2)
     assert sets.take(link, 0) == (0, 0, True, 0)
@@ -73,6 +155,7 @@ def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.Capture
     """A ring, twice: tables have learnt, and the NICs have cut the second time's chunks."""
     file = tmp_path / "allreduce.json"
     words = ["--nodes", "2", "--values", "1000", "--rate", "0.7", "--schedule", "ring", "--json", str(file)]
+    words += ["--driver", "registers", "--host", "0", "0", "0"]
     assert main(words) == 0
     result = json.loads(file.read_text())
     assert (result["ok"], result["faults"]) == (True, [])
@@ -86,6 +169,29 @@ def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.Capture
     assert "the NICs cut the next iteration at" in said.out
     assert "FRAMES_IN 8, FRAMES_OUT 8, FRAMES_BAD 0," in said.out
     assert "# ring: 8 of 8 frames" in said.err
+
+
+@pytest.mark.parametrize(("schedule", "nodes"), [("ring", 2), ("direct", 3)])
+def test_nics_reduce_by_lists_as_the_host_does(schedule: str, nodes: int) -> None:
+    """Twice by a ring; two writes and two reads an AllReduce. A peer is late: its list comes later."""
+    run = Run(
+        Options(schedule=schedule, nodes=nodes, values=400, iterations=4 - nodes, lists=True, host=(3, 5, 40))
+    )
+    late, node = run.nodes[-1].driver, run.nodes[-1]
+    begin = late.run_list
+
+    def later(*words: Any) -> Any:
+        for _ in range(2500):
+            yield
+        return (yield from begin(*words))
+
+    late.run_list = later
+    run.run()
+    assert run.faults == []
+    assert [row["equal"] for row in run.rows] == [True] * (4 - nodes)
+    assert run.rows[-1]["registers"] == [{"write": 2, "read": 2}] * nodes
+    assert run.rows[0]["clocks"] > 2500
+    assert node.manager.used["read"] > 2
 
 
 @pytest.mark.parametrize("wrong", ["nothing", "frame", "sum"])

@@ -14,10 +14,10 @@ from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.ports import frames_in, frames_out
-from oscar_hdl.streams.bundles import AxiLite, bit
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
-from oscar_sim.allreduce.network import Manager, in_bytes, in_words
+from oscar_sim.allreduce.network import Manager, WordSource, in_bytes, in_words
 from oscar_sim.compiled import copies_of
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.seeds import dice
@@ -35,9 +35,9 @@ class Bench:
         self.clk, self.rst = bit(), bit(1)
         self.ports: dict[str, Any] = {
             "s_axil": AxiLite(8), "irq": bit(), "s_axis_rx": frames_in(BUS),
-            "m_axis_tx": frames_out(BUS),
+            "m_axis_tx": frames_out(BUS), "s_axis_list": Stream(64),
         }  # fmt: skip
-        self.bus = Manager(self.ports["s_axil"])
+        self.bus, self.lists = Manager(self.ports["s_axil"]), WordSource(self.ports["s_axis_list"])
         self.pause = chance(pause, random.Random(self.rng.random()))
         self.coming: deque[tuple[int, int, bool, int]] = deque()
         self.taken: list[tuple[int, int, bool]] = []
@@ -66,6 +66,7 @@ class Bench:
 
     def _tick(self) -> None:
         self.tick_memory()
+        self.lists.tick()
         rx, tx = self.ports["s_axis_rx"], self.ports["m_axis_tx"]
         if not (self.offered and not rx.tready):
             self.offered = bool(self.coming) and not self.pause()
@@ -86,6 +87,7 @@ class Bench:
         """Reset the NIC and forget what is under way."""
         self.rst.next = True
         self.coming.clear()
+        self.lists.words.clear()
         s = self.ports["s_axil"]
         for signal in (s.awvalid, s.wvalid, s.bready, s.arvalid, s.rready):
             signal.next = False

@@ -12,7 +12,7 @@ from oscar.coding.frame import HEADER_BYTES, peek
 from oscar_hdl.coder.ports import DecoderJob, RawJob, TablesPort
 from oscar_hdl.nic.ports import FrameCommand, frames_in
 from oscar_hdl.nic.receive.deframer import REASONS
-from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, OldestFrame
+from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, HeldFrame, OldestFrame
 from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copies_of
@@ -181,8 +181,8 @@ class ReceiverBench:
         decoders = DecoderUnits(jobs, streams, self.raw, self.raw_stream, bases)
         top = elaborated(
             lambda: receiver(
-                self.clk, self.rst, self.rx, self.command, self.row, dropped, self.oldest, self.tables,
-                self.sent, decoders, clear, bus_bits=bus_bits, store_log2=store_log2,
+                self.clk, self.rst, self.rx, self.command, self.row, dropped, self.oldest, HeldFrame(),
+                self.tables, self.sent, decoders, clear, bus_bits=bus_bits, store_log2=store_log2,
                 buffer_log2=(depth - 1).bit_length(),
             )
         )  # fmt: skip

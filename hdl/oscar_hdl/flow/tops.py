@@ -76,8 +76,8 @@ def _oscar_nic(
     rx, tx = frames_in(bus_bits), frames_out(bus_bits)
     return oscar_nic(
         bit(), bit(), AxiLite(8), bit(), rx, tx, Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64),
-        Stream(STREAM_BITS), Stream(16), engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2,
-        rows_log2=rows_log2, block_log2=block_log2, granule_log2=granule_log2,
+        Stream(STREAM_BITS), Stream(16), Stream(64), engines=engines, bus_bits=bus_bits, sets=sets,
+        store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2, granule_log2=granule_log2,
     )  # fmt: skip
 
 

@@ -25,10 +25,21 @@ from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers
 from oscar_hdl.nic.control.command_port import command_port
 from oscar_hdl.nic.control.event_counters import event_counters, row_counter
+from oscar_hdl.nic.control.list_ports import (
+    ArmedReceive,
+    FoundEntry,
+    ListedCommand,
+    ListRegisters,
+    ListRun,
+    RegisterFill,
+    TrackerLook,
+)
+from oscar_hdl.nic.control.list_unit import list_unit
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, STORED, VERSION
 from oscar_hdl.nic.memory.planner import planner
 from oscar_hdl.nic.ports import FrameCommand, TopPort
-from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, OldestFrame
+from oscar_hdl.nic.receive.frame_finder import frame_finder
+from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, HeldFrame, OldestFrame
 from oscar_hdl.nic.receive.receiver import receiver
 from oscar_hdl.nic.send.sender import sender
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -55,9 +66,9 @@ RAW_AHEAD = 2  # clocks that the raw decoder's phase is ahead
 def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
     sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
-    clear_row: Any, clear_rows: Any, top: TopPort, bad_packets: Any, s_axis_sums: Any, *, engines: int,
-    bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 14, block_log2: int = 0,
-    banks: int = 1, granule_log2: int = 8, pair: Any = engine_pair,
+    clear_row: Any, clear_rows: Any, top: TopPort, bad_packets: Any, s_axis_sums: Any, s_axis_list: Any, *,
+    engines: int, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 14,
+    block_log2: int = 0, banks: int = 1, granule_log2: int = 8, pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
@@ -68,6 +79,7 @@ def nic_core(
     clear (pulse): let clear_rows u14 rows from clear_row u20 on read as zeros, then give `cleared` (pulse),
     until which they hold. top: TopPort, of frames to send. bad_packets u3 (strobes):
     to be counted. s_axis_sums: Stream(128, keep=16), packets of final sums, for the next plan (planner).
+    s_axis_list: Stream(64), lists of commands (list_unit).
 
     engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
@@ -101,6 +113,8 @@ def nic_core(
     OLDEST_FRAME, OLDEST_NAME = INDEX["OLDEST_FRAME"], INDEX["OLDEST_NAME"]
     PLAN_SEGMENT, PLAN_COMMAND = INDEX["PLAN_SEGMENT"], INDEX["PLAN_COMMAND"]
     PLAN_RESULT, FIRST_EDGE = INDEX["PLAN_RESULT"], INDEX["PLAN_EDGE_1"]
+    LIST_COMMAND, LIST_RESULT = INDEX["LIST_COMMAND"], INDEX["LIST_RESULT"]
+    LIST_SHOW, ENTRY_STATE = INDEX["LIST_SHOW"], INDEX["ENTRY_STATE"]
     STORED_COUNT = len(STORED)
 
     # Registers.
@@ -112,13 +126,19 @@ def nic_core(
     locked, write_refused, events = word(STORED_COUNT), bit(), word(32)
     counter_events, second_events, third_events = word(16), word(16), word(16)
     receive_issue, send_issue, receive_abort = bit(), bit(), bit()
-    receive_locked, send_locked = bit(), bit()
+    receive_locked, send_locked, receive_held, send_held = bit(), bit(), bit(), bit()
     receive_refused, send_refused = bit(), bit()
     receive_result, send_result = word(23), word(23)
     receive_running, send_running = word(2), word(2)
     send_abort = bit()
     plan_segment, plan_issue, plan_edge, plan_result = bit(), bit(), word(16), word(10)
     planned, plan_refused = bit(), bit()
+
+    # Lists.
+    lists, running, listed, fill = ListRegisters(), ListRun(), ListedCommand(), RegisterFill(STORED_COUNT)
+    armed, found, gate, held = ArmedReceive(), FoundEntry(), TrackerLook(), HeldFrame()
+    receive_verdict, send_verdict, ordered = word(2), word(2), word(32)
+    free, denied, list_bad = bit(), bit(), bit()
 
     # Commands and jobs.
     receive, send = FrameCommand(), FrameCommand()
@@ -147,18 +167,20 @@ def nic_core(
     parts += [
         axi_lite_registers(
             clk, rst, s_axil, values, locked, write_refused, wr_strobe, wr_index, wr_data, rd_index, rd_value,
-            events, irq,
+            events, irq, fill,
         ),
         command_port(
-            clk, rst, receive_issue, wr_data, *receive_values, receive_abort, receive,
-            clear_row, receive_running, receive_locked, receive_refused, receive_result, receive=True,
-            sets=sets, rows_log2=rows_log2, block_log2=block_log2,
+            clk, rst, receive_issue, listed.trial, ordered, *receive_values, receive_abort, receive,
+            clear_row, receive_running, receive_locked, receive_refused, receive_verdict, receive_result,
+            receive=True, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
         ),
         command_port(
-            clk, rst, send_issue, wr_data, *send_values, send_abort, send, top.row, send_running,
-            send_locked, send_refused, send_result, receive=False, sets=sets, rows_log2=rows_log2,
-            block_log2=block_log2,
+            clk, rst, send_issue, listed.trial, ordered, *send_values, send_abort, send, top.row, send_running,
+            send_locked, send_refused, send_verdict, send_result, receive=False, sets=sets,
+            rows_log2=rows_log2, block_log2=block_log2,
         ),
+        list_unit(clk, rst, s_axis_list, lists, running, listed, fill, armed, found, gate, receive, send),
+        frame_finder(clk, rst, oldest, held, armed, running, found, gate),
         planner(
             clk, rst, s_axis_sums, plan_segment, plan_issue, wr_data, rd_counter, plan_edge, plan_result,
             planned, plan_refused, granule_log2=granule_log2, blocks_log2=PLAN_LOG2,
@@ -166,8 +188,8 @@ def nic_core(
         event_counters(clk, rst, counter_events, second_events, third_events, rd_counter, counted),
         receiver(
             clk, rst, s_axis_rx, command=receive, row=clear_row, dropped=dropped, oldest_frame=oldest,
-            tables=decoder_port, m_axis_sent=sent, clear=clearing, bus_bits=bus_bits, store_log2=store_log2,
-            block_log2=block_log2, banks=banks,
+            held_frame=held, tables=decoder_port, m_axis_sent=sent, clear=clearing, bus_bits=bus_bits,
+            store_log2=store_log2, block_log2=block_log2, banks=banks,
             decoders=DecoderUnits(decoder_jobs, decoder_bytes, raw, raw_bytes, decode_rows),
         ),
         sender(
@@ -223,7 +245,7 @@ def nic_core(
     ):
         parts += [copy_bit(other, copy) for other, copy in zip(others, own, strict=True)]
     decoding, encoding = bit(), bit()
-    receive_failed, send_failed, refused = bit(), bit(), bit()
+    receive_failed, send_failed, refused, list_refused = bit(), bit(), bit(), bit()
 
     # Frames take the banks in turn, from 0 on after a reset.
     @always(clk.posedge)
@@ -244,9 +266,16 @@ def nic_core(
 
     @always(clk.posedge)
     def commands():
-        receive_issue.next = wr_strobe and wr_index == RECEIVE_COMMAND
-        send_issue.next = wr_strobe and wr_index == SEND_COMMAND
-        receive_abort.next = wr_strobe and wr_index == ABORT and wr_data[0]
+        receive_issue.next = listed.issue_receive or (free and wr_index == RECEIVE_COMMAND)
+        send_issue.next = listed.issue_send or (free and wr_index == SEND_COMMAND)
+        receive_abort.next = found.aborts or (free and wr_index == ABORT and wr_data[0])
+        denied.next = wr_strobe and not free and wr_index == RECEIVE_COMMAND
+        if wr_strobe and not free and wr_index == SEND_COMMAND:
+            denied.next = True
+        lists.abort.next = wr_strobe and wr_index == ABORT and wr_data[0]
+        lists.issue.next = wr_strobe and wr_index == LIST_COMMAND
+        if wr_strobe and wr_index == LIST_SHOW:
+            lists.show.at.next = wr_data[8:]
         plan_segment.next = wr_strobe and wr_index == PLAN_SEGMENT
         plan_issue.next = wr_strobe and wr_index == PLAN_COMMAND
         if dropped.bad:
@@ -255,10 +284,25 @@ def nic_core(
             last_reason.next = 0
 
     @always_comb
+    def hold():
+        """Registers of commands are the list's while one runs."""
+        receive_held.next = receive_locked or running.running
+        send_held.next = send_locked or running.running
+        lists.busy.next = receive_locked or send_locked or receive_running != 0 or send_running != 0
+        lists.order.next = wr_data
+        ordered.next = wr_data
+        if running.running:
+            ordered.next = listed.order
+        free.next = wr_strobe and not running.running
+        listed.receive_open.next = not receive_locked
+        listed.send_open.next = not send_locked
+        listed.judged.next = receive_verdict[0] or send_verdict[0]
+        listed.bad.next = receive_verdict[1] or send_verdict[1]
+
+    @always_comb
     def locks():
         locked.next = concat(
-            send_locked, send_locked, send_locked, receive_locked, receive_locked, receive_locked,
-            modbv(0)[1:],
+            send_held, send_held, send_held, receive_held, receive_held, receive_held, modbv(0)[1:]
         )  # fmt: skip
 
     @always(clk.posedge)
@@ -278,7 +322,8 @@ def nic_core(
             encode_takes.next[i] = encoded[i] and not encoded_header[i]
         receive_failed.next = receive.done and receive.error != 0
         send_failed.next = send.done and send.error != 0
-        refused.next = receive_refused or send_refused or write_refused or plan_refused
+        refused.next = receive_refused or send_refused or write_refused or plan_refused or list_refused
+        list_refused.next = denied or lists.refused
 
     @always(clk.posedge)
     def notice():
@@ -287,10 +332,11 @@ def nic_core(
         events.next[2] = dropped.bad
         events.next[3] = send.done
         events.next[4] = send_failed
-        events.next[5] = bad_packets != 0
+        events.next[5] = bad_packets != 0 or lists.bad_packet
         events.next[6] = refused
         events.next[7] = planned
         events.next[8] = oldest.arrived
+        events.next[9] = lists.ended
         # In the order of COUNTER_EVENTS.
         counter_events.next[0] = True
         counter_events.next[1] = receive_running != 0
@@ -306,8 +352,10 @@ def nic_core(
         counter_events.next[11] = dropped.bad
         counter_events.next[12] = s_axis_rx.tvalid and not s_axis_rx.tready
         counter_events.next[13] = m_axis_tx.tvalid and not m_axis_tx.tready
-        counter_events.next[14] = write_refused or plan_refused
-        counter_events.next[15] = bad_packets[0]
+        counter_events.next[14] = write_refused or plan_refused or list_refused
+        # One of a list waits while another packet is counted.
+        counter_events.next[15] = bad_packets[0] or list_bad or lists.bad_packet
+        list_bad.next = (list_bad or lists.bad_packet) and bad_packets[0] and not rst
         # What happens more than once in a clock.
         second_events.next[5] = rows_in[1]
         third_events.next[5] = rows_in[2]
@@ -343,7 +391,11 @@ def nic_core(
             rd_value.next = send_result
         elif rd_index == PLAN_RESULT:
             rd_value.next = plan_result
+        elif rd_index == LIST_RESULT:
+            rd_value.next = lists.result
+        elif rd_index == ENTRY_STATE:
+            rd_value.next = concat(lists.show.state, modbv(0)[2:], lists.show.events)
         elif rd_index >= FIRST_EDGE:
             rd_value.next = plan_edge
 
-    return parts, modes, commands, locks, work, ends, notice, show
+    return parts, modes, commands, hold, locks, work, ends, notice, show

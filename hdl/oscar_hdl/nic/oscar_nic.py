@@ -22,9 +22,9 @@ from oscar_hdl.streams.zero import zero
 @block
 def oscar_nic(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, s_axis_values: Any,
-    s_axis_side: Any, s_axis_read: Any, m_axis_values: Any, m_axis_descriptors: Any, *, engines: int = 2,
-    bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10, block_log2: int = 12,
-    granule_log2: int = 8, banks: int = 0,
+    s_axis_side: Any, s_axis_read: Any, m_axis_values: Any, m_axis_descriptors: Any, s_axis_list: Any, *,
+    engines: int = 2, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
+    block_log2: int = 12, granule_log2: int = 8, banks: int = 0,
 ) -> Any:  # fmt: skip
     """Decode frames into memory and encode memory into frames, as a driver asks (docs/registers.md).
 
@@ -32,7 +32,8 @@ def oscar_nic(
     docs/protocol.md. Rows come and go in packets (row_port): s_axis_values, Stream(128), eight values a word;
     s_axis_side, Stream(128), a word a row (side_loader); s_axis_read, Stream(64), packets of one word, which
     ask for m_axis_values, Stream(128), eight values a word, and m_axis_descriptors, Stream(16), one a row
-    (row_unloader). What is read goes to the planner, too.
+    (row_unloader). What is read goes to the planner, too. s_axis_list, Stream(64): lists of
+    commands (list_unit).
 
     engines: 2, 4, 8 .. 64; sets: table sets of a direction; store_log2: a frame store has 2^store_log2 words
     of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all frames; others are
@@ -57,7 +58,8 @@ def oscar_nic(
     reset = reset_hold(clk, rst, held)
     core = nic_core(
         clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, positions, sums, decode_rows, adopt, sources,
-        encode_rows, clear, cleared, clear_row, clear_rows, top, bad_packets, totals, engines=engines,
+        encode_rows, clear, cleared, clear_row, clear_rows, top, bad_packets, totals, s_axis_list,
+        engines=engines,
         bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
         banks=banks or bank_count(engines), granule_log2=granule_log2,
     )  # fmt: skip

@@ -19,14 +19,18 @@ from oscar_sim.allreduce.run import Options, tables
 from oscar_sim.results_file import prepared
 
 SCHEDULES = "ring", "direct"
+DRIVERS = "registers", "list"  # how a NIC gets its commands
+HOST = 22, 200, 223  # about .1, .9 and 1 us at 223 MHz
 EXAMPLES = """
 Each NIC is the MyHDL description, simulated clock by clock: frames come and go on 64-bit streams, a
 driver gives commands over AXI4-Lite, as docs/registers.md has it. The gradient is real, from the
-first iterations of a training. The host's coder does the same AllReduce in software. Every frame
+first iterations of a training. Each NIC gets its commands by registers, then as a list
+(docs/hardware.md, "A list"). The host's coder does the same AllReduce in software. Every frame
 must have equal bytes, every sum be equal; exit status 1 says that one is not.
 
-  make sim                                               both schedules, four NICs
+  make sim                                               both schedules and drivers, four NICs
   python -m oscar_sim.allreduce --schedule direct --nodes 2 --values 3000
+  python -m oscar_sim.allreduce --driver list --host 0 0 0
   python -m oscar_sim.allreduce --bits 12 --json build/sim/allreduce.json
 """
 
@@ -45,6 +49,18 @@ def run_all(jobs: Sequence[Options]) -> Iterator[Result]:
             yield result.get()
 
 
+def compared(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield how many clocks of commands by registers a list saves, where both ran."""
+    by = {(row["schedule"], row["iteration"], row["driver"]): row["clocks"] for row in rows}
+    for (schedule, iteration, driver), clocks in by.items():
+        listed = by.get((schedule, iteration, "a list"))
+        if driver == "registers" and listed:
+            yield (
+                f"# {schedule}, iteration {iteration}: {clocks:,} clocks by registers, {listed:,} by a list: "
+                f"{clocks / listed:.2f} times\n"
+            )
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     p = argparse.ArgumentParser(
@@ -61,6 +77,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--iterations", type=int, default=Options.iterations, help="AllReduces (%(default)s)")
     p.add_argument("--rate", type=float, default=Options.rate, help="words a clock on a link (%(default)s)")
     p.add_argument("--latency", type=int, default=Options.latency, help="clocks of a link (%(default)s)")
+    p.add_argument("--driver", choices=(*DRIVERS, "both"), default="both", help="of a NIC (%(default)s)")
+    p.add_argument(
+        "--host", type=int, nargs=3, default=HOST, metavar=("W", "R", "I"),
+        help="clocks that a host takes to write a register, to read one, to notice an interrupt (22 200 223)",
+    )
     p.add_argument("--json", type=Path, metavar="OUT", help="write the table there, too")
     return p
 
@@ -80,8 +101,10 @@ def main(argv: list[str] | None = None) -> int:
         Options(
             schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
             engines=args.engines, bits=args.bits, rate=args.rate, latency=args.latency,
+            lists=driver == "list", host=tuple(args.host),
         )
         for schedule in (SCHEDULES if args.schedule == "both" else (args.schedule,))
+        for driver in (DRIVERS if args.driver == "both" else (args.driver,))
     ]  # fmt: skip
     rows: list[dict[str, object]] = []
     faults: list[str] = []
@@ -91,6 +114,7 @@ def main(argv: list[str] | None = None) -> int:
             print("\n".join(lines), flush=True)
             rows += fresh
             faults += wrong
+        print(*compared(rows), sep="", end="", flush=True)
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

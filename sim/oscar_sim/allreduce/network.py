@@ -151,11 +151,64 @@ def in_words(frame: bytes, size: int) -> list[Word]:
     ]
 
 
-class Manager:
-    """Reads and writes registers, one at a time."""
+class WordSource:
+    """Gives words to a stream of the NIC, one a clock."""
 
-    def __init__(self, s_axil: AxiLite) -> None:
-        self.bus = s_axil
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.words: deque[Word] = deque()
+        self.offered = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether all is taken."""
+        return not (self.words or self.offered)
+
+    def put(self, words: Sequence[int]) -> None:
+        """Give a packet of whole words."""
+        self.words.extend((word, 0, n == len(words) - 1) for n, word in enumerate(words))
+
+    def tick(self) -> None:
+        """One rising edge."""
+        stream = self.stream
+        if self.offered and not stream.tready:
+            return
+        if self.offered or self.words:
+            stream.tvalid.next = self.offered = bool(self.words)
+        if self.words:
+            stream.tdata.next, keep, stream.tlast.next = self.words.popleft()
+            if hasattr(stream, "tkeep"):
+                stream.tkeep.next = keep
+
+
+class LateLevel:
+    """A level that a host notices so many clocks after it rose."""
+
+    def __init__(self, signal: Any, clocks: int, now: Callable[[], int]) -> None:
+        self.signal, self.clocks, self.now = signal, clocks, now
+        self.rose: int | None = None
+
+    def __bool__(self) -> bool:
+        if not self.signal:
+            self.rose = None
+            return False
+        if self.rose is None:
+            self.rose = self.now()
+        return self.now() - self.rose >= self.clocks
+
+
+class Manager:
+    """Reads and writes registers, one at a time; each takes the host some clocks more. used: how many."""
+
+    def __init__(self, s_axil: AxiLite, *, write: int = 0, read: int = 0) -> None:
+        self.bus, self.clocks = s_axil, {"write": write, "read": read}
+        self.used = {"write": 0, "read": 0}
+
+    def _host(self, name: str) -> Script:
+        """Let the host's clocks of an access pass."""
+        self.used[name] += 1
+        for _ in range(self.clocks[name]):
+            yield
 
     def write(self, address: int, data: int) -> Script:
         """Write a 32-bit register; raises RtlError when the hardware answers with an error."""
@@ -174,6 +227,7 @@ class Manager:
                 if int(s.bresp):
                     raise RtlError(f"write of 0x{data:08x} to register 0x{address:02x} was refused")
                 yield
+                yield from self._host("write")
                 return
             yield
 
@@ -193,5 +247,6 @@ class Manager:
                     raise RtlError(f"read of register 0x{address:02x} was refused")
                 value = int(s.rdata)
                 yield
+                yield from self._host("read")
                 return value
             yield

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import Stream
-from oscar_sim.allreduce.network import Word, in_words
+from oscar_sim.allreduce.network import WordSource, in_words
 from oscar_sim.driver.nic_driver import NicDriver, Script
 
 
@@ -19,28 +17,17 @@ class Planning:
     """A stream of sums into a NIC, and its plan of the next iteration."""
 
     def __init__(self, sums: Stream, values: int, nodes: int, granule: int) -> None:
-        self.sums, self.values, self.nodes, self.granule = sums, values, nodes, granule
-        self.words: deque[Word] = deque()
-        self.offered = False
+        self.source = WordSource(sums)
+        self.values, self.nodes, self.granule = values, nodes, granule
         self.plan = make_plan("splitter", values, nodes, granule=granule)
-
-    def tick(self) -> None:
-        """One rising edge."""
-        sums: Any = self.sums
-        if self.offered and not sums.tready:
-            return
-        if self.offered or self.words:
-            sums.tvalid.next = self.offered = bool(self.words)
-        if self.words:
-            sums.tdata.next, sums.tkeep.next, sums.tlast.next = self.words.popleft()
 
     def split(self, driver: NicDriver, plan: ChunkPlan, sums: np.ndarray) -> Script:
         """Stream the sums of one AllReduce, chunk by chunk; `plan` is the next one afterwards."""
         for low, high in pairwise(plan.bounds):
             if high > low:
                 yield from driver.count_sums(low)
-                self.words.extend(in_words(sums[low:high].astype("<i2").tobytes(), STREAM_BITS // 8))
-                while self.words or self.offered:
+                self.source.words.extend(in_words(sums[low:high].astype("<i2").tobytes(), STREAM_BITS // 8))
+                while not self.source.idle:
                     yield
         edges = yield from driver.cut_plan(self.nodes, -(-self.values // self.granule))
         self.plan = make_plan("splitter", self.values, self.nodes, granule=self.granule)

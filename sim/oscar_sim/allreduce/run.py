@@ -18,10 +18,10 @@ from oscar.numerics.plans import ChunkPlan
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.ports import frames_in, frames_out
-from oscar_hdl.streams.bundles import AxiLite, bit
+from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_sim.allreduce.expected import Iteration, host_run
 from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
-from oscar_sim.allreduce.network import Manager, NetworkPort
+from oscar_sim.allreduce.network import LateLevel, Manager, NetworkPort, WordSource
 from oscar_sim.allreduce.plan import Planning
 from oscar_sim.allreduce.timeline import picture, rows
 from oscar_sim.compiled import CompiledSimulator, copies_of
@@ -37,7 +37,11 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What is run. values: of the gradient bucket; rate: words a clock of a link; latency: clocks."""
+    """What is run. values: of the gradient bucket; rate: words a clock of a link; latency: clocks.
+
+    lists: a list of commands an AllReduce, not commands by registers; host: clocks that it takes to write a
+    register, to read one, and to notice an interrupt.
+    """
 
     schedule: str = "direct"
     nodes: int = 4
@@ -50,6 +54,14 @@ class Options:
     block_log2: int = 10
     rate: float = 1.0
     latency: int = 20
+    lists: bool = False
+    host: tuple[int, int, int] = (0, 0, 0)
+
+
+    @property
+    def driver(self) -> str:
+        """How commands are given, in words."""
+        return "a list" if self.lists else "registers"
 
 
 class SimulatedNode:
@@ -63,6 +75,7 @@ class SimulatedNode:
             "irq": bit(),
             "s_axis_rx": frames_in(BUS_BITS),
             "m_axis_tx": frames_out(BUS_BITS),
+            "s_axis_list": Stream(64),
             **memory_ports(options.engines + 1),
         }
         self.memory = MemoryModel(1 << run.rows_log2, self.signals)
@@ -70,9 +83,13 @@ class SimulatedNode:
             rank, self.signals["s_axis_rx"], self.signals["m_axis_tx"], rate=options.rate,
             latency=options.latency, forward=self._forward,
         )  # fmt: skip
+        write, read, notice = options.host
+        self.manager = Manager(self.signals["s_axil"], write=write, read=read)
+        self.lists = WordSource(self.signals["s_axis_list"])
         self.driver = NicDriver(
-            Manager(self.signals["s_axil"]), self.signals["irq"], rank=rank, width=run.width,
-            block_log2=options.block_log2, now=lambda: run.clocks,
+            self.manager, LateLevel(self.signals["irq"], notice, lambda: run.clocks), rank=rank,
+            width=run.width, block_log2=options.block_log2, now=lambda: run.clocks,
+            list_stream=self.lists if options.lists else None,
         )  # fmt: skip
         self.programme = programme(rank, run.schedule)
         self.planning = Planning(self.signals["s_axis_sums"], options.values, options.nodes, options.granule)
@@ -95,8 +112,11 @@ class SimulatedNode:
         self.port.frames.clear()
         self.driver.commands.clear()
         places = self.run.places
-        yield from self.driver.run(self.programme, lambda chunk, sub: places[chunk])
-        sent = sum(command.name == "SEND" for command in self.driver.commands)
+        self.used = dict(self.manager.used)
+        run = self.driver.run_list if self.run.options.lists else self.driver.run
+        yield from run(self.programme, lambda chunk, sub: places[chunk])
+        sent = sum(places[send.frame.chunk].count != 0 for send in self.programme.sends)
+        self.used = {name: count - self.used[name] for name, count in self.manager.used.items()}
         while len(self.port.frames) < sent or not self.port.idle:
             yield
 
@@ -112,7 +132,8 @@ class SimulatedNode:
         """One rising edge."""
         self.memory.tick()
         self.port.tick()
-        self.planning.tick()
+        self.planning.source.tick()
+        self.lists.tick()
 
 
 class Run:
@@ -246,11 +267,13 @@ class Run:
         self.rows.append(
             {
                 "schedule": self.options.schedule,
+                "driver": self.options.driver,
                 "iteration": index,
                 "clocks": self.clocks - start,
                 "frames": len(sent),
                 "bytes": sum(map(len, sent)),
                 "equal": sent == wanted and all(right),
+                "registers": [node.used for node in self.nodes],
                 "steps": [rows(node.driver.commands, start) for node in self.nodes],
             }
         )
@@ -274,7 +297,8 @@ def report(run: Run, seconds: float) -> list[str]:
     options = run.options
     lines = [
         f"# {options.nodes} NICs of {options.engines} engines in MyHDL, {options.schedule}, {options.values} "
-        f"values of {options.workload}, {options.bits} bits, blocks of {1 << options.block_log2}",
+        f"values of {options.workload}, {options.bits} bits, blocks of {1 << options.block_log2}, commands "
+        f"by {options.driver}, a host of {options.host} clocks a write, a read, to notice",
         f"{'iteration':>9} {'clocks':>8} {'frames':>6} {'bytes':>7} equal to the host",
     ]
     for row in run.rows:
@@ -284,7 +308,9 @@ def report(run: Run, seconds: float) -> list[str]:
         )
         if "plan" in row:
             lines.append(f"# the NICs cut the next iteration at {row['plan']}, as the host does")
-        lines += ["# node 0's commands in it", *picture(row["steps"][0])]
+        lines.append("# registers of a node: {write} writes, {read} reads".format(**row["registers"][0]))
+        if row["steps"][0]:
+            lines += ["# node 0's commands in it", *picture(row["steps"][0])]
     total = {name: sum(c.get(name, 0) for c in run.counters) for name in run.counters[0]}
     lines.append("# all nodes: " + ", ".join(f"{name} {value}" for name, value in total.items()))
     lines.append(f"# {seconds:.0f} s, {run.clocks} clocks")

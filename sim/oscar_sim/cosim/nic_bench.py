@@ -12,6 +12,7 @@ from oscar.coding.frame import peek
 from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.coder.rows import FrameRows, descriptors, frame_rows, in_rows
 from oscar_hdl.nic.control.registers import BY_NAME
+from oscar_sim.driver.lists import entry_words, packed, trigger
 from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
 from oscar_sim.errors import RtlError
 
@@ -21,7 +22,7 @@ OTHER = 2  # the peer with which it exchanges frames
 BLOCK = 1 << (BLOCK_LOG2 - 5)  # rows: frames begin at multiples
 CLEARING = 600  # clocks after a reset in which memories of counts are cleared
 LIMIT = 60_000  # clocks of a step of the run
-INTO = ("s_axis_rx", "s_axis_values", "s_axis_side", "s_axis_read")
+INTO = ("s_axis_rx", "s_axis_values", "s_axis_side", "s_axis_read", "s_axis_list")
 OUT = ("m_axis_tx", "m_axis_values", "m_axis_descriptors")
 
 
@@ -178,6 +179,41 @@ class NicBench(ABC):
             "RECEIVE", **fields, peer=OTHER, load=1, save=1, fresh=int(n == 0), row=row, add=not adopt,
             adopt=adopt,
         )  # fmt: skip
+
+
+def exchange_list(nic: NicBench, count: int) -> None:
+    """A list of two: a frame that comes is added, then its sums are sent; all as the host has them."""
+    rng = nic.rng
+    positions = rng.integers(2, 10, count).astype(np.uint8)
+    local, came = (np.rint(rng.laplace(0, 9, count)).astype(np.int32) for _ in range(2))
+    nic.load(0, frame_rows(local, positions))
+    into, out = nic.numbers["RECEIVE"], nic.numbers["SEND"]
+    frame = nic.theirs.encode(came, step=1, context=positions, width=16, chunk=into)
+    expected = nic.ours.encode(local + came, step=0, context=positions, width=16, chunk=out)
+    shape = {"count": count, "width": 16, "row": 0, "peer": OTHER}
+    first = packed(
+        "RECEIVE", **shape, step=1, chunk=into, sequence=into, load=1, save=1, fresh=int(into == 0), add=1
+    )
+    second = packed(
+        "SEND", **shape, step=0, chunk=out, sequence=out, load=0, save=0, fresh=int(out == 0),
+        block_log2=BLOCK_LOG2,
+    )  # fmt: skip
+    words = entry_words(first, trigger(gate=1)) + entry_words(second, trigger(kind=1, events=1, next=1))
+    nic.packet("s_axis_list", words)
+    nic.wait(lambda: nic.taken_in("s_axis_list"), "a list is not taken")
+    nic.write("IRQ_STATUS", list=1)
+    nic.write("LIST_COMMAND", entries=2, run=1)
+    nic.step(int(rng.integers(1, 400)))
+    nic.arrive(frame)
+    nic.wait(lambda: nic.read("IRQ_STATUS")["list"], "a list does not end")
+    if (result := nic.read("LIST_RESULT"))["error"]:
+        raise RtlError(f"a list ended with {result}")
+    for name in ("RECEIVE", "SEND"):
+        nic.numbers[name] += 1
+        nic.ended(name)
+    if nic.frame() != expected:
+        raise RtlError("the frame that a list sent differs from the host's")
+    nic.check_rows(0, local + came, positions)
 
 
 def exchange(nic: NicBench, count: int, *, adopt: bool) -> None:

@@ -26,7 +26,7 @@ from cocotbext.axi import (
 )
 
 from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_sim.cosim.nic_bench import CLEARING, INTO, OTHER, OUT, NicBench, exchange
+from oscar_sim.cosim.nic_bench import CLEARING, INTO, OTHER, OUT, NicBench, exchange, exchange_list
 from oscar_sim.errors import RtlError
 
 PERIOD = 10  # ns
@@ -140,5 +140,6 @@ async def buses(dut: Any) -> None:
             raise RtlError(f"a read of {nowhere:#x}, where no register is, is answered with OKAY")
         nic.reset()
         exchange(nic, 40, adopt=True)
+        exchange_list(nic, 40 if light else 700)
 
     await bridge(session)()

@@ -11,7 +11,7 @@ from oscar.coding.asc.state import TableState
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.batches import DecoderBatch, EncoderBatch, run
 from oscar_sim.blocks import CodedFrame, Coder
-from oscar_sim.cosim.nic_bench import SIZES, exchange
+from oscar_sim.cosim.nic_bench import SIZES, exchange, exchange_list
 from oscar_sim.cosim.nic_run import NicRun
 from oscar_sim.errors import RtlError
 from oscar_sim.seeds import numbers
@@ -83,6 +83,7 @@ def oscar_nic(light: bool) -> Recording:
         nic.reset()
         exchange(nic, 900, adopt=False)
         exchange(nic, 40, adopt=True)
+    exchange_list(nic, 40 if light else 700)
     ports = tuple(port for port in nic.model.ports.values() if port.name != "clk")
     return Recording("oscar_nic", dict(SIZES), ports, nic.model.traced())
 

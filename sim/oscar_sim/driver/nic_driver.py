@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from oscar.collective.actions import Action
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, VERSION
+from oscar_sim.driver.lists import entries, entry_words, link_of, named, packed
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
-from oscar_sim.driver.table_sets import Link, TableSets
+from oscar_sim.driver.table_sets import TableSets
 from oscar_sim.errors import RtlError
 
 Script = Generator[None, None, Any]  # a step for each clock
@@ -23,6 +24,14 @@ class Bus(Protocol):
     def read(self, address: int) -> Script: ...
 
     def write(self, address: int, data: int) -> Script: ...
+
+
+class ListStream(Protocol):
+    """The stream on which lists go to the NIC. idle: all is taken."""
+
+    idle: bool
+
+    def put(self, words: Sequence[int]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -52,18 +61,20 @@ class Command:
 
 
 class NicDriver:
-    """Performs a rank's programme; `run` is a script that takes a step each clock.
+    """Performs a rank's programme; `run` and `run_list` are scripts that take a step each clock.
 
-    width(workers): bits of a raw value; block_log2: of frames that are made. now(): the clock, for
-    `commands`, which keeps all that were given.
+    list_stream: s_axis_list; then interrupts are those of lists and errors. width(workers): bits of a raw
+    value; block_log2: of frames that are made. now(): the clock, for `commands`, which keeps all that were
+    given.
     """
 
     def __init__(
         self, bus: Bus, irq: Any, *, rank: int, width: Callable[[int], int], block_log2: int,
-        now: Callable[[], int] = lambda: 0,
+        now: Callable[[], int] = lambda: 0, list_stream: ListStream | None = None,
     ) -> None:  # fmt: skip
         self.bus, self.irq = bus, irq
         self.rank, self.width, self.block_log2, self.now = rank, width, block_log2, now
+        self.list_stream = list_stream
         self.commands: list[Command] = []
         self.coming: tuple[int, int, int, int] | None = None  # peer, step, chunk, sub of the oldest frame
         self.seen = -1  # the number of the last frame that was looked at
@@ -81,7 +92,11 @@ class NicDriver:
         self.books = {"RECEIVE": TableSets(sets), "SEND": TableSets(sets)}
         self.ended = {"RECEIVE": 0, "SEND": 0}
         self.coming, self.seen = None, -1
-        yield from self.bus.write(BY_NAME["IRQ_ENABLE"].offset, BY_NAME["IRQ_ENABLE"].mask)
+        enable = BY_NAME["IRQ_ENABLE"]
+        bits = enable.mask
+        if self.list_stream:
+            bits = enable.pack(list=1, receive_error=1, bad_frame=1, send_error=1, bad_packet=1, refused=1)
+        yield from self.bus.write(enable.offset, bits)
 
     def run(self, programme: Programme, places: Places) -> Script:
         """Perform all commands of an AllReduce."""
@@ -112,11 +127,11 @@ class NicDriver:
                     self.coming = None
                     key = Key.of(receive.frame)
                     given["RECEIVE"].append(self._noted("RECEIVE", key, receive.frame))
-                    yield from self._receive(receive)
+                    yield from self._give("RECEIVE", receive)
             if to_send and decoded.issuperset(to_send[0].receives) and (yield from self._free("SEND", given)):
                 send = to_send.popleft()
                 given["SEND"].append(self._noted("SEND", numbers[id(send)], send.frame))
-                yield from self._send(send)
+                yield from self._give("SEND", send)
             yield
 
     def _noted(self, name: str, key: Any, frame: Action) -> Command:
@@ -168,29 +183,48 @@ class NicDriver:
             self.seen = name["number"]
             self.coming = name["peer"], frame["step"], frame["chunk"], name["sub"]
 
-    def _receive(self, receive: Receive) -> Script:
-        frame = receive.frame
-        order = {"peer": frame.source, "adopt" if receive.adopt else "add": 1}
-        yield from self._give("RECEIVE", frame, Link(frame.phase, frame.source), order)
-
-    def _send(self, send: Send) -> Script:
-        frame = send.frame
-        order = {"peer": send.destination, "block_log2": self.block_log2}
-        yield from self._give("SEND", frame, Link(frame.phase, frame.peer), order)
-
-    def _give(self, name: str, frame: Any, link: Link, order: dict[str, int]) -> Script:
-        """Write a command's four registers."""
+    def _registers(self, command: Receive | Send) -> dict[str, int]:
+        """Return the four registers of a command; its tables count as used."""
+        name, frame = "SEND" if isinstance(command, Send) else "RECEIVE", command.frame
         place = self.places(frame.chunk, frame.sub)
-        tables = self.books[name].take(link, frame.table)
-        fields = {
-            "FRAME": {"step": frame.table, "chunk": frame.chunk},
-            "SHAPE": {"count": place.count, "width": self.width(frame.workers), "sub": frame.sub},
-            "TABLES": {"sequence": tables.sequence, "load": tables.load, "save": tables.save},
-            "COMMAND": order | {"row": place.row, "fresh": int(tables.fresh)},
-        }
-        for part, values in fields.items():
-            register = BY_NAME[f"{name}_{part}"]
-            yield from self.bus.write(register.offset, register.pack(**values))
+        tables = self.books[name].take(link_of(command), frame.table)
+        fields = {"row": place.row, "count": place.count, "width": self.width(frame.workers)}
+        if name == "SEND":
+            fields["block_log2"] = self.block_log2
+        return packed(name, **named(command), **fields, **tables._asdict())
+
+    def _give(self, name: str, command: Receive | Send) -> Script:
+        """Write a command's four registers."""
+        for part, value in self._registers(command).items():
+            yield from self.bus.write(BY_NAME[f"{name}_{part}"].offset, value)
+
+    def run_list(self, programme: Programme, places: Places) -> Script:
+        """Let the NIC perform all commands of an AllReduce as a list; return how many it had."""
+        self.places = places
+        made = entries(programme, lambda chunk, sub: places(chunk, sub).count)
+        if not made:
+            return 0
+        assert self.list_stream is not None, "a driver of lists has a stream for them"
+        registers = [self._registers(entry.command) for entry in made]
+        words = [entry_words(own, entry.trigger) for own, entry in zip(registers, made, strict=True)]
+        self.list_stream.put([word for entry in words for word in entry])
+        while not self.list_stream.idle:
+            yield
+        order, status, result = (BY_NAME[name] for name in ("LIST_COMMAND", "IRQ_STATUS", "LIST_RESULT"))
+        yield from self.bus.write(order.offset, order.pack(entries=len(made), run=1))
+        found = dict.fromkeys(("list", "refused"), 0)
+        while not any(found.values()):  # a frame that was dropped raises an interrupt, too
+            while not self.irq:
+                yield
+            bits = yield from self.bus.read(status.offset)
+            yield from self.bus.write(status.offset, bits)
+            found = {name: status.unpack(bits)[name] for name in found}
+        if found["refused"]:
+            raise RtlError(f"node {self.rank}: the NIC refused a list of {len(made)} entries")
+        ended = result.unpack((yield from self.bus.read(result.offset)))
+        if ended["error"]:
+            raise RtlError(f"node {self.rank}: a list ended with {ended} (docs/registers.md, LIST_RESULT)")
+        return len(made)
 
     def count_sums(self, first: int) -> Script:
         """Let the next packet of sums count for the plan: it begins with value `first` of the gradient."""

@@ -95,14 +95,15 @@ def engine_pair() -> Any:
 
 def receiver(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
     """The receiver of so many decoders."""
-    from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, OldestFrame
+    from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, HeldFrame, OldestFrame
     from oscar_hdl.nic.receive.receiver import receiver as function
 
     def make() -> tuple[Any, ...]:
         jobs, streams = [ports.DecoderJob() for _ in range(engines)], [Stream(16) for _ in range(engines)]
         bases = [word(ROW_BITS) for _ in range(engines + 1)]
-        head = frames_in(bus_bits), FrameCommand(), word(ROW_BITS), Dropped(), OldestFrame(), TablesPort()
-        return (*head, Stream(64), DecoderUnits(jobs, streams, RawJob(), Stream(16), bases), ClearPort())
+        head = frames_in(bus_bits), FrameCommand(), word(ROW_BITS), Dropped(), OldestFrame(), HeldFrame()
+        units = DecoderUnits(jobs, streams, RawJob(), Stream(16), bases)
+        return (*head, TablesPort(), Stream(64), units, ClearPort())
 
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
 

@@ -145,21 +145,26 @@ FRAME_READER = """
   end
 """
 COMMAND_PORT = """
-  // Every order is refused or started, once, and one at a time; two commands are under way at most.
+  // Every order is refused, started or only judged, once, one at a time; two commands are under way at most.
   reg [1:0] orders = 0, under_way = 0; reg early = 0; reg [3:0] settling = 0;
   always @(posedge clk) begin
     assume(!command_done || under_way != 0);
     if (began && !rst && !$past(rst)) begin
       if ($past(locked)) assume($stable(frame) && $stable(shape) && $stable(tables));
+      if ($past(locked || issue)) assume($stable(trial));
+      `RULE(!command_start || !$past(trial));
+      `RULE(!verdict[0] || (orders != 0 && $past(trial)));
       `RULE(!refused || early || orders != 0);
       `RULE(!command_start || (orders != 0 && under_way < 2 && $past(command_idle)));
       `RULE(running <= 2 && (!locked || orders != 0));
-      `RULE(!$past(locked && !issue && !command_start) || locked || refused || command_start);
+      `RULE(!$past(locked && !issue && !command_start) || locked || refused || command_start ||
+            verdict[0]);
     end
     early <= issue && locked && !rst;
-    orders <= rst ? 0 : (issue && !locked) || (orders != 0 && !command_start && !(refused && !early));
+    orders <= rst ? 0 : (issue && !locked) || (orders != 0 && !command_start && !verdict[0] &&
+      !(refused && !early));
     under_way <= rst ? 0 : under_way + command_start - command_done;
-    `SEEN(command_start); `SEEN(refused && !early);
+    `SEEN(command_start); `SEEN(refused && !early); `SEEN(verdict == 1); `SEEN(verdict == 3);
   end
 """
 RAW_DECODER = """

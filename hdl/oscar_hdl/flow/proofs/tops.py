@@ -146,7 +146,8 @@ def frame_reader() -> Any:
 
 @block
 def _axi_lite_registers(
-    clk, rst, s_axil, locked, refused, wr_strobe, wr_index, wr_data, rd_index, rd_value, events, irq
+    clk, rst, s_axil, locked, refused, wr_strobe, wr_index, wr_data, rd_index, rd_value, events, irq,
+    fill,
 ):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers as made
     from oscar_hdl.nic.control.registers import REGISTERS
@@ -154,25 +155,27 @@ def _axi_lite_registers(
     values = [word(32) for register in REGISTERS if register.access == "RW"]
     return made(
         clk, rst, s_axil, values, locked, refused, wr_strobe, wr_index, wr_data, rd_index, rd_value, events,
-        irq,
+        irq, fill,
     )  # fmt: skip
 
 
 def axi_lite_registers() -> Any:
+    from oscar_hdl.nic.control.list_ports import RegisterFill
     from oscar_hdl.nic.control.registers import REGISTERS
 
     locked = word(sum(register.access == "RW" for register in REGISTERS))
     return _axi_lite_registers(
-        bit(), bit(), AxiLite(8), locked, bit(), bit(), word(6), word(32), word(6), word(32), word(32), bit()
-    )
+        bit(), bit(), AxiLite(8), locked, bit(), bit(), word(6), word(32), word(6), word(32), word(32), bit(),
+        RegisterFill(len(locked)),
+    )  # fmt: skip
 
 
 def command_port() -> Any:
     from oscar_hdl.nic.control.command_port import command_port as made
 
     return made(
-        bit(), bit(), bit(), word(32), word(32), word(32), word(32), bit(), FrameCommand(), word(20), word(2),
-        bit(), bit(), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
+        bit(), bit(), bit(), bit(), word(32), word(32), word(32), word(32), bit(), FrameCommand(), word(20),
+        word(2), bit(), bit(), word(2), word(23), receive=True, sets=16, rows_log2=10, block_log2=0,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, block, enum
 
+from oscar_hdl.nic.control.list_ports import RegisterFill
 from oscar_hdl.nic.control.registers import REGISTERS, SPACE, WORD_BYTES, Register, check
 from oscar_hdl.streams.bundles import bit, word
 
@@ -17,7 +18,7 @@ SLVERR = 2
 @block
 def axi_lite_registers(
     clk: Any, rst: Any, s_axil: Any, values: Any, locked: Any, refused: Any, wr_strobe: Any, wr_index: Any,
-    wr_data: Any, rd_index: Any, rd_value: Any, events: Any, irq: Any, *,
+    wr_data: Any, rd_index: Any, rd_value: Any, events: Any, irq: Any, fill: RegisterFill, *,
     registers: tuple[Register, ...] = REGISTERS,
 ) -> Any:  # fmt: skip
     """Keep what is written, show what is read, raise an interrupt.
@@ -27,7 +28,7 @@ def axi_lite_registers(
     written. wr_strobe (pulse), wr_index u6, wr_data u32: a
     WO register is written. rd_index u6: word address that is read; rd_value u32 is taken 4 clocks later if it
     is RO. events u32: set bits of IRQ_STATUS, the one W1C register (a bit that is cleared and set at once
-    stays set). irq: a bit of it is enabled.
+    stays set). irq: a bit of it is enabled. fill: words for values, from within; none comes with a write.
     """
     check(registers)
     stored = [register for register in registers if register.access == "RW"]
@@ -115,7 +116,11 @@ def axi_lite_registers(
     @always(clk.posedge)
     def keep():
         for i in range(STORED_COUNT):
-            if store and wr_slot == i:
+            if fill.low[i]:
+                values[i].next = fill.data[32:]
+            elif fill.high[i]:
+                values[i].next = fill.data[64:32]
+            elif store and wr_slot == i:
                 values[i].next = wr_data
                 if i == ENABLE:
                     values[i].next = wr_data & FLAGS

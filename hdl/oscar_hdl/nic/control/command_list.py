@@ -118,7 +118,7 @@ def command_list(
         fits.next = run.entries == loaded and loaded != 0
         run.idle.next = state == states.REST
         sending.next = trigger[KIND]
-        command.trial.next = not giving
+        command.trial.next = state != states.REST and not giving
         update.entry.next = entry
         if giving and trigger[KIND]:
             update.entry.next = trigger[NEXT_END:NEXT]

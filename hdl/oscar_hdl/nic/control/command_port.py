@@ -14,16 +14,18 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def command_port(
-    clk: Any, rst: Any, issue: Any, order: Any, frame: Any, shape: Any, tables: Any, abort: Any,
-    command: FrameCommand, row: Any, running: Any, locked: Any, refused: Any, result: Any, *,
+    clk: Any, rst: Any, issue: Any, trial: Any, order: Any, frame: Any, shape: Any, tables: Any, abort: Any,
+    command: FrameCommand, row: Any, running: Any, locked: Any, refused: Any, verdict: Any, result: Any, *,
     receive: bool, sets: int, rows_log2: int, block_log2: int,
 ) -> Any:  # fmt: skip
     """Turn writes to a command's registers into frames for the receiver or the sender.
 
     issue: pulse, with order u32, a write to COMMAND; frame, shape, tables u32: what registers
-    hold, still while `locked`. abort: pulse. row u20: of the last command that was started. running u2:
-    commands under way, two at most. refused: pulse. result u23: how many ended, and three errors. block_log2:
-    the only one of a SEND command that is taken, and rows are multiples of such a block's; or 0: any.
+    hold, still while `locked`. trial: level with issue, until verdict u2: the command is only judged (bit 0,
+    pulse), refused or not (bit 1), and is not counted. abort: pulse. row u20: of the last command that was
+    started. running u2: commands under way, two at most. refused: pulse. result u23: how many ended, and
+    three errors. block_log2: the only one of a SEND command that is taken, and rows are multiples of such a
+    block's; or 0: any.
     """
     NAME = "RECEIVE" if receive else "SEND"
     f_frame, f_shape, f_tables = (
@@ -89,6 +91,7 @@ def command_port(
     @always(clk.posedge)
     def proceed():
         refused.next = issue and at != steps.NOTHING
+        verdict.next = 0
         if at == steps.NOTHING:
             if issue:
                 wanted.next = order
@@ -101,7 +104,11 @@ def command_port(
             at.next = steps.DECIDE
         elif at == steps.DECIDE:
             at.next = steps.WAITING
-            if bad:
+            if trial:
+                verdict.next[0] = True
+                verdict.next[1] = bad
+                at.next = steps.NOTHING
+            elif bad:
                 refused.next = True
                 at.next = steps.NOTHING
         elif starting:
@@ -109,6 +116,7 @@ def command_port(
         if rst:
             at.next = steps.NOTHING
             refused.next = False
+            verdict.next = 0
 
     @always(clk.posedge)
     def start():

@@ -86,6 +86,8 @@ class FoundEntry:
 
     def __init__(self) -> None:
         self.valid, self.given, self.entry = bit(), bit(), word(ENTRIES_LOG2)
+        # Strobes: it was another frame, the command is to be aborted; it has ended, the entry waits again.
+        self.aborts, self.returned = bit(), bit()
 
 
 class StartedEntry:
@@ -103,3 +105,20 @@ class EndedEntries:
     def __init__(self) -> None:
         self.failed, self.entry = bit(), word(ENTRIES_LOG2)
         self.returned = bit()  # one that was aborted is armed again
+
+
+class ListRegisters:
+    """What registers say to a list, and are told."""
+
+    def __init__(self) -> None:
+        self.issue, self.order, self.abort = bit(), word(32), bit()  # strobe with LIST_COMMAND; strobe
+        self.busy = bit()  # level: a command is under way, or waits
+        self.result, self.show = word(32), TrackerLook()  # LIST_RESULT, ENTRY_STATE
+        self.ended, self.refused, self.bad_packet = bit(), bit(), bit()  # strobes
+
+
+class RegisterFill:
+    """Words for stored registers: strobes, a bit for each, for the low and for the high half of `data`."""
+
+    def __init__(self, registers: int) -> None:
+        self.low, self.high, self.data = word(registers), word(registers), word(64)

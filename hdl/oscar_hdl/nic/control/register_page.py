@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import MAGIC
-from oscar_hdl.nic.control.registers import COUNTERS, REGISTERS, Field
+from oscar_hdl.nic.control.registers import COUNTERS, REGISTERS, TRIGGER, Field
 from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
 from oscar_hdl.streams.bundles import AxiLite, Stream
 
@@ -21,6 +21,7 @@ STREAMS = {
     "s_axis_read": (Stream(64), "rows to read"),
     "m_axis_values": (Stream(STREAM_BITS), "values that were read"),
     "m_axis_descriptors": (Stream(16), "classes, sizes and largest symbols of rows that were read"),
+    "s_axis_list": (Stream(64), "lists of commands"),
 }
 DRIVEN = ("awready", "wready", "bresp", "bvalid", "arready", "rdata", "rresp", "rvalid")  # by a subordinate
 
@@ -72,6 +73,12 @@ WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
         "m_axis_descriptors", "all, 16 bits",
         (Field("class", 0, 4, ""), Field("size", 4, 3, ""), Field("top", 7, 4, "")),
     ),
+    (
+        "s_axis_list", "1 of an entry",
+        (Field("FRAME", 0, 32, "as the register of the entry's kind"), Field("SHAPE", 32, 32, "")),
+    ),
+    ("", "2", (Field("TABLES", 0, 32, ""), Field("COMMAND", 32, 32, ""))),
+    ("", "3", TRIGGER),
 )  # fmt: skip
 
 HEAD = """# Ports and registers of oscar_nic
@@ -97,6 +104,9 @@ is too long the rest is thrown away: load its rows again. Each is counted (PACKE
 IRQ_STATUS.bad_packet), and the next packet is taken as it is.
 
 What is read counts for the next chunk plan where PLAN_SEGMENT says so.
+
+A packet on s_axis_list is a list of 1 to 256 entries of three words; another packet counts as none, and in
+PACKETS_BAD. It is taken while no list runs, and takes the place of the one before.
 """
 REGISTER_TEXT = """
 AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian. All registers are 0 after reset but ID, CONFIG and
@@ -130,6 +140,11 @@ frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT e
 with error 3 leaves tables as they were, and undefined values in its frame's rows; with another error both
 are as they were. All errors are counted (FRAMES_BAD). RECEIVE commands change rows in their order, whether
 they add or adopt.
+
+A list: when its packet has been taken, LIST_COMMAND runs it (docs/hardware.md, "A list"). It is refused, and
+counted, while one runs or a command is under way or waits, or if `entries` is not what the packet had. While
+it runs, the registers of commands are locked, and hold what the list wrote last; COMMANDs are refused. When
+IRQ_STATUS.list is set, clear it, then read LIST_RESULT. ENTRY_STATE is that of LIST_SHOW 20 clocks behind it.
 
 A plan: PLAN_SEGMENT says which values of the gradient the next packet of sums has: rows that are read
 (`oscar_nic`), or sums on s_axis_sums (`nic_core`). Write it when the packet before has ended; ask for rows

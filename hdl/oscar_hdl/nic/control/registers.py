@@ -11,7 +11,7 @@ from oscar_hdl.nic.ports import PEER_BITS, ROW_BITS, TO_ALL
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
 SPACE = 256  # bytes of addresses
-VERSION = 5
+VERSION = 6
 ID_VALUE = int.from_bytes(b"OSCA", "big")
 COUNTERS, EDGES = 0x80, 0xC0
 PLAN_EDGES = 15  # boundaries of a plan, at most
@@ -109,7 +109,12 @@ _ERRORS = (
 )
 _REASONS = (
     "why the last frame was dropped: 1 length, 2 magic or version, 3 codec, 4 CRC, 5 too long for the store, "
-    "6 step, 7 chunk, 8 sub-frame or width, 9 sequence, 10 checksum, 11 count, 12 peer"
+    "6 step, 7 chunk, 8 sub-frame or width, 9 sequence, 10 checksum, 11 count, 12 peer, or no "
+    "entry of the list waits for it"
+)
+_LIST_ERRORS = (
+    "of the last: 0 none, 1 an entry is no valid command, 2 its third word is wrong, 3 its command ended "
+    "with an error, 4 an event came for an entry that waits for none, 16 aborted"
 )
 _IRQ = (
     Field("received", 0, 1, "a RECEIVE command has ended: see RECEIVE_RESULT"),
@@ -121,6 +126,7 @@ _IRQ = (
     Field("refused", 6, 1, "a write was not taken: its register is locked, or it is no valid command"),
     Field("planned", 7, 1, "a plan is cut: see PLAN_RESULT"),
     Field("arrived", 8, 1, "another frame is the oldest: see OLDEST_NAME"),
+    Field("list", 9, 1, "a list has ended: see LIST_RESULT"),
 )
 
 
@@ -213,7 +219,23 @@ REGISTERS: tuple[Register, ...] = (
     Register("IRQ_ENABLE", 0x10, "RW", "which bits of IRQ_STATUS raise irq", _IRQ),
     Register(
         "ABORT", 0x14, "WO", "end RECEIVE commands under way that wait for their frame, with error 16",
-        (Field("receive", 0, 1, ""),),
+        (Field("receive", 0, 1, "of a list that runs: end the list, with that error"),),
+    ),
+    Register(
+        "LIST_COMMAND", 0x18, "WO", "a write is the command to run the list that came last",
+        (
+            Field("entries", 0, 9, f"how many it has, 1..{LIST_ENTRIES}"),
+            Field("run", 31, 1, "it is set"),
+        ),
+    ),
+    Register(
+        "LIST_RESULT", 0x1C, "RO", "how lists ended",
+        (
+            Field("ended", 0, 8, "lists that have ended, modulo 256"),
+            Field("error", 8, 5, _LIST_ERRORS),
+            Field("entry", 16, 8, "of which entry, where error is 1 to 4"),
+            Field("running", 31, 1, "a list runs"),
+        ),
     ),
     *_port(
         "RECEIVE", 0x20, "decode", "who made the frame: s_axis_rx_tid",
@@ -235,6 +257,10 @@ REGISTERS: tuple[Register, ...] = (
             Field("number", 16, 8, "frames that were the oldest before it, modulo 256"),
             Field("there", 31, 1, "there is one; else the others mean nothing, nor does OLDEST_FRAME"),
         ),
+    ),
+    Register(
+        "LIST_SHOW", 0x3C, "WO", "a write says which entry ENTRY_STATE is of",
+        (Field("entry", 0, 8, "of the list that runs, or ran"),),
     ),
     *_port(
         "SEND", 0x40, "encode", f"to whom it goes: m_axis_tx_tdest; {TO_ALL}: to all",
@@ -281,6 +307,13 @@ REGISTERS: tuple[Register, ...] = (
             (Field("block", 0, 16, "number of a block"),),
         )
         for n in range(PLAN_EDGES)
+    ),
+    Register(
+        "ENTRY_STATE", 0xFC, "RO", "what an entry of a list still waits for",
+        (
+            Field("events", 0, 6, "of a SEND: that are still to come"),
+            Field("state", 8, 2, "1 waits, 2 fired or under way, 3 ended; 0 no list had it"),
+        ),
     ),
 )  # fmt: skip
 

@@ -31,13 +31,13 @@ LOOKS = 15  # clocks until the gate shows in `gate`
 @block
 def frame_finder(
     clk: Any, rst: Any, oldest: OldestFrame, held: HeldFrame, armed: ArmedReceive, run: ListRun,
-    found: FoundEntry, gate: TrackerLook, aborts: Any, returned: Any,
+    found: FoundEntry, gate: TrackerLook,
 ) -> Any:  # fmt: skip
     """Look an entry a clock for one that waits for the oldest frame; without one, have the frame dropped.
 
     While a list runs, no command looks at the oldest frame before it was found for that. If the frame is
-    dropped then (it has the name, but not the rest), the command is aborted (aborts, a strobe), and its entry
-    waits again when that is told (returned, a strobe). When no entry waits any more, frames stay.
+    dropped then (it has the name, but not the rest), the command is aborted, and its entry waits again when
+    that is told. When no entry waits any more, frames stay.
     """
     states = enum("REST", "WAIT", "SCAN", "FOUND", "GATED", "GIVE", "USED", "DROP", "ABORT", "AGAIN")
     state = Signal(states.REST)
@@ -50,12 +50,12 @@ def frame_finder(
 
     @always_comb
     def tell():
-        held.hold.next = run.running and state != states.USED
+        held.hold.next = run.running and state != states.USED and state != states.DROP
         held.discard.next = state == states.DROP
         name.next = concat(oldest.peer, oldest.sub, oldest.chunk, oldest.step)
         run.looking.next = state != states.REST and state != states.WAIT
         found.valid.next = state == states.GIVE
-        aborts.next = state == states.ABORT
+        found.aborts.next = state == states.ABORT
 
     @always(clk.posedge)
     def keep():
@@ -67,12 +67,12 @@ def frame_finder(
             write.next = True
             write_at.next = found.entry
             data.next = concat(kept[KEPT_BITS:GATE], modbv(0)[1:], kept[OPEN:])
-        elif state == states.AGAIN and returned:
+        elif state == states.AGAIN and found.returned:
             write.next = True
             write_at.next = found.entry
             data.next = concat(kept[KEPT_BITS:GATE], modbv(1)[1:], kept[OPEN:])
         some.next = waiting != 0
-        if armed.put or (state == states.AGAIN and returned):
+        if armed.put or (state == states.AGAIN and found.returned):
             waiting.next = waiting + 1
         elif found.given:
             waiting.next = waiting - 1
@@ -152,7 +152,7 @@ def frame_finder(
                 state.next = states.WAIT
         elif state == states.ABORT:
             state.next = states.AGAIN
-        elif returned:
+        elif found.returned:
             state.next = states.WAIT
         if rst:
             state.next = states.REST

@@ -9,7 +9,7 @@ from myhdl import Signal, always, always_comb, block, enum
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.deframer import CHECKSUM, CHUNK, COUNT, PEER, SEQUENCE, STEP, SUB_WIDTH
 from oscar_hdl.nic.receive.frame_places import Places
-from oscar_hdl.nic.receive.ports import MatchPort, ReaderUse, SpanAsk
+from oscar_hdl.nic.receive.ports import HeldFrame, MatchPort, ReaderUse, SpanAsk
 from oscar_hdl.nic.receive.unit_reader import UnitPort
 from oscar_hdl.streams.bundles import bit, word
 
@@ -17,11 +17,12 @@ from oscar_hdl.streams.bundles import bit, word
 @block
 def frame_match(
     clk: Any, rst: Any, match: MatchPort, command: FrameCommand, checksum: Any, head: Any, oldest: Any,
-    peer: Any, places: Places, ask: SpanAsk, units: UnitPort, use: ReaderUse, *, word_bits: int,
+    held: HeldFrame, places: Places, ask: SpanAsk, units: UnitPort, use: ReaderUse, *, word_bits: int,
 ) -> Any:  # fmt: skip
     """Wait for a frame between oldest and head, read its header, and compare with command and checksum u16.
 
-    peer u8: who made it, from ten clocks on behind it came, or the one before left.
+    held.peer holds from ten clocks on behind it came, or the one before left. Of a frame to discard the
+    header is read, then it is dropped.
     When it matched, places.start is the payload's place and places.end the frame's end; when the next stage
     has it, `oldest` moves behind it. ask: a span for the unit reader begins at oldest. use.raw_reads began up
     to three clocks after use.reads was low.
@@ -53,14 +54,14 @@ def frame_match(
         chunk_same.next[1] = units.units[48:40] == command.chunk[16:8]
         sub_same.next = units.units[56:48] == command.sub
         width_same.next = units.units[64:56] == command.width
-        peer_same.next = peer == command.peer
+        peer_same.next = held.peer == command.peer
         sequence_same.next[0] = units.units[8:] == command.sequence[8:]
         sequence_same.next[1] = units.units[16:8] == command.sequence[16:8]
         sum_same.next[0] = units.units[24:16] == checksum[8:]
         sum_same.next[1] = units.units[32:24] == checksum[16:8]
         count_same.next[0] = units.units[41:32] == command.count[9:]
         count_same.next[1] = units.units[51:41] == command.count[19:9] and units.units[64:51] == 0
-        some.next = head != oldest
+        some.next = head != oldest and not held.hold
         free.next = state == states.ASK and part == 3 and not use.raw_reads
         behind.next = places.end[top_bit:word_bits]
         if places.end[word_bits:] != 0:
@@ -95,6 +96,8 @@ def frame_match(
             match.reason.next = 0
         elif first:
             match.reason.next = early
+            if held.discard:
+                match.reason.next = PEER
         elif second:
             match.reason.next = late
 
@@ -105,7 +108,7 @@ def frame_match(
         units.get.next = False
         if state == states.IDLE:
             part.next = 0
-            if match.seek and some:
+            if (match.seek or held.discard) and some:
                 state.next = states.ASK
         elif state == states.ASK:  # `some` was late if a frame was just handed on
             part.next = part + 1
@@ -157,6 +160,8 @@ def frame_match(
         leave.next = match.forget or match.heard
         match.matched.next = state == states.JUDGE and match.reason == 0
         match.gone.next = state == states.HOLD and leave
+        held.gone.next = state == states.HOLD and leave
+        held.refused.next = state == states.JUDGE and match.reason != 0
         if state == states.JUDGE:
             match.refuse.next = match.reason != 0
             kept.next = behind
@@ -168,6 +173,8 @@ def frame_match(
             match.refuse.next = False
             leave.next = False
             match.gone.next = False
+            held.gone.next = False
+            held.refused.next = False
             match.matched.next = False
             oldest.next = 0
 

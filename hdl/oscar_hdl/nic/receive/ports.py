@@ -57,6 +57,7 @@ class HeldFrame:
     """What a list wants of the oldest frame, and what becomes of it."""
 
     def __init__(self) -> None:
+        self.peer = word(PEER_BITS)  # who made it
         self.hold, self.discard = bit(), bit()  # levels: no command may have it; it is to be dropped
         self.refused, self.gone = bit(), bit()  # strobes: it is dropped; it left the store
 

@@ -26,6 +26,7 @@ from oscar_hdl.nic.receive.ports import (
     DecoderUnits,
     Dropped,
     FrontFrame,
+    HeldFrame,
     MatchPort,
     OldestFrame,
     ReaderUse,
@@ -77,9 +78,9 @@ def ring_stride(units: int) -> int:
 @block
 def receiver(
     clk: Any, rst: Any, s_axis_rx: Stream, command: FrameCommand, row: Any, dropped: Dropped,
-    oldest_frame: OldestFrame, tables: TablesPort, m_axis_sent: Stream, decoders: DecoderUnits,
-    clear: ClearPort, *, bus_bits: int = 64, store_log2: int = 12, buffer_log2: int = 9, block_log2: int = 0,
-    banks: int = 1,
+    oldest_frame: OldestFrame, held_frame: HeldFrame, tables: TablesPort, m_axis_sent: Stream,
+    decoders: DecoderUnits, clear: ClearPort, *, bus_bits: int = 64, store_log2: int = 12,
+    buffer_log2: int = 9, block_log2: int = 0, banks: int = 1,
 ) -> Any:  # fmt: skip
     """Take the frames that commands name, and give their blocks to decoders; two commands at a time.
 
@@ -110,6 +111,7 @@ def receiver(
     pairs, top, low, final = word(bus_bits), word(pair_bits), word(pair_bits), bit()
     store = block_ram(clk, wr_en, wr_addr, wr_data, rd_addr, rd_data)
     came, match = CameFrame(), MatchPort()
+    held_frame.peer = oldest_frame.peer
     frames = deframer(clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, came, faulty, fault)
     names = frame_names(clk, rst, came, match.gone, oldest_frame)
     # Unit n is reader STRIDE n modulo units of the ring, the unit reader is the last.
@@ -164,7 +166,7 @@ def receiver(
     alike = bit()
     matcher = frame_match(
         clk, rst, match=match, command=command, checksum=tables.checksum, head=head, oldest=oldest,
-        peer=oldest_frame.peer, places=match_places, ask=match_ask,
+        held=held_frame, places=match_places, ask=match_ask,
         units=match_units, use=use, word_bits=word_bits,
     )  # fmt: skip
     read_prefix = prefix_reader(

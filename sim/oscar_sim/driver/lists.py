@@ -1,0 +1,128 @@
+"""A rank's programme as a list of commands, which the NIC runs by itself (docs/hardware.md, "A list")."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from oscar.collective.actions import Action
+from oscar.errors import ConfigError
+from oscar_hdl.nic.control.registers import BY_NAME, LIST_ENTRIES, TRIGGER
+from oscar_sim.driver.programme import Key, Programme, Receive, Send
+from oscar_sim.driver.table_sets import Link
+
+FIELDS = {field.name: field for field in TRIGGER}
+MOST_EVENTS = (1 << FIELDS["events"].bits) - 1
+COUNTS, AFTER, NO_GATE = 0, 2, 3  # need
+PARTS = ("FRAME", "SHAPE", "TABLES", "COMMAND")
+
+
+def trigger(**fields: int) -> int:
+    """Return an entry's third word."""
+    return sum(FIELDS[name].put(value) for name, value in fields.items())
+
+
+def entry_words(registers: dict[str, int], third: int) -> list[int]:
+    """Return an entry's three words; registers: FRAME, SHAPE, TABLES and COMMAND of its direction."""
+    frame, shape, tables, command = (registers[part] for part in PARTS)
+    return [shape << 32 | frame, command << 32 | tables, third]
+
+
+def packed(name: str, **fields: int) -> dict[str, int]:
+    """Return the four registers of a command of direction `name`, of all their fields."""
+    found = {}
+    for part in PARTS:
+        register = BY_NAME[f"{name}_{part}"]
+        known = {field.name for field in register.fields}
+        found[part] = register.pack(**{key: value for key, value in fields.items() if key in known})
+    return found
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry of a list: its command, which is the programme's, and its trigger."""
+
+    command: Receive | Send
+    events: int = 0
+    gate: int = 0
+    next: int = 0
+    need: int = 0
+
+    @property
+    def name(self) -> str:
+        """RECEIVE or SEND."""
+        return "SEND" if isinstance(self.command, Send) else "RECEIVE"
+
+    @property
+    def frame(self) -> Action:
+        """The frame's action."""
+        return self.command.frame
+
+    @property
+    def trigger(self) -> int:
+        """The third word."""
+        kind = int(self.name == "SEND")
+        return trigger(kind=kind, events=self.events, gate=self.gate, next=self.next, need=self.need)
+
+
+def link_of(command: Receive | Send) -> Link:
+    """Return the link whose tables a command uses."""
+    frame = command.frame
+    return Link(frame.phase, frame.peer if isinstance(command, Send) else frame.source)
+
+
+def named(command: Receive | Send) -> dict[str, int]:
+    """Return the fields that name a command's frame, and what becomes of it."""
+    frame = command.frame
+    own = {"step": frame.table, "chunk": frame.chunk, "sub": frame.sub}
+    if isinstance(command, Send):
+        return own | {"peer": command.destination}
+    return own | {"peer": frame.source, "adopt" if command.adopt else "add": 1}
+
+
+def entries(programme: Programme, count: Callable[[int, int], int]) -> list[Entry]:
+    """Return the list of a programme: RECEIVEs, then SENDs, each in the programme's order.
+
+    count(chunk, sub): values; parts without any have no entries. Raises ConfigError for a list that is too
+    long, and for a programme in which a command depends on more than a trigger can say.
+    """
+    receives = {k: r for k, r in programme.receives.items() if count(k.chunk, k.sub)}
+    first = len(receives)
+    numbers: dict[int, int] = {}  # of the entry of each SEND of the programme
+    for n, send in enumerate(programme.sends):
+        if count(send.frame.chunk, send.frame.sub):
+            numbers[n] = first + len(numbers)
+    if first + len(numbers) > LIST_ENTRIES:
+        raise ConfigError(
+            f"a list has at most {LIST_ENTRIES} entries, this schedule takes {first + len(numbers)}: "
+            "use fewer pieces or nodes"
+        )
+    made = [Entry(receive, **_gate(key, receive, programme, numbers)) for key, receive in receives.items()]
+    events = Counter(entry.gate for entry in made if entry.need == COUNTS)
+    behind: dict[Link, int] = {}
+    chain = dict(zip(numbers.values(), numbers.values(), strict=True))
+    for n, number in numbers.items():
+        before = behind.get(link := link_of(programme.sends[n]))
+        if before is not None:
+            chain[before] = number
+            events[number] += 1
+        behind[link] = number
+    if max(events.values(), default=0) > MOST_EVENTS:
+        raise ConfigError(f"a SEND waits for at most {MOST_EVENTS} events, one has {max(events.values())}")
+    made += [Entry(programme.sends[n], events[at], next=chain[at]) for n, at in numbers.items()]
+    return made
+
+
+def _gate(key: Key, receive: Receive, programme: Programme, numbers: dict[int, int]) -> dict[str, int]:
+    """Return gate and need of a RECEIVE: the SEND of its sum, or the one that has to be encoded before."""
+    after = [numbers[n] for n in receive.sends if n in numbers]
+    sums = [number for n, number in numbers.items() if key in programme.sends[n].receives]
+    if len(after) + len(sums) > 1:
+        raise ConfigError(
+            f"the frame of chunk {key.chunk} from node {key.source} is tied to {len(after) + len(sums)} "
+            "SENDs, a list's RECEIVE to one: give this schedule's commands by registers"
+        )
+    if after:
+        return {"gate": after[0], "need": AFTER}
+    return {"gate": sums[0], "need": COUNTS} if sums else {"need": NO_GATE}
