@@ -127,10 +127,10 @@ class TritonCoder:
             raise FrameError(f"frame carries {count} values, {out.numel()} were expected here")
         if not count:
             return
-        blocks = parse(payload, count, width, state.hist)
         host = self._pinned(len(payload))
         host.numpy()[:] = np.frombuffer(payload, np.uint8)
         data = host.to(self.device, non_blocking=self._cuda)
+        blocks = parse(payload, count, width, state.hist)
         known = self.start_decode(data, blocks, classes, width, out, add).cpu().numpy()
         if known[0]:
             raise FrameError(f"{known[0]} coded blocks do not end where their values do: frame damaged")
