@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from oscar.config import Config
 from oscar.errors import GradientError, PeerError
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.reducers.communicator import Communicator
-from oscar.reducers.on_device import why_on_host
+from oscar.reducers.on_device import TILE, why_on_host
 from oscar.reducers.reducer import advance
 from oscar.schemes.exact import Exact, ExactOptions
 from oscar.state import crc
@@ -28,6 +30,11 @@ from oscar.transports.threads import local_transports
 
 needs("torch", "gpu")
 import torch  # noqa: E402
+
+from oscar.adapters.torch.jobs import Job  # noqa: E402
+from oscar.adapters.torch.layout import BucketLayout  # noqa: E402
+from oscar.adapters.torch.on_gpu import OnGpu  # noqa: E402
+from oscar.adapters.torch.staging import Staging  # noqa: E402
 
 CPU = torch.device("cpu")
 SHAPES = [(20, 10), (7,), (150,)]
@@ -241,6 +248,46 @@ def test_what_has_to_be_coded_on_the_host(changes: Any, nodes: int, values: int,
 def test_schedules_that_keep_sums_apart_are_for_the_host() -> None:
     said = why_on_host(Config(nodes=4), make_schedule("boomerang", 4), 4, 1000)
     assert said == "the schedule boomerang keeps sums apart"
+
+
+def test_blocks_of_a_plan_fill_the_tiles_of_kernels() -> None:
+    from oscar.numerics.gpu.kernels import SIZE
+
+    assert SIZE == TILE
+
+
+def job_of(buffer: Any, mark: Any) -> Job:
+    layout = BucketLayout([(5, 4), (20,)], None)
+    return Job(None, buffer, mark, (0, 40), layout, last=True, measure=False, forget=False, new=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_bucket_is_reduced_where_it_is(dtype: Any) -> None:
+    """One rank, so that nothing is coded; the stream is nobody's."""
+    config = Config.model_validate({"nodes": 1, "quantiser": {"error_feedback": True}})
+    staging: Any = SimpleNamespace(beside=lambda device, mark: nullcontext())
+    (one,), (two,) = local_transports(1), local_transports(1)
+    with Communicator(config, one) as device, Communicator(config, two) as host:
+        gpu = OnGpu(device, staging, wanted=True)
+        for step in range(2):
+            buffer = torch.from_numpy(np.random.default_rng(step).laplace(0, 0.02, 40)).to(dtype)
+            parts = [part.float().numpy().copy() for part in buffer.split([20, 20])]
+            job = job_of(buffer, object())
+            assert gpu.serves(job)
+            assert gpu.reduce(job).values == 40
+            shaped = [parts[0].reshape(5, 4), parts[1]]
+            mean = np.concatenate([part.ravel() for part in host.allreduce(shaped).mean])
+            assert torch.equal(buffer, torch.from_numpy(mean).to(dtype))
+        assert not OnGpu(device, staging, wanted=False).serves(job)
+        assert not gpu.serves(job_of(buffer, None))  # of the CPU
+
+
+def test_why_a_bucket_goes_through_the_host_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    (transport,) = local_transports(1)
+    with Communicator(Config(nodes=1, method="int16"), transport) as communicator:
+        gpu: Any = OnGpu(communicator, Staging(), wanted=True)
+        assert [gpu.serves(job_of(torch.zeros(40), object())) for _ in range(3)] == [False] * 3
+    assert [record.message.partition(": ")[2] for record in caplog.records] == ["the method is int16"]
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 8191, 8193, 20_000])
