@@ -50,7 +50,7 @@ def test_steps_under_ddp_run_where_there_is_no_gpu(
     words = ["--hook", "--values", "20000", "--turns", "2", "--ranks", "2", "--json", str(out)]
     assert main(["bench", "gpu", *words]) == 0
     report = json.loads(out.read_text())
-    assert [row["hook"] for row in report["rows"]] == ["none", "oscar"]
+    assert [row["hook"] for row in report["rows"]] == ["none", "on the host"]
     assert report["rows"][0]["times"] == 1
     assert min(row["step_ms"] for row in report["rows"]) > 0
     if report["device"] == "the CPU":

@@ -69,6 +69,14 @@ def pack_frame(header: Header, payload: bytes | bytearray | memoryview) -> bytes
     return b"".join((head, _CRC.pack(crc32(payload, crc32(head))), payload))
 
 
+def put_head(header: Header, frame: memoryview) -> memoryview:
+    """Write the header of a frame whose payload lies behind its first HEADER_BYTES; return it."""
+    payload = frame[HEADER_BYTES:]
+    head = _head(header, len(payload))
+    frame[:HEADER_BYTES] = head + _CRC.pack(crc32(payload, crc32(head)))
+    return frame
+
+
 def peek(frame: bytes) -> Header:
     """Return the header of a frame that `unpack_frame` has already checked."""
     _, codec, step, chunk, sub, width, sequence, checksum, count, _ = _HEAD.unpack_from(frame)

@@ -183,10 +183,13 @@ class Encoder(_Link):
         key = self._key(step)
         state = self._state(key)
         head = Header(ASC_CODE, step, count, chunk, sub, bits, state.sequence, state.checksum(self.params))
-        frame = pack_frame(head, self.coder.encode(array, classes, bits, state))
+        frame = self._frame(head, array, classes, state)
         state.sequence = (state.sequence + 1) & 0xFFFF
         self.states[key] = state
         return frame
+
+    def _frame(self, head: Header, array: Array, classes: Array | None, state: TableState) -> bytes:
+        return pack_frame(head, self.coder.encode(array, classes, head.width, state))
 
     def _values(self, values: Array, width: int | None) -> tuple[Array, int]:
         """Return what the coder takes, and the width."""

@@ -27,15 +27,26 @@ def product(a: Array, b: Array) -> Array:
     return found
 
 
+def product_of_two(a: int, b: int) -> int:
+    """Return the product of two remainders, as integers."""
+    found = 0
+    while a:
+        if a & ONE:
+            found ^= b
+        a = a << 1 & ALL
+        b = b >> 1 ^ (int(POLYNOMIAL) if b & 1 else 0)
+    return found
+
+
 @lru_cache(maxsize=64)
 def shift(size: int) -> int:
     """Return the remainder of the polynomial x^(8 * size): by how much `size` bytes shift what is before."""
-    found, square, bits = np.array(ONE, np.uint32), np.array(ONE >> 1, np.uint32), 8 * size
+    found, square, bits = ONE, ONE >> 1, 8 * size
     while bits:
         if bits & 1:
-            found = product(found, square)
-        square, bits = product(square, square), bits >> 1
-    return int(found)
+            found = product_of_two(found, square)
+        square, bits = product_of_two(square, square), bits >> 1
+    return found
 
 
 def shifts(size: int, count: int) -> Array:
@@ -67,6 +78,5 @@ def start(data: torch.Tensor) -> torch.Tensor:
 
 def finish(started: torch.Tensor, size: int) -> int:
     """Return state.crc of `size` bytes on the device, an array uint8 [size] on the host; waits for them."""
-    head = np.array(crc32(f"|u1{(size,)}".encode()) ^ ALL, np.uint32)
-    moved = int(product(head, np.array(shift(size), np.uint32)))
-    return moved ^ (int(started.item()) & ALL) ^ ALL
+    head = crc32(f"|u1{(size,)}".encode()) ^ ALL
+    return product_of_two(head, shift(size)) ^ (int(started.item()) & ALL) ^ ALL

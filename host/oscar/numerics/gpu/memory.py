@@ -40,8 +40,9 @@ class Layout:
         return self.offsets[-1]
 
     def put(self, numbers: Any) -> torch.Tensor:
-        """Return integers as int32 on the device."""
-        return torch.from_numpy(np.array(numbers, np.int32)).to(self.device)
+        """Return integers as int32 on the device; nobody waits for the copy."""
+        held = torch.from_numpy(np.array(numbers, np.int32))
+        return held if self.device.type == "cpu" else held.pin_memory().to(self.device, non_blocking=True)
 
     def room(self, dtype: torch.dtype, count: int | None = None) -> torch.Tensor:
         """Return new memory for a value of each."""

@@ -28,8 +28,10 @@ from oscar.errors import FrameError, OscarError
 
 MOST_VALUES = 1 << 30  # in a frame: value indices are int32
 BINS = TABLE_ROWS * SYMBOLS
-# Places of an encoder's report, int64: META entries as in `meta`, then the payload's size, then the counts.
-LOW, HIGH, SIZE, COUNTS = 1, 2, META, META + 1
+# Places of an encoder's report, int32: META entries as in `meta`, the payload's size in two, then the counts.
+LOW, HIGH, SIZE, COUNTS = 1, 2, META, META + 4
+FOUND = 4  # place of the counts in a decoder's report, behind the number of damaged blocks
+ALIGNED = 16  # bytes, to which kernels like their arguments aligned
 VALUES = (torch.int8, torch.int16, torch.int32)
 SUMS = (torch.int16, torch.int32)
 
@@ -65,30 +67,39 @@ class TritonCoder:
         self._cuda = self.device.type == "cuda"
         self._possible = self._put(np.array(POSSIBLE, np.int32))
         self._costs = self._put(np.array(COST, np.int32))
-        self._meta = self._put(np.array([0, 2**31 - 1, -(2**31), *[0] * (META - 3)], np.int32))
+        blank = np.zeros(COUNTS + BINS * (1 + COPIES.value), np.int32)  # a report, and counters behind it
+        blank[[LOW, HIGH]] = 2**31 - 1, -(2**31)
+        self._blank = self._put(blank)
 
     # --- whole frames
 
     def encode(
-        self, values: torch.Tensor, classes: torch.Tensor | None, width: int, state: TableState
+        self,
+        values: torch.Tensor,
+        classes: torch.Tensor | None,
+        width: int,
+        state: TableState,
+        *,
+        ahead: int = 0,
     ) -> memoryview:
         """Return the payload of `values`, in pinned memory that the caller owns; `state` learns.
 
         values: int8, int16 or int32, 1-D, on the device; classes: uint8 position classes 0..15, or None;
-        width: bits of a raw value. Raises TypeError or ValueError on other tensors, and where values do not
-        fit `width` bits. `state` is unchanged then.
+        width: bits of a raw value; ahead: bytes that are left free in front of the payload. Raises TypeError
+        or ValueError on other tensors, and where values do not fit `width` bits. `state` is unchanged then.
 
         The host waits twice: for the report of 4 KiB, and for the payload, because its copy can start only
         when its size is known. A round trip costs about 10 us.
         """
         if not values.numel():
-            return memoryview(b"")
+            return memoryview(bytearray(ahead))
         payload, report = self.start_encode(values, classes, width, state)
         known = report.cpu().numpy()
         check_range(int(known[LOW]), int(known[HIGH]), width)
-        learned(state, known[COUNTS:])
-        host = self._pinned(int(known[SIZE]))
-        host.copy_(payload[: host.numel()], non_blocking=self._cuda)
+        learned(state, known[COUNTS:].astype(np.int64))
+        size = int(known[SIZE:].view(np.int64)[0])
+        host = self._pinned(ahead + size)
+        host[ahead:].copy_(payload[:size], non_blocking=self._cuda)
         if self._cuda:
             torch.cuda.current_stream(self.device).synchronize()
         return host.numpy().data
@@ -116,14 +127,14 @@ class TritonCoder:
             raise FrameError(f"frame carries {count} values, {out.numel()} were expected here")
         if not count:
             return
-        blocks = parse(payload, count, width, state.hist)
         host = self._pinned(len(payload))
         host.numpy()[:] = np.frombuffer(payload, np.uint8)
         data = host.to(self.device, non_blocking=self._cuda)
+        blocks = parse(payload, count, width, state.hist)
         known = self.start_decode(data, blocks, classes, width, out, add).cpu().numpy()
         if known[0]:
             raise FrameError(f"{known[0]} coded blocks do not end where their values do: frame damaged")
-        learned(state, known[1:])
+        learned(state, known[FOUND:].astype(np.int64))
 
     # --- kernels
 
@@ -132,8 +143,8 @@ class TritonCoder:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Start to encode without waiting; return the payload's memory and a report, both on the device.
 
-        The report, int64, has the lowest and the highest value at LOW and HIGH, the payload's bytes at SIZE,
-        and the symbol counts from COUNTS on.
+        The report, int32, has the lowest and the highest value at LOW and HIGH, the payload's bytes at SIZE
+        (int64), and the symbol counts from COUNTS on.
         """
         self._check(values, VALUES, "values")
         positions = self._positions(classes, values.numel())
@@ -148,15 +159,15 @@ class TritonCoder:
         p = values if positions is None else positions  # without positions it is not read
         groups = triton.cdiv(n, 1024)
         some = (triton.cdiv(groups, GROUPS),)
-        meta, info, held = self._meta.clone(), self._room(groups * 32), self._room(groups * 3)
+        meta, info, held = self._blank.clone(), self._room(groups * 32), self._room(groups * 3)
         if values.dtype == torch.int32:
             survey_kernels.find_magnitude[triton.cdiv(n, 4096),](values, n, meta, SIZE=4096, **OPTIONS)
         kinds = {"POSITIONS": has, "GROUPS": GROUPS, **OPTIONS}
         least = self.params.least_class
         survey_kernels.classify[some](values, p, n, meta, info, held, LEAST=least, **kinds)
-        copies = torch.zeros(COPIES.value, BINS, dtype=torch.int32, device=self.device)
+        counts, copies = meta[COUNTS:][:BINS], meta[COUNTS + BINS :].view(-1, BINS)
         survey_kernels.count[some](values, p, n, meta, info, copies, **kinds)
-        counts = copies.sum(0, dtype=torch.int32)
+        torch.sum(copies, 0, dtype=torch.int32, out=counts)
         levels, coding = self._tables(n, counts, meta, state)
         # Where the device chooses the block size, programs are started for the smallest one.
         blocks = (triton.cdiv(n, 1 << (self.params.block_log2 or AUTO_BLOCK_LOG2)),)
@@ -168,11 +179,11 @@ class TritonCoder:
         )  # fmt: skip
         encode_kernels.pack[some](values, n, width, meta, entries, scratch, GROUPS=GROUPS, **OPTIONS)
         payload = self._room(self.params.max_payload(n, width), torch.uint8)
-        ends, size = torch.cumsum(sizes, 0), self._room(1, torch.int64)
+        ends, size = torch.cumsum(sizes, 0), meta[SIZE:][:2].view(torch.int64)
         encode_kernels.gather[blocks](
             n, width, meta, levels, entries, ends, scratch, payload, size, SIZE=1024, **OPTIONS
         )
-        return payload, torch.cat((meta.long(), size, counts.long()))
+        return payload, meta[: COUNTS + BINS]
 
     def _tables(
         self, n: int, counts: torch.Tensor, meta: torch.Tensor, state: TableState
@@ -197,48 +208,36 @@ class TritonCoder:
     ) -> torch.Tensor:
         """Start to decode `data`, a payload on the device; `blocks` is what `parse` returned for it.
 
-        Returns int64 on the device: the number of damaged blocks, then the symbol counts, valid if it is 0.
+        Returns int32 on the device: the number of damaged blocks, and from FOUND on the symbol counts, which
+        are valid if it is 0.
         """
         positions = self._positions(classes, out.numel())
         kinds = {"NARROW": width <= 16, "ADD": add, **OPTIONS}
-        counts = torch.zeros(COPIES.value, BINS, dtype=torch.int32, device=self.device)
-        status = torch.zeros(1 + len(blocks.coded), dtype=torch.int32, device=self.device)
+        b, sizes = blocks, (FOUND + BINS, COPIES.value * BINS)
+        told = torch.zeros(sum(sizes), dtype=torch.int32, device=self.device)
+        report, counts = told.split(sizes)
+        arrays = b.hist, b.coded, b.coded_at, b.plain, b.plain_at
+        hist, coded, coded_at, plain, plain_at = self._put_all(*arrays)
         with self._there():
-            if len(blocks.plain):
-                fields, at = self._put(blocks.plain), self._put(blocks.plain_at)
-                parts = (len(fields), 1 << (blocks.log2 - 10))
-                decode_kernels.fill[parts](
-                    out, out if positions is None else positions, out.numel(), blocks.log2, blocks.shift,
-                    fields, at, data, counts,
+            if len(b.plain):
+                decode_kernels.fill[len(b.plain), 1 << (b.log2 - 10)](
+                    out, out if positions is None else positions, out.numel(), b.log2, b.shift,
+                    plain, plain_at, data, counts,
                     LEAST=self.params.least_class, POSITIONS=positions is not None, **kinds,
                 )  # fmt: skip
-            if len(blocks.coded):
-                self._decode(data, blocks, positions, out, counts, status, kinds)
-            return torch.cat((status.sum().reshape(1), counts.sum(0)))
-
-    def _decode(
-        self,
-        data: torch.Tensor,
-        blocks: Blocks,
-        positions: torch.Tensor | None,
-        out: torch.Tensor,
-        counts: torch.Tensor,
-        status: torch.Tensor,
-        kinds: dict[str, Any],
-    ) -> None:
-        """Launch the kernels for coded blocks; see `start_decode`."""
-        n, p, means = out.numel(), out, out
-        table = self._room(TABLE_ROWS * TOTAL)
-        hist = self._put(blocks.hist)
-        decode_kernels.expand[TABLE_ROWS,](hist, self._possible, blocks.last, table, **OPTIONS)
-        if positions is not None:
-            p, means = positions, self._room(triton.cdiv(n, 1024) * 32)
-            decode_kernels.average[triton.cdiv(n, 1024),](p, n, means, **OPTIONS)
-        fields, at = self._put(blocks.coded), self._put(blocks.coded_at)
-        decode_kernels.decode[len(fields),](
-            out, p, means, n, blocks.log2, blocks.shift, fields, at, data, table, counts, status,
-            POSITIONS=positions is not None, num_warps=1, **kinds,
-        )  # fmt: skip
+            if len(b.coded):
+                n, p, means = out.numel(), out, out
+                table = self._room(TABLE_ROWS * TOTAL)
+                decode_kernels.expand[TABLE_ROWS,](hist, self._possible, b.last, table, **OPTIONS)
+                if positions is not None:
+                    p, means = positions, self._room(triton.cdiv(n, 1024) * 32)
+                    decode_kernels.average[triton.cdiv(n, 1024),](p, n, means, **OPTIONS)
+                decode_kernels.decode[len(b.coded),](
+                    out, p, means, n, b.log2, b.shift, coded, coded_at, data, table, counts, report,
+                    POSITIONS=positions is not None, num_warps=1, **kinds,
+                )  # fmt: skip
+            torch.sum(counts.view(-1, BINS), 0, dtype=torch.int32, out=report[FOUND:])
+        return report
 
     # --- memory
 
@@ -247,7 +246,20 @@ class TritonCoder:
         return torch.cuda.device(self.device) if self._cuda else contextlib.nullcontext()
 
     def _put(self, array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(self.device)
+        (there,) = self._put_all(array)
+        return there
+
+    def _put_all(self, *arrays: np.ndarray) -> list[torch.Tensor]:
+        """Return arrays on the device, flat, after one copy for which nobody waits."""
+        ends = np.cumsum([-(-array.nbytes // ALIGNED) * ALIGNED for array in arrays])
+        begins, host = [0, *ends.tolist()], self._pinned(int(ends[-1]))
+        for array, begin in zip(arrays, begins, strict=False):
+            host.numpy()[begin : begin + array.nbytes] = np.frombuffer(array.tobytes(), np.uint8)
+        there, kinds = host.to(self.device, non_blocking=self._cuda), {4: torch.int32, 8: torch.int64}
+        return [
+            there[begin : begin + array.nbytes].view(kinds[array.itemsize])
+            for array, begin in zip(arrays, begins, strict=False)
+        ]
 
     def _room(self, size: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
         return torch.empty(size, dtype=dtype, device=self.device)

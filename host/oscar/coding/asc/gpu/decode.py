@@ -70,7 +70,7 @@ def decode(
     """Decode one coded block into `out`, or add it (ADD). NARROW: values are taken modulo 2^16.
 
     blocks: int32 [blocks][FIELDS]; offsets: int64 [blocks], where their bytes begin; table: from `expand`;
-    counts: int32 [COPIES][32][16]; status: int32 [blocks], 1 for a damaged block.
+    counts: int32 [COPIES][32][16]; status: int32, gets the number of damaged blocks.
     left: bytes not yet read, below 0 once the block has run out; then the loop ends.
     known: class of each row in bits 0..3, mean position class in 4..7, bit 8 for seed rows.
     """
@@ -111,7 +111,8 @@ def decode(
                 POSITIONS, NARROW, ADD,
             )  # fmt: skip
         group -= 1
-    tl.store(status + tl.program_id(0), (bad | (left != 0)).to(tl.int32))
+    bad = (bad | (left != 0)).to(tl.int32)
+    tl.atomic_add(status, bad, mask=bad > 0, sem="relaxed")
 
 
 @triton.jit

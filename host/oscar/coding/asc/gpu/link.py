@@ -10,11 +10,20 @@ import torch
 from oscar.coding.asc.gpu.coder import SUMS, TritonCoder
 from oscar.coding.asc.link import Decoder, Encoder, max_frame
 from oscar.coding.asc.params import AUTO_BLOCK_LOG2, AscParams
+from oscar.coding.asc.state import TableState
 from oscar.coding.codec import Codec, check_width
+from oscar.coding.frame import HEADER_BYTES, Header, put_head
 
 
 class DeviceEncoder(Encoder):
-    """The sending end; values: int16 or int32 tensors, context: uint8 ones. A width is always given."""
+    """The sending end; values: int16 or int32 tensors, context: uint8 ones. A width is always given.
+
+    Frames are in pinned memory, into which the device has written their payload.
+    """
+
+    def _frame(self, head: Header, array: Any, classes: Any, state: TableState) -> Any:
+        coder: Any = self.coder
+        return put_head(head, coder.encode(array, classes, head.width, state, ahead=HEADER_BYTES))
 
     def _values(self, values: Any, width: int | None) -> tuple[Any, int]:
         assert width is not None
