@@ -79,7 +79,7 @@ class BarrelDecoderBench:
         self.left: dict[int, list[int]] = {}  # words that threads are to be given
         self.requests: list[tuple[int, bool, bool, int]] = []  # thread, header, read, row
         self.answers: list[tuple[int, Decoding, bool, int]] = []  # clock 0, block, header, row
-        self.no_start = 0  # clocks
+        self.heeds_room = True  # gives words only to threads that have room
         self.trace: list[tuple[list[int], list[int]]] | None = None
         self.watch: Callable[[BarrelDecoderBench], None] | None = None  # called in each clock
 
@@ -201,7 +201,7 @@ class BarrelDecoderBench:
         feed.thread.next, feed.data.next = rng.randrange(THREADS), rng.getrandbits(128)
         old = self.sim.clocks - 1
         started = [t for t, words in self.left.items() if words and self.running[t].started_at < old]
-        may = [t for t in started if int(feed.room) >> t & 1]
+        may = [t for t in started if not self.heeds_room or int(feed.room) >> t & 1]
         if not self.rst and may and rng.random() >= self.no_bytes:
             thread = rng.choice(may)
             feed.valid.next, feed.thread.next, feed.data.next = True, thread, self.left[thread][0]

@@ -104,8 +104,12 @@ def sum_sizes(
         ors = modbv(0)[3:]
         more = modbv(0)[4:]
         for i in range(WIDTH):
-            ors[:] = ors | overs32[3 * i + 3 : 3 * i]
-            more[:] = more | widers32[4 * i + 4 : 4 * i]
+            for j in range(3):
+                if overs32[3 * i + j]:
+                    ors[j] = True
+            for j in range(4):
+                if widers32[4 * i + j]:
+                    more[j] = True
         over33.next = ors
         wider33.next = more
         over34.next = over33
