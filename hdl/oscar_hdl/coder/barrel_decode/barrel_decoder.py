@@ -79,9 +79,7 @@ def barrel_decoder(
 
     order = decode_turns(clk, rst, phase, job, enough, group, position, plan, plan9, plan17)
     stages = [decode_stage(clk, phase, plans[n], plans[n + 1]) for n in range(8)]
-    level = lane_levels(
-        clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33, alive33, levels
-    )
+    level = lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33, alive33, levels)
     lanes = decode_lanes(
         clk, rst, phase, tables, plan, plan5, plan17, plan21, plan25, plan29, mean1, data3, local3, levels,
         taken, found,
@@ -90,9 +88,7 @@ def barrel_decoder(
     store = decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, enough, settled)
     rows = sum_rows(clk, rst, phase, plan29, found.totals30, sums, ended)
     twos = joined(two_of, twos24)
-    faults = block_faults(
-        clk, phase, plan9, plan21, plan25, plan29, found, twos24, levels.present29, wrongs
-    )
+    faults = block_faults(clk, phase, plan9, plan21, plan25, plan29, found, twos24, levels.present29, wrongs)
     ends = block_ends(clk, rst, job, wrongs, ended, settled, over)
 
     @always(clk.posedge)

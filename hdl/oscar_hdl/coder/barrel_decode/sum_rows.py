@@ -73,9 +73,7 @@ def lane_sums(clk: Any, lows32: Any, negatives32: Any, sum35: Any) -> Any:
 
 
 @block
-def sum_sizes(
-    clk: Any, phase: Any, totals30: Any, found_class: Any, found_size: Any, found_top: Any
-) -> Any:
+def sum_sizes(clk: Any, phase: Any, totals30: Any, found_class: Any, found_size: Any, found_top: Any) -> Any:
     """Classify rows: u4, u3, u4 in clock 42; totals30 u128: eight sums in each of clocks 30 to 33."""
     negatives = [bit() for _ in range(WIDTH)]
     lows, overs, widers, symbols = ([word(n) for _ in range(WIDTH)] for n in (8, 3, 4, 4))
