@@ -37,7 +37,7 @@ from oscar_sim.whole import WholeNic
 from oscar_sim.whole_stress import whole
 
 # Of clocks, about as long for each: barrels and NICs are slow.
-SHARE = {"decoder": 40, "encoder": 40, "barrel_encoder": 16, "nic": 4}
+SHARE = {"decoder": 40, "encoder": 40, "barrel_encoder": 8, "barrel_decoder": 8, "nic": 4}
 BATCH_CLOCKS = 400_000  # about; a batch is checked when it is over
 RESETS, DAMAGE = 0.1, 0.2  # shares of blocks
 MOST_FAULTS = 20
@@ -88,7 +88,13 @@ def converted(kind: str) -> Any:
     return WholeNic() if kind == "nic" else Unit(kind, kind)
 
 
-CHECKS: dict[str, Check] = {"decoder": decode, "encoder": encode, "barrel_encoder": encode, "nic": whole}
+CHECKS: dict[str, Check] = {
+    "decoder": decode,
+    "encoder": encode,
+    "barrel_encoder": encode,
+    "barrel_decoder": decode,
+    "nic": whole,
+}
 COLUMNS = ("clocks", "frames", "blocks", "values", "resets", "refused", "hangs", "mismatches")
 
 

@@ -1,6 +1,6 @@
 """Decoders and encoders of converted RTL, one at a time, with rows, bytes and counts around them in C++.
 
-Lists of blocks run without Python (verilator/decoder.cpp, encoder.cpp, barrel_encoder.cpp): memory that is
+Lists of blocks run without Python (verilator/decoder.cpp, encoder.cpp and those of barrels): memory that is
 not always ready, bytes that come and go with gaps, resets, and tables that are written while the frame before
 is coded.
 """
@@ -80,7 +80,7 @@ def faults(bits: int) -> str:
 
 
 class Unit:
-    """A decoder, an encoder or a barrel encoder.
+    """A decoder or an encoder, or a barrel of either.
 
     kind: which; top: a name of oscar_hdl.flow.tops, or module:function. The C++ takes the names of
     ports that the registered tops have.

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
-from oscar.coding.asc.model import Rows
-from oscar.coding.asc.params import TABLE_ROWS
+from needs import needs
+from oscar.coding.asc.model import Rows, frequencies
+from oscar.coding.asc.params import PRIOR, SYMBOLS, TABLE_ROWS
 from oscar_sim.seeds import dice
-from support.barrel_decoder_bench import BarrelDecoderBench, Decoding, check
+from support.barrel_decoder_bench import BarrelDecoderBench, Decoding, Trace, check
+from support.converted import compare_verilog
 from support.decoder_block import DecodedBlock, random_block, random_freq, random_local
 
 pytestmark = pytest.mark.usefixtures("seed")
 
 
-def ready_bench(rng: random.Random, **chances: float) -> tuple[BarrelDecoderBench, list[Rows]]:
+def ready_bench(
+    rng: random.Random, trace: Trace | None = None, **chances: float
+) -> tuple[BarrelDecoderBench, list[Rows]]:
     """Return a bench with two banks of tables, in which all symbols are possible."""
     bench = BarrelDecoderBench(rng, **chances)
+    bench.trace = trace
+    bench.reset()
     tables = [random_freq(rng, 15) for _ in range(2)]
     for bank in range(2):
         bench.load(tables[bank], bank)
@@ -52,3 +59,120 @@ def test_blocks_take_turns_and_equal_the_reference() -> None:
     bench.decode([decoding(rng, tables, rng.choice(sizes)) for _ in range(14)])
     assert len(bench.decoded) == 14
     check_all(bench)
+
+
+def test_all_kinds_of_seeds_and_short_rows() -> None:
+    """Blocks of one to three rows in one group, which all ride, or of rows that only some of do."""
+    rng = dice("barrel decoder seeds")
+    bench, tables = ready_bench(rng, no_memory=rng.choice((0, 0.5)), no_bytes=rng.choice((0, 0.5)))
+    found = []
+    for seeds in range(6):
+        most = (1 << (16 // max(1, seeds)) - 1) - 1  # what fits beside so many
+        for count in (rng.randrange(1, 33), rng.randrange(33, 300)):
+            values = [rng.randint(-most - 1, most) * (rng.random() < 0.8) for _ in range(count)]
+            values[rng.randrange(count)] = 1
+            positions = [rng.randrange(16) for _ in range(count)]
+            block = DecodedBlock(values, positions, tables[0], seeds=seeds)
+            block.thinning = rng.randrange(3)
+            found.append(Decoding(block, block.data, random_local(rng, block)))
+    bench.decode(found)
+    check_all(bench)
+
+
+def test_dense_blocks_lose_no_turn() -> None:
+    """Eight threads with bytes decode eight values in each clock, from their first rows to their last."""
+    rng = dice("barrel decoder dense")
+    bench = BarrelDecoderBench(rng)
+    prior = [[*row, *[0] * (SYMBOLS - len(row))] for row in PRIOR]
+    table = [frequencies(row, q, 15) for q, row in enumerate(prior)]
+    bench.load(table, 0)
+    noise = [[round(rng.gauss(0, 4)) for _ in range(1024)] for _ in range(8)]
+    blocks = [DecodedBlock(values, [6] * 1024, table) for values in noise]
+    turns: list[int] = []
+    bench.watch = lambda each: turns.append(each.sim.clocks) if each.position.given else None
+    bench.decode([Decoding(block, block.data) for block in blocks])
+    check_all(bench)
+    begin = max(d.started_at for d in bench.decoded) + 500  # all threads have had their first classes
+    busy = [t for t in turns if begin <= t < begin + 480]
+    assert len(busy) == 120
+
+
+def test_a_block_waits_for_its_bytes_and_others_go_on() -> None:
+    rng = dice("barrel decoder wait")
+    bench, tables = ready_bench(rng)
+    long, short = decoding(rng, tables, 1100, zero=0.0), decoding(rng, tables, 100)
+    bench.held = long
+    bench.queue += [long, short]
+    bench.sim.run(1500)
+    assert (long.done, short.done) == (False, True)
+    bench.held = None
+    bench.decode([])
+    check_all(bench)
+
+
+def test_words_of_a_full_buffer_wait_and_are_not_lost() -> None:
+    """A feeder that looks at no `room`: its block's words stand in the way of the others', that is all."""
+    rng = dice("barrel decoder full")
+    bench, tables = ready_bench(rng, no_memory=0.7)
+    bench.heeds_room = False
+    bench.decode([decoding(rng, tables, rng.randrange(400, 900), zero=0.1) for _ in range(5)])
+    check_all(bench)
+
+
+def damage(rng: random.Random, block: DecodedBlock, kind: str) -> bytes:
+    """Return other bytes of a block, 96 or more."""
+    data = bytearray(block.data)
+    if kind == "bits":
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    elif kind == "states":
+        data[-rng.randrange(1, 97)] = rng.randrange(256)
+    elif kind == "short":
+        del data[: min(rng.randrange(1, 40), len(data) - 96)]
+    elif kind == "long":
+        data[:0] = rng.randbytes(rng.choice((1, 2, 15, 16, 17, 700)))
+    elif kind == "seeds":
+        block.seeds = rng.randrange(6)
+    return bytes(data)
+
+
+def test_damaged_blocks_are_refused_where_the_reference_refuses_them() -> None:
+    rng = dice("barrel decoder damage")
+    bench, tables = ready_bench(rng, no_memory=rng.choice((0, 0.3)), no_bytes=rng.choice((0, 0.3)))
+    kinds = ("bits", "states", "short", "long", "seeds", "none")
+    wanted = []
+    for kind in rng.sample(kinds * 4, 4 * len(kinds)):
+        each = decoding(rng, tables, rng.randrange(1, 200), zero=0.1)
+        each.data = damage(rng, each.block, kind)
+        wanted.append((each, each.block.damaged(each.data)))
+    bench.decode([each for each, _ in wanted])
+    for each, refused in wanted:
+        assert each.bad == refused
+        if not refused:
+            check(each)
+
+
+def test_a_reset_forgets_all_blocks() -> None:
+    rng = dice("barrel decoder reset")
+    bench, tables = ready_bench(rng, no_bytes=0.3, no_memory=0.3)
+    for _ in range(3):
+        bench.queue += [decoding(rng, tables, rng.randrange(1, 300)) for _ in range(9)]
+        bench.sim.run(rng.randrange(1, 500))
+        bench.reset()
+        bench.decode([decoding(rng, tables, rng.randrange(1, 200)) for _ in range(3)])
+        check_all(bench)
+
+
+def test_verilog_does_the_same_in_every_clock(tmp_path: Path) -> None:
+    needs("iverilog")
+    rng = dice("barrel decoder verilog")
+    trace: Trace = []
+    bench, tables = ready_bench(rng, trace, no_memory=0.2, no_bytes=0.2)
+    bench.decode([decoding(rng, tables, 100)])
+    warm = len(trace)  # combinational processes do not run before one of their inputs changes
+    bench.decode([decoding(rng, tables, rng.randrange(1, 1100)) for _ in range(6)])
+    bench.queue += [decoding(rng, tables, 300) for _ in range(3)]
+    bench.sim.run(200)
+    bench.reset()
+    bench.decode([decoding(rng, tables, 70)])
+    compare_verilog("barrel_decoder", bench.ports(), trace, tmp_path, warm)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +20,7 @@ from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import table_words
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
+from support.converted import compare_verilog
 from support.decoder_block import SIZES, DecodedBlock, random_block, random_freq, random_local
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -309,20 +307,6 @@ def test_slots_follow_one_another() -> None:
     bench.check(block)
 
 
-CONVERT = """
-import sys, warnings
-from oscar_hdl.coder.decode.decoder import decoder
-from oscar_hdl.coder.ports import CountPort, DecoderJob, TableWrites, PositionPort, SumPort
-from oscar_hdl.streams.bundles import Stream, bit, word
-top = decoder(bit(), bit(), word(5), DecoderJob(), TableWrites(), Stream(16), PositionPort(), SumPort(),
-              CountPort())
-warnings.simplefilter("error")
-warnings.filterwarnings("ignore", message="(?s).*Signal is driven but not read")
-top.convert(hdl="Verilog", testbench=False, path=sys.argv[1], name="decoder", initial_values=True,
-            no_myhdl_header=True)
-"""
-
-
 def test_verilog_does_the_same_in_every_clock(tmp_path: Path) -> None:
     needs("iverilog")
     rng = dice("decoder verilog")
@@ -338,40 +322,4 @@ def test_verilog_does_the_same_in_every_clock(tmp_path: Path) -> None:
         bench.finish()
         bench.check(block)
         warm = warm or bench.clock  # combinational processes do not run before one of their inputs changes
-    environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    subprocess.run([sys.executable, "-c", CONVERT, str(tmp_path)], env=environment, check=True)
-    inputs, outputs = ([(n, len(s) or 1) for n, s in ports] for ports in bench.ports())  # type: ignore[arg-type]
-    lines = []
-    for sides in bench.trace:
-        number = 0
-        for ports, numbers in zip((inputs, outputs), sides, strict=True):
-            for (_, width), value in zip(ports, numbers, strict=True):
-                number = number << width | value
-        lines.append(f"{number:x}")
-    (tmp_path / "vectors.hex").write_text("\n".join(lines) + "\n")
-    names = [n for n, _ in inputs], [n for n, _ in outputs]
-    wide_in, wide_out = sum(w for _, w in inputs), sum(w for _, w in outputs)
-    declared = "\n".join(f"  wire [{w - 1}:0] {n};" for n, w in (*inputs, *outputs))
-    pins = ", ".join(f".{n}({n})" for n in (*names[0], *names[1]))
-    (tmp_path / "tb.v").write_text(f"""module tb;
-  reg clk = 0; reg [{wide_in + wide_out - 1}:0] vectors [0:{len(lines) - 1}];
-  reg [{wide_in - 1}:0] stimulus; reg [{wide_out - 1}:0] expected; integer i;
-{declared}
-  assign {{{", ".join(names[0])}}} = stimulus;
-  decoder u(.clk(clk), {pins});
-  initial begin
-    $readmemh("vectors.hex", vectors);
-    for (i = 0; i < {len(lines)}; i = i + 1) begin
-      {{stimulus, expected}} = vectors[i];
-      #1 if (i >= {warm} && {{{", ".join(names[1])}}} !== expected) begin
-        $display("differs in clock %0d", i); $finish;
-      end
-      clk = 1; #1 clk = 0;
-    end
-    $display("equal"); $finish;
-  end
-endmodule
-""")
-    subprocess.run(["iverilog", "-g2005", "-o", "t", "tb.v", "decoder.v"], cwd=tmp_path, check=True)
-    told = subprocess.run(["vvp", "t"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-    assert told.split() == ["equal"], told
+    compare_verilog("decoder", bench.ports(), bench.trace, tmp_path, warm)

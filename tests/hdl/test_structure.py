@@ -16,7 +16,7 @@ PORTS = 12  # of a block, a bundle is one
 LEAF = 60  # lines of a file that only one block uses
 # Blocks that have more ports still; the list may only get shorter.
 WIDE = {
-    "byte_source", "decoder_core", "decoder_slots", "encoder_core", "encoder_slots", "renormalise",
+    "byte_source", "decoder_slots", "encoder_core", "encoder_slots", "renormalise",
     "row_list", "step_bits", "engine_pair", "learn_control", "set_store",
     "axi_lite_registers", "command_port", "row_memory", "side_bank", "nic_core",
 }  # fmt: skip

@@ -21,6 +21,7 @@ from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
 from support.decoder_block import SIZES, DecodedBlock
 
+Trace = list[tuple[list[int], list[int]]]  # inputs and outputs of each clock
 DATA_AT = 2  # clocks from an answer to its first lanes
 LAST_LANES = 24  # the first clock of a turn has lanes 24 to 31
 
@@ -79,8 +80,9 @@ class BarrelDecoderBench:
         self.left: dict[int, list[int]] = {}  # words that threads are to be given
         self.requests: list[tuple[int, bool, bool, int]] = []  # thread, header, read, row
         self.answers: list[tuple[int, Decoding, bool, int]] = []  # clock 0, block, header, row
-        self.no_start = 0  # clocks
-        self.trace: list[tuple[list[int], list[int]]] | None = None
+        self.heeds_room = True  # gives words only to threads that have room
+        self.held: Decoding | None = None  # is given no words
+        self.trace: Trace | None = None
         self.watch: Callable[[BarrelDecoderBench], None] | None = None  # called in each clock
 
     def bundles(self) -> dict[str, Any]:
@@ -200,8 +202,12 @@ class BarrelDecoderBench:
         feed.valid.next = False
         feed.thread.next, feed.data.next = rng.randrange(THREADS), rng.getrandbits(128)
         old = self.sim.clocks - 1
-        started = [t for t, words in self.left.items() if words and self.running[t].started_at < old]
-        may = [t for t in started if int(feed.room) >> t & 1]
+        started = [
+            t
+            for t, words in self.left.items()
+            if words and self.running[t].started_at < old and self.running[t] is not self.held
+        ]
+        may = [t for t in started if not self.heeds_room or int(feed.room) >> t & 1]
         if not self.rst and may and rng.random() >= self.no_bytes:
             thread = rng.choice(may)
             feed.valid.next, feed.thread.next, feed.data.next = True, thread, self.left[thread][0]

@@ -113,5 +113,3 @@ def random_local(rng: random.Random, block: DecodedBlock) -> dict[tuple[int, int
         add = rng.choice([0, 0, -v, rng.randint(-3, 3), rng.randint(-40, 40), rng.randrange(1 << 16)])
         local[i >> 5, i & 31] = add & 0xFFFF
     return local
-
-

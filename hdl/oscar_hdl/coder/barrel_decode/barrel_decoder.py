@@ -6,18 +6,24 @@ from typing import Any
 
 from myhdl import always, always_comb, block
 
-from oscar_hdl.coder.barrel.ports import THREADS, WIDTH
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS, WIDTH
+from oscar_hdl.coder.barrel.thread_choice import thread_choice
 from oscar_hdl.coder.barrel_decode.block_ends import block_ends, block_faults
 from oscar_hdl.coder.barrel_decode.byte_rings import byte_rings
 from oscar_hdl.coder.barrel_decode.decode_lanes import decode_lanes
-from oscar_hdl.coder.barrel_decode.decode_request import decode_stage
-from oscar_hdl.coder.barrel_decode.decode_turns import decode_turns
+from oscar_hdl.coder.barrel_decode.decode_order import decode_choice, decode_order
+from oscar_hdl.coder.barrel_decode.decode_request import decode_request, decode_stage
 from oscar_hdl.coder.barrel_decode.group_classes import group_classes
 from oscar_hdl.coder.barrel_decode.lane_levels import lane_levels
 from oscar_hdl.coder.barrel_decode.ports import (
+    CLASSES,
     PLACE_BITS,
+    REST,
     WORDS_BITS,
     Begin,
+    DecodeChoice,
+    DecodeContext,
+    DecodeDecision,
     DecodePlan,
     Found,
     GroupClasses,
@@ -28,8 +34,41 @@ from oscar_hdl.coder.barrel_decode.ports import (
 )  # fmt: skip
 from oscar_hdl.coder.barrel_decode.ring_fill import block_begin, feed_words, ring_levels
 from oscar_hdl.coder.barrel_decode.sum_rows import sum_rows
+from oscar_hdl.coder.barrel_decode.thread_records import thread_records, thread_rows
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.joined import joined
+
+
+@block
+def decode_turns(
+    clk: Any, rst: Any, phase: Any, job: Any, enough: Any, group: Any, position: Any, plan: Any, plan9: Any,
+    plan17: Any,
+) -> Any:  # fmt: skip
+    """Order the turns of all threads, ask for their rows, and give each turn's plan with the answer.
+
+    job: BarrelDecoderJob. enough u8: threads whose next turn has its bytes. group: GroupClasses. position:
+    BarrelPosition. plan, plan9, plan17: DecodePlan, of clock 1 and again of 9 and 17.
+    """
+    thread, some, back, word1 = word(THREAD_BITS), bit(), word(THREADS), word(32)
+    context, chosen, decision = DecodeContext(), DecodeChoice(), DecodeDecision()
+    choice = thread_choice(clk, rst, phase, job.start, job.thread, back, enough, thread, some)
+    records = thread_records(clk, phase, job, thread, chosen, decision, context)
+    rows = thread_rows(clk, phase, thread, chosen, decision, group, context, word1)
+    first = decode_choice(clk, phase, thread, some, context, chosen)
+    second = decode_order(clk, phase, chosen, word1, decision)
+    request = decode_request(clk, rst, phase, chosen, decision, position, plan)
+
+    # A thread's next turn is decided 16 clocks behind the begin of one, or 24 behind that of classes, whose
+    # rows are known then; its state is there 28 clocks behind.
+    @always_comb
+    def free() -> None:
+        for i in range(THREADS):
+            back.next[i] = phase[2:] == 0 and (
+                (plan17.thread == i and plan17.op == CLASSES)
+                or (plan9.thread == i and plan9.op != REST and plan9.op != CLASSES and not plan9.final)
+            )
+
+    return choice, records, rows, first, second, request, free
 
 
 @block
@@ -75,32 +114,17 @@ def barrel_decoder(
     taken = [LaneBytes() for _ in range(WIDTH)]
     two_of, twos24 = [lane.two24 for lane in taken], word(WIDTH)
     enough, over, ended, wrongs, alive33 = word(THREADS), word(THREADS), word(THREADS), word(THREADS), bit()
-    mean1, data3, local3 = word(4), word(4 * WIDTH), word(16 * WIDTH)
 
     order = decode_turns(clk, rst, phase, job, enough, group, position, plan, plan9, plan17)
     stages = [decode_stage(clk, phase, plans[n], plans[n + 1]) for n in range(8)]
-    level = lane_levels(
-        clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33, alive33, levels
-    )
-    lanes = decode_lanes(
-        clk, rst, phase, tables, plan, plan5, plan17, plan21, plan25, plan29, mean1, data3, local3, levels,
-        taken, found,
-    )  # fmt: skip
+    level = lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33, alive33, levels)
+    lanes = decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found)
     classes = group_classes(clk, phase, found.symbols15, levels.active14, plan13, plan17, group, alive33)
     store = decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, enough, settled)
     rows = sum_rows(clk, rst, phase, plan29, found.totals30, sums, ended)
     twos = joined(two_of, twos24)
-    faults = block_faults(
-        clk, phase, plan9, plan21, plan25, plan29, found, twos24, levels.present29, wrongs
-    )
+    faults = block_faults(clk, phase, plan9, plan21, plan25, plan29, found, twos24, levels.present29, wrongs)
     ends = block_ends(clk, rst, job, wrongs, ended, settled, over)
-
-    @always(clk.posedge)
-    def take() -> None:
-        data3.next = position.data
-        local3.next = position.local
-        if phase[2:] == 0:
-            mean1.next = position.mean
 
     @always(clk.posedge)
     def count() -> None:
@@ -117,4 +141,4 @@ def barrel_decoder(
     def show() -> None:
         counts.address.next = found.addresses36
 
-    return order, stages, level, lanes, classes, store, rows, twos, faults, ends, take, count, show
+    return order, stages, level, lanes, classes, store, rows, twos, faults, ends, count, show

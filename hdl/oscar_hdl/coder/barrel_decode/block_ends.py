@@ -54,9 +54,7 @@ def block_faults(
     def tell() -> None:
         for i in range(THREADS):
             wrongs.next[i] = (
-                (wrong11 and thread11 == i)
-                or (wrong25 and plan25.thread == i)
-                or (wrong31 and thread31 == i)
+                (wrong11 and thread11 == i) or (wrong25 and plan25.thread == i) or (wrong31 and thread31 == i)
             )
 
     return states, seeds, tell

@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.barrel.ports import STATE_BITS
-from oscar_hdl.coder.decode.lane_step import lane_step
+from oscar_hdl.coder.decode.lane_step import StepControl, StepFound, lane_step
 from oscar_hdl.coder.decode.seed_symbol import seed_symbol
 from oscar_hdl.coder.decode.value_rebuild import value_rebuild
 from oscar_hdl.streams.bundles import bit, word
@@ -103,59 +103,55 @@ def lane_count(
 
 @block
 def decode_lane(
-    clk: Any, rst: Any, phase: Any, LANE: int, writes: Any, levels: Any, data3: Any, classes4: Any, x9: Any,
-    old24: Any, local29: Any, taken: Any, symbol15: Any, wrong10: Any, x34: Any, low26: Any, address36: Any,
-    odd30: Any, total30: Any,
-) -> Any:  # fmt: skip
+    clk: Any, rst: Any, phase: Any, LANE: int, writes: Any, levels: Any, inputs: Any, taken: Any, found: Any
+) -> Any:
     """Decode a step a clock; a number in a name is the clock of the turn's first lanes.
 
-    writes: LevelWrites. levels: LaneLevels. data3, classes4: of lane_context. x9: states of all eight lanes,
-    old24: low bits of wide rows of before, local29: local values. taken: LaneBytes. symbol15 u4. wrong10: a
-    first turn of seeds finds no start state, a 1 above the seeds' bits. x34 u24: the new state. low26 u8: low
-    bits, kept. address36 u9: of lane_count. odd30: the value is not 0, total30 u16: with the local one, 0 for
-    a lane that is not there.
+    writes: LevelWrites. levels: LaneLevels. inputs: LaneInputs. taken: LaneBytes. found: LaneFound.
     """
     AT, LOW_AT, LOCAL_AT = STATE_BITS * LANE, 8 * LANE, 16 * LANE
-    context7, banked7, x, code15 = word(5), word(6), word(STATE_BITS), word(4)
-    active14, from_symbol15 = bit(), bit()
-    symbol21, step22, step23, step24, old, value29 = (
-        word(4), word(30), word(30), word(30), word(8), word(16)
-    )  # fmt: skip
-    local, here29 = word(16), bit()
-    contexts = lane_context(clk, LANE, data3, classes4, levels, context7)
-    step = lane_step(
-        clk, rst, phase, writes, banked7, active14, from_symbol15, code15, levels.clear21, levels.refill23,
-        x, symbol15, step22, taken.one24, taken.two24,
-    )  # fmt: skip
-    put = lane_bytes(clk, phase, step22, taken, x34)
-    late = lane_delay(clk, phase, symbol15, symbol21, 6)
+    context7, banked7, x9, control, step = word(5), word(6), word(STATE_BITS), StepControl(), StepFound()
+    symbol21, old24, value29, local29, here29 = word(4), word(8), word(16), word(16), bit()
+    contexts = lane_context(clk, LANE, inputs.data3, inputs.classes4, levels, context7)
+    core = lane_step(clk, rst, phase, writes, banked7, control, x9, step)
+    put = lane_bytes(clk, phase, step.step13, taken, found.x34)
+    late = lane_delay(clk, phase, step.symbol, symbol21, 6)
     value = value_rebuild(
-        clk, symbol21, step22, step23, step24, levels.seed24, levels.seed_not23, levels.upper24,
-        levels.lower24, levels.low_bits27, old, low26, value29,
+        clk, symbol21, step, levels.seed24, levels.seed_not23, levels.upper24, levels.lower24,
+        levels.low_bits27, old24, found.low26, value29,
     )  # fmt: skip
-    count = lane_count(clk, phase, context7, symbol21, value29, levels, address36)
+    count = lane_count(clk, phase, context7, symbol21, value29, levels, found.address36)
 
     @always_comb
     def cut() -> None:
         banked7.next = concat(levels.bank7, context7)
-        x.next = x9[AT + STATE_BITS : AT]
-        old.next = old24[LOW_AT + 8 : LOW_AT]
-        local.next = local29[LOCAL_AT + 16 : LOCAL_AT]
-        active14.next = levels.active14[LANE]
-        from_symbol15.next = levels.from_symbol15[LANE]
+        x9.next = inputs.x9[AT + STATE_BITS : AT]
+        old24.next = inputs.old24[LOW_AT + 8 : LOW_AT]
+        local29.next = inputs.local29[LOCAL_AT + 16 : LOCAL_AT]
         here29.next = levels.present29[LANE]
-        code15.next = 0
+
+    @always_comb
+    def lead() -> None:
+        control.active.next = levels.active14[LANE]
+        control.from_symbol.next = levels.from_symbol15[LANE]
+        control.code.next = 0
         if levels.raw15[LANE]:
-            code15.next = levels.code15
+            control.code.next = levels.code15
+        control.clear.next = levels.clear21
+        control.refill.next = levels.refill23
+
+    @always_comb
+    def tell() -> None:
+        found.symbol15.next = step.symbol
+        taken.one24.next = step.take_one
+        taken.two24.next = step.take_two
 
     @always(clk.posedge)
     def follow() -> None:
-        step23.next = step22
-        step24.next = step23
-        wrong10.next = x[24:16] != 1 or (levels.odd9 and x[15])
-        odd30.next = value29 != 0
-        total30.next = value29 + local
+        found.wrong10.next = x9[24:16] != 1 or (levels.odd9 and x9[15])
+        found.odd30.next = value29 != 0
+        found.total30.next = value29 + local29
         if not here29:
-            total30.next = 0
+            found.total30.next = 0
 
-    return contexts, step, put, late, value, count, cut, follow
+    return contexts, core, put, late, value, count, cut, lead, tell, follow

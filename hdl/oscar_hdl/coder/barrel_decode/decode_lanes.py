@@ -6,10 +6,10 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.barrel.ports import STATE_BITS, THREAD_BITS, WIDTH
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, WIDTH
 from oscar_hdl.coder.barrel.row_contexts import row_contexts
 from oscar_hdl.coder.barrel_decode.decode_lane import decode_lane
-from oscar_hdl.coder.barrel_decode.ports import CLASSES, REST, STATES_BITS
+from oscar_hdl.coder.barrel_decode.ports import CLASSES, REST, STATES_BITS, LaneFound, LaneInputs
 from oscar_hdl.coder.decode.decoder_search import LevelWrites, level_writes
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
@@ -55,48 +55,45 @@ def turn_memory(
 
 @block
 def decode_lanes(
-    clk: Any, rst: Any, phase: Any, tables: Any, plan: Any, plan5: Any, plan17: Any, plan21: Any, plan25: Any,
-    plan29: Any, mean1: Any, data3: Any, local3: Any, levels: Any, taken: Any, found: Any,
+    clk: Any, rst: Any, phase: Any, tables: Any, position: Any, plans: Any, levels: Any, taken: Any,
+    found: Any,
 ) -> Any:  # fmt: skip
     """Decode the steps of eight lanes a clock.
 
-    tables: TableWrites. plan, plan5, ..: DecodePlan of clock 1, 5, .. mean1 u4, data3 u32, local3 u128: of
-    memory. levels: LaneLevels, of which contexts6 are given here. taken: LaneBytes of each lane. found:
-    Found.
+    tables: TableWrites. position: BarrelPosition. plans: DecodePlan of clocks 1, 5, .. 33. levels:
+    LaneLevels, of which contexts6 are given here. taken: LaneBytes of each lane. found: Found.
     """
-    writes, classes2, classes4 = LevelWrites(), bit(), bit()
-    x9, x34, old24, low26, local29 = (
-        word(STATES_BITS), word(STATES_BITS), word(8 * WIDTH), word(8 * WIDTH), word(16 * WIDTH)
-    )  # fmt: skip
-    wrongs, odds = [bit() for _ in range(WIDTH)], [bit() for _ in range(WIDTH)]
-    symbols, states, lows, addresses, totals = (
-        [word(n) for _ in range(WIDTH)] for n in (4, STATE_BITS, 8, 9, 16)
-    )
+    plan, plan5, _, _, plan17, plan21, plan25, plan29, _ = plans
+    writes, inputs, classes2, mean1 = LevelWrites(), LaneInputs(), bit(), word(4)
+    x34, low26, local3 = word(STATES_BITS), word(8 * WIDTH), word(16 * WIDTH)
+    each = [LaneFound() for _ in range(WIDTH)]
     levels_of = level_writes(clk, tables, writes)
     contexts = row_contexts(clk, phase, classes2, plan.row_class, mean1, levels.contexts6)
-    lanes = [
-        decode_lane(
-            clk, rst, phase, n, writes, levels, data3, classes4, x9, old24, local29, taken[n], symbols[n],
-            wrongs[n], states[n], lows[n], addresses[n], odds[n], totals[n],
-        )
-        for n in range(WIDTH)
-    ]  # fmt: skip
+    lanes = [decode_lane(clk, rst, phase, n, writes, levels, inputs, taken[n], each[n]) for n in range(WIDTH)]
     memories = [
-        turn_memory(clk, phase, 34, 9, plan29, plan5, x34, x9),
-        turn_memory(clk, phase, 26, 24, plan21, plan17, low26, old24),
-        turn_memory(clk, phase, 3, 29, plan, plan25, local3, local29),
+        turn_memory(clk, phase, 34, 9, plan29, plan5, x34, inputs.x9),
+        turn_memory(clk, phase, 26, 24, plan21, plan17, low26, inputs.old24),
+        turn_memory(clk, phase, 3, 29, plan, plan25, local3, inputs.local29),
     ]
     joins = [
-        joined(states, x34), joined(lows, low26), joined(symbols, found.symbols15),
-        joined(wrongs, found.wrong10), joined(odds, found.odd30), joined(addresses, found.addresses36),
-        joined(totals, found.totals30),
-    ]  # fmt: skip
+        joined([lane.x34 for lane in each], x34),
+        joined([lane.low26 for lane in each], low26),
+        joined([lane.wrong10 for lane in each], found.wrong10),
+        joined([lane.symbol15 for lane in each], found.symbols15),
+        joined([lane.odd30 for lane in each], found.odd30),
+        joined([lane.total30 for lane in each], found.totals30),
+        joined([lane.address36 for lane in each], found.addresses36),
+    ]
 
     @always(clk.posedge)
-    def mark() -> None:
+    def take() -> None:
+        inputs.data3.next = position.data
+        local3.next = position.local
+        if phase[2:] == 0:
+            mean1.next = position.mean
         if phase[2:] == 1:
             classes2.next = plan.op == CLASSES
         if phase[2:] == 3:
-            classes4.next = classes2
+            inputs.classes4.next = classes2
 
-    return levels_of, contexts, lanes, memories, joins, mark
+    return levels_of, contexts, lanes, memories, joins, take

@@ -179,10 +179,11 @@ def decode_order(clk: Any, phase: Any, choice: Any, word1: Any, decision: Any) -
 
     @always_comb
     def cut() -> None:
-        found.next = word1[4:]
-        for i in range(1, 8):
-            if choice.row[3:] == i:
-                found.next = word1[4 * i + 4 : 4 * i]
+        for j in range(4):
+            found.next[j] = word1[j]
+            for i in range(1, 8):
+                if choice.row[3:] == i:
+                    found.next[j] = word1[4 * i + j]
 
     @always_comb
     def sort() -> None:

@@ -158,6 +158,24 @@ class Put:
         self.low, self.high = word(32), word(32)
 
 
+class LaneInputs:
+    """What lanes read, from the clock in the name on."""
+
+    def __init__(self) -> None:
+        self.data3, self.classes4 = word(4 * WIDTH), bit()  # distances, or means of rows
+        self.x9, self.old24, self.local29 = word(STATES_BITS), word(8 * WIDTH), word(16 * WIDTH)
+
+
+class LaneFound:
+    """What a lane finds, from the clock in the name on."""
+
+    def __init__(self) -> None:
+        self.wrong10 = bit()  # the state is no start state: it has not a 1 alone above the seeds' bits
+        self.symbol15, self.low26 = word(4), word(8)  # low26: low bits of wide rows, kept
+        self.odd30, self.total30 = bit(), word(16)  # the value is not 0; with the local one, if it is there
+        self.x34, self.address36 = word(STATE_BITS), word(9)
+
+
 class Found:
     """What eight lanes find, from the clock in the name on."""
 

@@ -73,9 +73,7 @@ def lane_sums(clk: Any, lows32: Any, negatives32: Any, sum35: Any) -> Any:
 
 
 @block
-def sum_sizes(
-    clk: Any, phase: Any, totals30: Any, found_class: Any, found_size: Any, found_top: Any
-) -> Any:
+def sum_sizes(clk: Any, phase: Any, totals30: Any, found_class: Any, found_size: Any, found_top: Any) -> Any:
     """Classify rows: u4, u3, u4 in clock 42; totals30 u128: eight sums in each of clocks 30 to 33."""
     negatives = [bit() for _ in range(WIDTH)]
     lows, overs, widers, symbols = ([word(n) for _ in range(WIDTH)] for n in (8, 3, 4, 4))
@@ -104,8 +102,12 @@ def sum_sizes(
         ors = modbv(0)[3:]
         more = modbv(0)[4:]
         for i in range(WIDTH):
-            ors[:] = ors | overs32[3 * i + 3 : 3 * i]
-            more[:] = more | widers32[4 * i + 4 : 4 * i]
+            for j in range(3):
+                if overs32[3 * i + j]:
+                    ors[j] = True
+            for j in range(4):
+                if widers32[4 * i + j]:
+                    more[j] = True
         over33.next = ors
         wider33.next = more
         over34.next = over33

@@ -10,6 +10,7 @@ from oscar_hdl.coder.decode.byte_source import byte_source
 from oscar_hdl.coder.decode.decoder_core import decoder_core
 from oscar_hdl.coder.decode.decoder_search import LevelWrites, level_writes
 from oscar_hdl.coder.decode.decoder_slots import Slot, decoder_slots
+from oscar_hdl.coder.decode.lane_step import StepControl, StepFound
 from oscar_hdl.coder.decode.row_class import row_class
 from oscar_hdl.coder.decode.seed_symbol import seed_symbol
 from oscar_hdl.coder.decode.value_rebuild import value_rebuild
@@ -33,11 +34,8 @@ def decoder(
     """
     slot = Slot()
     enough, whole_in, exact, wrong, turn, drain = (bit() for _ in range(6))
-    half, pair, held, take_one, take_two, prime = bit(), word(16), word(8), bit(), bit(), bit()
-    active, from_symbol, code, clear, refill = bit(), bit(), word(4), bit(), bit()
-    symbol, state0, step13, step14, step15 = (
-        word(4), word(24), word(30), word(30), word(30),
-    )  # fmt: skip
+    half, pair, held, prime = bit(), word(16), word(8), bit()
+    control, step, state0 = StepControl(), StepFound(), word(24)
     table_row, header, context_class = word(5), bit(), word(4)
     levels, banked_row = LevelWrites(), word(6)
 
@@ -79,17 +77,16 @@ def decoder(
         arrive7, late_classes, alive, thinned, turn, drain,
     )  # fmt: skip
     source = byte_source(
-        clk, rst, s_axis_bytes, drain, turn, job.odd, prime, take_one, take_two, half, pair, held,
+        clk, rst, s_axis_bytes, drain, turn, job.odd, prime, step.take_one, step.take_two, half, pair, held,
         enough, whole_in, exact,
     )  # fmt: skip
     contexts = value_context(clk, header, context_class, position.mean, position.data, table_row)
     writes = level_writes(clk, tables, levels)
     core = decoder_core(
-        clk, rst, phase, levels, banked_row, active, from_symbol, code, clear, refill, half, pair, held,
-        take_one, take_two, symbol, state0, step13, step14, step15,
+        clk, rst, phase, levels, banked_row, control, half, pair, held, state0, step,
     )  # fmt: skip
     values = value_rebuild(
-        clk, symbol12, step13, step14, step15, seed15, seed_not14, upper15, lower15, low_bits, low15, low17,
+        clk, symbol12, step, seed15, seed_not14, upper15, lower15, low_bits, low15, low17,
         value20,
     )  # fmt: skip
     seed_symbols = seed_symbol(clk, value20, count_bits, seed_symbol26)
@@ -118,14 +115,14 @@ def decoder(
         if phase == 15:
             classes6.next = slot.classes
         if phase == 21:
-            clear.next = slot.load_high
+            control.clear.next = slot.load_high
         if phase == 23:
-            refill.next = not slot.seed_step and (
+            control.refill.next = not slot.seed_step and (
                 slot.load_high or slot.load_low or slot.classes or slot.row_step or slot.raw_step
             )
         if rst:
             classes6.next = False
-            refill.next = False
+            control.refill.next = False
             prime.next = False
 
     @always_comb
@@ -155,18 +152,18 @@ def decoder(
         present4.next = present_now
         present5.next = present4
         present_on.next = concat(present_on[8:], both14[5])
-        active.next = present4 and decodes4
-        active6.next = active
-        from_symbol.next = active and row5
-        code.next = 0
+        control.active.next = present4 and decodes4
+        active6.next = control.active
+        control.from_symbol.next = control.active and row5
+        control.code.next = 0
         if every5 or present5:
-            code.next = code5
+            control.code.next = code5
         write7.next = classes6
         lane7.next = 15 - phase
-        arrive7.next = classes6 and active6 and symbol != 0
+        arrive7.next = classes6 and active6 and step.symbol != 0
         class7.next = 0
         if active6:
-            class7.next = symbol
+            class7.next = step.symbol
         if rst:
             write7.next = False
             arrive7.next = False
@@ -250,7 +247,7 @@ def decoder(
         value_there.next = value20 != 0
         if (
             wrong1
-            or (late_load and take_two)
+            or (late_load and step.take_two)
             or (sum_seed and value_there and not (present_on[1] and sums.valid))
         ):
             wrong.next = True
@@ -262,7 +259,7 @@ def decoder(
 
     @always(clk.posedge)
     def count() -> None:
-        symbols.next = concat(symbols[24:], symbol)
+        symbols.next = concat(symbols[24:], step.symbol)
         context_one.next = table_row
         context0.next = context_one
         seed_symbol27.next = seed_symbol26

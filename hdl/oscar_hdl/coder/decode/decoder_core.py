@@ -13,14 +13,13 @@ from oscar_hdl.streams.lane_delay import lane_delay
 
 @block
 def decoder_core(
-    clk: Any, rst: Any, phase: Any, levels: Any, context: Any, active: Any, from_symbol: Any,
-    code: Any, clear: Any, refill: Any, half: Any, pair: Any, held: Any, take_one: Any, take_two: Any,
-    symbol: Any, state0: Any, step13: Any, step14: Any, step15: Any,
+    clk: Any, rst: Any, phase: Any, levels: Any, context: Any, control: Any, half: Any, pair: Any, held: Any,
+    state0: Any, found: Any,
 ) -> Any:  # fmt: skip
     """Decode a lane's step each clock; a port's time is the clocks after the lane's state comes by.
 
-    levels, context, active, from_symbol, code, clear, refill, symbol, state0, step13, take_one, take_two: of
-    lane_step. half, time 15, and pair u16, held u8, time 17: of byte_source. step14, step15: step13 again.
+    levels, context, control, state0, found: of lane_step. half, time 15, and pair u16, held u8, time 17: of
+    byte_source.
 
     Where a state takes bytes its upper byte, or two, are 0. So its new bytes are the or of what each may be,
     from registers that are 0 where it is not.
@@ -36,29 +35,24 @@ def decoder_core(
     middle18, middle_one18, middle_held18, middle_pair18 = word(8), word(8), word(8), word(8)
     low18, low_held18, low_lower18, low_upper18 = word(8), word(8), word(8), word(8)
 
-    step = lane_step(
-        clk, rst, phase, levels, context, active, from_symbol, code, clear, refill, state0, symbol, step13,
-        take_one, take_two,
-    )  # fmt: skip
+    step = lane_step(clk, rst, phase, levels, context, control, state0, found)
     back = lane_delay(clk, phase, state19, state0, 13)
     high = lane_delay(clk, phase, step_high13, state_high17, 4)
 
     @always_comb
     def parts() -> None:
-        step_high13.next = step13[30:14]
+        step_high13.next = found.step13[30:14]
         state17.next = concat(state_high17, state_low17)
 
     @always(clk.posedge)
     def follow() -> None:
-        step14.next = step13
-        step15.next = step14
-        state_low16.next = step15[14:6]
+        state_low16.next = found.step15[14:6]
         state_low17.next = state_low16
 
     @always(clk.posedge)
     def choose_bytes() -> None:
-        one16.next = take_one
-        two16.next = take_two
+        one16.next = found.take_one
+        two16.next = found.take_two
         half16.next = half
         one17.next = one16
         not_one17.next = not one16

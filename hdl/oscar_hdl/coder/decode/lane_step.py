@@ -11,19 +11,34 @@ from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.lane_delay import lane_delay
 
 
+class StepControl:
+    """What a lane's step does, each from the time in which it is looked at."""
+
+    def __init__(self) -> None:
+        self.active = bit()  # 5: the lane decodes a symbol, otherwise its state passes unchanged (f = 1024)
+        # 6: as many raw bits as the symbol has, or else as symbol `code` has, which is 0 then.
+        self.from_symbol, self.code = bit(), word(4)
+        self.clear, self.refill = bit(), bit()  # 12: the state becomes 0; 14: it may take bytes
+
+
+class StepFound:
+    """What becomes of it, from these times on."""
+
+    def __init__(self) -> None:
+        self.symbol = word(4)  # 6
+        # The new state without bytes, above 6 places for raw bits, which lie at their top; and again.
+        self.step13, self.step14, self.step15 = word(30), word(30), word(30)
+        self.take_one, self.take_two = bit(), bit()  # 15: bytes that it takes
+
+
 @block
 def lane_step(
-    clk: Any, rst: Any, phase: Any, levels: Any, context: Any, active: Any, from_symbol: Any, code: Any,
-    clear: Any, refill: Any, state0: Any, symbol: Any, step13: Any, take_one: Any, take_two: Any,
-) -> Any:  # fmt: skip
+    clk: Any, rst: Any, phase: Any, levels: Any, context: Any, control: Any, state0: Any, found: Any
+) -> Any:
     """Decode a step each clock; a port's time is the clocks after state0 u24.
 
-    phase: of lane_delay. levels: LevelWrites. context u6, time -2: of decoder_search. active, time 5: the
-    lane decodes a symbol, otherwise its state passes unchanged (f = 1024). The number of raw bits is that of
-    the symbol where from_symbol is set, otherwise that of symbol `code` u4, which is 0 then; time 6. clear,
-    time 12: the state becomes 0. refill, time 14: it may take bytes. symbol u4, time 6. step13 u30: the new
-    state without bytes, above 6 places for raw bits, which lie at their top. take_one, take_two, time 15:
-    bytes that it takes. Names of signals end in their time.
+    phase: of lane_delay. levels: LevelWrites. context u6, time -2: of decoder_search. control: StepControl.
+    found: StepFound. Names of signals end in their time.
 
     Shifts by the number of raw bits are multiplications by 2^(6 - bits) of the two factors before.
     """
@@ -36,7 +51,7 @@ def lane_step(
     top14, middle14 = bit(), bit()
 
     low0 = word(10)
-    search = decoder_search(clk, levels, context, low0, active, symbol, freq7, rest7)
+    search = decoder_search(clk, levels, context, low0, control.active, found.symbol, freq7, rest7)
     upper = lane_delay(clk, phase, part0, part10, 10)
 
     @always_comb
@@ -46,11 +61,11 @@ def lane_step(
 
     @always(clk.posedge)
     def multiply() -> None:
-        idle6.next = not active
+        idle6.next = not control.active
         idle7.next = idle6
-        kind7.next = code
-        if from_symbol:
-            kind7.next = symbol
+        kind7.next = control.code
+        if control.from_symbol:
+            kind7.next = found.symbol
         freq8.next = concat(idle7, freq7)
         rest8.next = rest7
         # 2^6 for symbol 0, 2^5 for 1 to 3, .., 1 for 12 to 15; a bit each, so that these are plain registers.
@@ -72,15 +87,17 @@ def lane_step(
 
     @always(clk.posedge)
     def renormalise() -> None:
-        step13.next = product12[30:] + rest12
-        if clear:
-            step13.next = 0
-        top14.next = step13[30:22] == 0
-        middle14.next = step13[22:14] == 0
-        take_one.next = refill and top14 and not middle14
-        take_two.next = refill and top14 and middle14
+        found.step13.next = product12[30:] + rest12
+        if control.clear:
+            found.step13.next = 0
+        top14.next = found.step13[30:22] == 0
+        middle14.next = found.step13[22:14] == 0
+        found.take_one.next = control.refill and top14 and not middle14
+        found.take_two.next = control.refill and top14 and middle14
+        found.step14.next = found.step13
+        found.step15.next = found.step14
         if rst:
-            take_one.next = False
-            take_two.next = False
+            found.take_one.next = False
+            found.take_two.next = False
 
     return search, upper, parts, multiply, renormalise

@@ -11,12 +11,12 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def value_rebuild(
-    clk: Any, symbol12: Any, step13: Any, step14: Any, step15: Any, seed: Any, seed_not: Any,
-    raw_upper: Any, raw_lower: Any, low_bits: Any, old15: Any, low17: Any, value: Any,
+    clk: Any, symbol12: Any, step: Any, seed: Any, seed_not: Any, raw_upper: Any, raw_lower: Any,
+    low_bits: Any, old15: Any, low17: Any, value: Any,
 ) -> Any:  # fmt: skip
     """Give a value of 16 bits each clock; times are decoder_core's, names of signals end in theirs.
 
-    symbol12 u4, time 12; step13, step14, step15: of decoder_core. seed, time 15: the value is in the state.
+    symbol12 u4, time 12; step: StepFound. seed, time 15: the value is in the state.
     seed_not u5, time 14, all but one set: it is not in the state's bits 0..7, in 8..15, in the raw bits, all
     but the lowest 1, 2 or 3 of 6. raw_upper, raw_lower, time 15: the
     step's raw bits are a wide row's 1, 3, or upper 2 of 8 low bits, or the lower 6 of 8. low_bits u2, time
@@ -46,12 +46,12 @@ def value_rebuild(
         top13.next = symbol12[4:1] == 7
         halve13.next = symbol12[1] and symbol12[4:1] != 7
         signed13.next = symbol12 != 0
-        shifted14.next = concat(odd13, step13[5:])
+        shifted14.next = concat(odd13, step.step13[5:])
         shifted14.next[7] = top13
         shifted14.next[6] = not top13
         if halve13:
-            shifted14.next = concat(True, odd13, step13[5:1])
-        sign14.next = step13[5] and signed13
+            shifted14.next = concat(True, odd13, step.step13[5:1])
+        sign14.next = step.step13[5] and signed13
         sign15.next = sign14
         sign16.next = sign15
         odd14.next = odd13
@@ -83,22 +83,22 @@ def value_rebuild(
 
     @always(clk.posedge)
     def seeds() -> None:
-        state_low15.next = step14[14:6]
+        state_low15.next = step.step14[14:6]
         if seed_not[0]:
             state_low15.next = 0
-        state_high15.next = step14[22:14]
+        state_high15.next = step.step14[22:14]
         if seed_not[1]:
             state_high15.next = 0
-        five15.next = step14[5:1]
+        five15.next = step.step14[5:1]
         if seed_not[2]:
             five15.next = 0
-        four15.next = step14[6:2]
+        four15.next = step.step14[6:2]
         if seed_not[3]:
             four15.next = 0
-        three15.next = concat(step14[5], step14[6:3])
+        three15.next = concat(step.step14[5], step.step14[6:3])
         if seed_not[4]:
             three15.next = 0
-        raw_sign15.next = step14[5]
+        raw_sign15.next = step.step14[5]
         if not (seed_not[0] and seed_not[1]):
             raw_sign15.next = False
         seed16.next[4:] = state_low15[4:] | state_high15[4:] | five15 | four15 | three15
@@ -119,15 +119,15 @@ def value_rebuild(
         old_low16.next = old15[5:]
         if raw_lower or seed:
             old_low16.next = 0
-        raw_top16.next = step15[6:4]
-        raw_middle16.next = step15[3]
+        raw_top16.next = step.step15[6:4]
+        raw_middle16.next = step.step15[3]
         if not raw_upper:
             raw_top16.next = 0
-            raw_middle16.next = raw_lower and step15[5]
-        raw_low16.next = step15[5:]
+            raw_middle16.next = raw_lower and step.step15[5]
+        raw_low16.next = step.step15[5:]
         if not raw_lower:
             raw_low16.next = 0
-        seed_low16.next = step15[14:6]
+        seed_low16.next = step.step15[14:6]
         if not seed:
             seed_low16.next = 0
 
