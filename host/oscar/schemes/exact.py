@@ -22,6 +22,7 @@ from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.steps import StepTracker, summarise
 from oscar.numerics.tensors import check_finite
+from oscar.numerics.value_steps import ValueSteps
 from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
 from oscar.state import PART, Saved, absent, crc, optional
 
@@ -73,7 +74,12 @@ class Exact(Scheme):
         self.floating = self.codec.domain == "float"
         self.dtype = sums_dtype(self.codec, self.params, self.nodes)
         self.steps = StepTracker(self.params, self.sizes, self.nodes)
-        self.position = PositionState(self.values) if self.codec.uses_context else None
+        self.by_value = self.params.step == "value" and not self.floating
+        self.position: PositionState | ValueSteps | None = None
+        if self.by_value:
+            self.position = ValueSteps(self.values)
+        elif self.codec.uses_context:
+            self.position = PositionState(self.values)
         self.costs: Array | None = None
         self.plan: ChunkPlan | None = None
         self._sums: Array | None = None
@@ -98,9 +104,11 @@ class Exact(Scheme):
             every = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
             self.once("steps", lambda: self._agree(every))
         plan = self.once("plan", self._make_plan)
-        local = worker.quantise(tensors, self.steps.exponents, self.dtype, plan, worker.room)
+        own = self.position
+        shifts = own.shifts if isinstance(own, ValueSteps) else None
+        local = worker.quantise(tensors, self.steps.exponents, self.dtype, plan, worker.room, shifts)
         worker.room = local
-        classes = None if self.position is None else self.position.classes
+        classes = None if own is None or not self.codec.uses_context else own.classes
         yield Message("sums", local, coded=True, context=classes, plan=plan, planned=True)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
@@ -156,10 +164,11 @@ class Exact(Scheme):
         return self._sums
 
     def digests(self) -> dict[str, int]:
+        own = self.position
         return {
             "iterations": self.iteration & 0xFFFFFFFF,
-            "steps": self.steps.digest(),
-            "classes": crc(None if self.position is None else self.position.classes),
+            "steps": self.steps.digest() ^ (own.digest() if isinstance(own, ValueSteps) else 0),
+            "classes": crc(None if own is None else own.classes),
             "costs": crc(self.costs),
         }
 
