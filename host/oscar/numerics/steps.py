@@ -25,7 +25,7 @@ from oscar.numerics.quantiser_kernels import MOST_SHIFT
 from oscar.numerics.sum_kernels import PIECE, settle_range
 from oscar.numerics.tensors import Room, offsets_of, parts_of
 from oscar.numerics.value_kernels import settle_values
-from oscar.numerics.value_steps import GROWTH, ValueSteps, rule_of
+from oscar.numerics.value_steps import FALL, GROWTH, ValueSteps, rule_of
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
 MIN_EXPONENT = -149  # of a step: that of the smallest float32, of which all others are multiples
@@ -211,39 +211,38 @@ class StepTracker(Stateful):
     ) -> Settled:
         """Do what `settle` does where each value has a step of its own."""
         places, moving = (plan or in_order(came.size)).places, own.begin()
-        rule, sizes = rule_of(self.coarseness, self.nodes), [0] * len(self.sizes)
+        rule, energies = rule_of(self.coarseness, self.nodes), [0] * len(self.sizes)
 
-        def part(_: int, first: int, last: int) -> list[tuple[int, int]]:
-            """Do what belongs to the values `first` to `last`; return sizes, of which tensor."""
+        def part(_: int, first: int, last: int) -> list[tuple[int, int, int]]:
+            """Do what belongs to the values `first` to `last`; return energies, of which tensor."""
             out = []
             for t, *span in parts_of(self._edges, first, last):
                 exponent = self.exponents[t]
                 scale = float(self.nodes), 2.0 ** (exponent or 0)
                 moves = STAYS if exponent is None else rule
-                out.append((t, settle_values(came, *places, *span, sums, scale, mean, moves, *moving)))
+                out.append((t, *settle_values(came, *places, *span, sums, scale, mean, moves, *moving)))
             return out
 
-        for t, size in chain(*share(part, came.size, threads_for(came.size), PIECE)):
-            sizes[t] += size
+        for t, fine, coarse in chain(*share(part, came.size, threads_for(came.size), PIECE)):
+            energies[t] += int(fine) + (int(coarse) << 2 * MOST_SHIFT)
         own.end()
         before = list(self.exponents)
-        for t, size in enumerate(sizes):
-            self._observe_size(t, size)
+        for t, energy in enumerate(energies):
+            self._observe_energy(t, energy)
         own.rebase(self.offsets, _rises(before, self.exponents))
         return Settled(_shown(sums), mean)
 
-    def _observe_size(self, t: int, size: int) -> None:
-        """Derive the next exponent of tensor t from its sums' magnitudes in 2^-MOST_SHIFT steps, added up."""
+    def _observe_energy(self, t: int, energy: int) -> None:
+        """Derive the next exponent of tensor t from the sum of squares of its sums in 2^-MOST_SHIFT steps."""
         exponent, count = self.exponents[t], self.sizes[t]
         if exponent is None or count == 0:
             return
-        fresh = (11 * size**2 << 32 - 2 * MOST_SHIFT) // (7 * self.nodes * count**2)
-        if size == 0 or fresh > GROWTH * self.nodes * self.variances[t]:
+        fresh = (energy << 32 - 2 * MOST_SHIFT) // (self.nodes * count)
+        grown = fresh - self.variances[t]
+        if energy == 0 or fresh > GROWTH * self.nodes * self.variances[t]:
             self.exponents[t] = None
             return
-        self.variances[t] += (fresh - self.variances[t]) >> SMOOTHING
-        if self.variances[t] > JUMP * fresh:
-            self.variances[t] = fresh
+        self.variances[t] += grown >> (SMOOTHING if grown > 0 else FALL)
         self._move(t, exponent)
 
     def _scale(self, exponent: int | None, sums: Array) -> tuple[float, float, np.float32]:

@@ -17,6 +17,7 @@ from oscar.numerics.sum_kernels import PIECE, find_classes
 
 EXPECTED = 4096  # A of a value whose step is right
 LOW, HIGH = 2436, 6889  # A within 0.75 octaves of it
+MOST_SIZE = 32767  # magnitude of a sum, in energies: those of a piece add up within int64
 ROOT = 181, 7  # sqrt(2) is 181 / 2^7
 
 
@@ -24,8 +25,8 @@ ROOT = 181, 7  # sqrt(2) is 181 / 2^7
 def settle_values(
     came: Any, places: Any, granule: int, low: int, high: int, sums: Any, scale: Any, mean: Any,
     rule: Any, old: Any, moved: Any, shifts: Any, shifted: Any, classes: Any,
-) -> int:  # fmt: skip
-    """Do all that follows from the sums of the values `low` to `high` of a tensor; return their size, L.
+) -> tuple[int, int]:  # fmt: skip
+    """Do all that follows from the sums of the values `low` to `high` of a tensor; return their energies.
 
     Of all values are: came, places, granule, sums, mean: as of `settle_range`; old and moved, uint16: A, and
     room for the next one; shifts and shifted, int8: k, and room for the next one; classes, uint8, written.
@@ -38,15 +39,16 @@ def settle_values(
     if weight == 0:
         moved[low:high] = old[low:high]
         shifted[low:high] = shifts[low:high]
-        return np.int64(0)
-    total = np.int64(0)
+        return np.int64(0), np.int64(0)
+    fine, coarse = np.int64(0), np.int64(0)
     for first in range(low, high, PIECE):
         last = min(high, first + PIECE)
         here, into = old[first:last], moved[first:last]
-        total += np.int64(_size(sums[first:last], shifts[first:last]))
+        found = _energies(sums[first:last], shifts[first:last])
+        fine, coarse = fine + found[0], coarse + found[1]
         move(sums[first:last], here, shifts[first:last], weight, cap, into, shifted[first:last])
         find_classes(into, classes[first:last])
-    return total
+    return fine, coarse
 
 
 @njit(cache=True, nogil=True)
@@ -56,13 +58,17 @@ def to_means_each(sums: Any, nodes: float, step: float, shifts: Any, out: Any) -
         out[i] = np.float32(np.float64(sums[i]) / nodes * (step * np.float64(power(shifts[i]))))
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order: below 2^53
-def _size(sums: Any, shifts: Any) -> float:
-    """Return the sum of |sums| 2^(k + MOST_SHIFT) of a piece."""
-    total = 0.0
+@njit(cache=True, nogil=True)
+def _energies(sums: Any, shifts: Any) -> tuple[int, int]:
+    """Return the sums of (S 2^(k + MOST_SHIFT))^2 where k < 0, and of (S 2^k)^2 elsewhere, of a piece."""
+    fine, coarse = np.int64(0), np.int64(0)
     for i in range(sums.size):
-        total += abs(np.float64(sums[i])) * np.float64(power(shifts[i] + np.int32(MOST_SHIFT)))
-    return total
+        size = min(abs(np.int64(sums[i])), np.int64(MOST_SIZE))
+        k = np.int64(shifts[i])
+        square = size * size << 2 * (k + MOST_SHIFT if k < 0 else k)
+        fine += square if k < 0 else np.int64(0)
+        coarse += square if k >= 0 else np.int64(0)
+    return fine, coarse
 
 
 @njit(cache=True, nogil=True)

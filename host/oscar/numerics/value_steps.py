@@ -6,11 +6,11 @@ docs/protocol.md, "A step per value", has the rules.
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from oscar.array import Array
 from oscar.numerics.quantiser_kernels import MOST_SHIFT
@@ -20,6 +20,7 @@ from oscar.state import Reader, Stateful
 
 FIRST_SHIFT = -2  # a training begins with fine steps
 MOST_WEIGHT = 1 << 24
+FALL = 4  # the variance of a tensor falls by a sixteenth of the way: rows that rest come back
 GROWTH = 256  # times the nodes: a tensor whose variance grew by more is asked for anew
 
 
@@ -81,9 +82,9 @@ class ValueSteps(Stateful):
         if any(rises):
             self._follow()
 
-    def digest(self) -> int:
-        """Return 32 bits of what the next steps depend on."""
-        return zlib.crc32(self.shifts, zlib.crc32(self.mean))
+    def digest(self, before: int) -> int:
+        """Return 32 bits of what the next steps depend on, and of `before`."""
+        return crc32(self.shifts, crc32(self.mean, before))
 
     def _follow(self) -> None:
         find_classes(self.mean, self.classes)

@@ -74,9 +74,8 @@ class Exact(Scheme):
         self.floating = self.codec.domain == "float"
         self.dtype = sums_dtype(self.codec, self.params, self.nodes)
         self.steps = StepTracker(self.params, self.sizes, self.nodes)
-        self.by_value = self.params.step == "value" and not self.floating
         self.position: PositionState | ValueSteps | None = None
-        if self.by_value:
+        if self.params.step == "value" and not self.floating:
             self.position = ValueSteps(self.values)
         elif self.codec.uses_context:
             self.position = PositionState(self.values)
@@ -164,10 +163,10 @@ class Exact(Scheme):
         return self._sums
 
     def digests(self) -> dict[str, int]:
-        own = self.position
+        own, steps = self.position, self.steps.digest()
         return {
             "iterations": self.iteration & 0xFFFFFFFF,
-            "steps": self.steps.digest() ^ (own.digest() if isinstance(own, ValueSteps) else 0),
+            "steps": own.digest(steps) if isinstance(own, ValueSteps) else steps,
             "classes": crc(None if own is None else own.classes),
             "costs": crc(self.costs),
         }
