@@ -205,7 +205,9 @@ def test_small_values_are_as_exact_as_large_ones() -> None:
             given_now = gradients(iteration)
             mean = own.allreduce(given_now).mean[0].ravel()
             exact = np.mean([node[0] for node in given_now], axis=0).ravel()
-            squares.append((mean - exact) ** 2 / np.mean([node[0].ravel() ** 2 for node in given_now], axis=0))
+            squares.append(
+                (mean - exact) ** 2 / np.mean([node[0].ravel() ** 2 for node in given_now], axis=0)
+            )
         scale = np.exp2(np.random.default_rng(99).uniform(-4, 4, 1200))
         return np.sqrt(np.median(squares[30:], axis=0))[scale < 0.25]
 
@@ -230,7 +232,9 @@ def test_a_value_that_was_zero_for_long_comes_back_without_saturating() -> None:
 def test_steps_follow_a_tensor_that_changes_its_size(factor: float) -> None:
     own = cluster(coarseness=0.125, error_feedback=True)  # what saturates meanwhile is told without it
     for iteration in range(400 if factor < 1 else 90):
-        given_now = [[t * np.float32(factor if iteration > 20 else 1) for t in n] for n in gradients(iteration)]
+        given_now = [
+            [t * np.float32(factor if iteration > 20 else 1) for t in n] for n in gradients(iteration)
+        ]
         mean = own.allreduce(given_now).mean[0]
     exact = np.mean([node[0] for node in given_now], axis=0)
     assert np.abs(mean - exact).max() < 0.2 * np.abs(exact).max()
@@ -356,4 +360,3 @@ def test_summaries_of_a_tensor_without_a_step_keep_the_profile() -> None:
     tracker.agree([summarise([np.full(3, 64.0, np.float32)], PARAMS)] * 2)
     assert tracker.exponents == [6]
     assert np.abs(own.shifts - shifts).max() <= 1
-

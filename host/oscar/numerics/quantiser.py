@@ -68,7 +68,9 @@ class QuantiserParams:
         if self.step not in ("tensor", "value"):
             raise ValueError(f'step must be "tensor" or "value", got {self.step!r}')
         if self.step == "value" and self.scale != "sigma":
-            raise ValueError(f'step "value" needs scale "sigma", got {self.scale!r}: there is one step for all')
+            raise ValueError(
+                f'step "value" needs scale "sigma", got {self.scale!r}: there is one step for all'
+            )
         if not MIN_BITS <= self.bits <= MAX_BITS:
             raise ValueError(f"bits must be {MIN_BITS} to {MAX_BITS}, got {self.bits}")
         if not (math.isfinite(self.coarseness) and 2**-20 <= self.coarseness <= 2**20):
@@ -89,7 +91,9 @@ class QuantiserParams:
         """Short name for tables: bits; s, v or g for whose size a step has; the coarseness if not 1/8."""
         if self.scale == "max":
             return f"{self.bits}g"
-        return f"{self.bits}{'v' if self.step == 'value' else 's'}" + ("" if self.coarseness == 0.125 else f" c={Fraction(self.coarseness)}")
+        return f"{self.bits}{'v' if self.step == 'value' else 's'}" + (
+            "" if self.coarseness == 0.125 else f" c={Fraction(self.coarseness)}"
+        )
 
     def sum_width(self, terms: int) -> int:
         """Signed bits that hold the sum of `terms` workers' integers."""
@@ -177,7 +181,10 @@ class WorkerQuantiser(Member):
         self._check_residual(tensors)
         values, feedback = sum(tensor.size for tensor in tensors), self.params.error_feedback
         apart = 0 if shifts is None else MOST_SHIFT
-        if any(e is not None and not (e - apart in NORMAL_EXPONENTS and e + apart in NORMAL_EXPONENTS) for e in exponents):
+        if any(
+            e is not None and not (e - apart in NORMAL_EXPONENTS and e + apart in NORMAL_EXPONENTS)
+            for e in exponents
+        ):
             check_finite(tensors, self.rank)
             integers = self._quantise_plainly(tensors, exponents, dtype, shifts)
             return integers if plan is None else plan.gather(integers)

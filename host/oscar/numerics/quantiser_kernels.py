@@ -114,9 +114,7 @@ def power(exponent: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def round_each(
-    tensor: Any, residual: Any, shifts: Any, grid: Any, draws: Any, out: Any, keep: Any
-) -> int:
+def round_each(tensor: Any, residual: Any, shifts: Any, grid: Any, draws: Any, out: Any, keep: Any) -> int:
     """Write the integers of a piece to `out` and what they lost to `keep`; return how many saturated.
 
     shifts: int8, of each value. grid: float32 2^-e, 2^e, and the limit; residual, keep: as of `to_grid`.

@@ -169,12 +169,15 @@ class StepTracker(Stateful):
         return self._clamp(floor + (ratio > Fraction(2) ** floor))
 
     def settle(
-        self, came: Array, plan: ChunkPlan | None = None, position: PositionState | ValueSteps | None = None
+        self,
+        came: Array,
+        plan: ChunkPlan | None = None,
+        position: PositionState | ValueSteps | None = None,
     ) -> Settled:
         """Derive all that follows from the aggregated integers: their mean, the next steps, `position`.
 
-        came: as they came, in the order of `plan`; None: in the natural one. position: ValueSteps where values
-        have steps of their own.
+        came: as they came, in the order of `plan`; None: in the natural one. position: ValueSteps where
+        values have steps of their own.
         """
         sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
         if isinstance(position, ValueSteps):

@@ -42,7 +42,7 @@ def rule_of(coarseness: float, nodes: int) -> tuple[np.int32, np.int32]:
 
 
 class ValueSteps(Stateful):
-    """A (uint16), the shift k (int8) and the position class (uint8) of each value; replicated on every node."""
+    """A (uint16), the shift k (int8) and the position class (uint8) of each value; replicated."""
 
     STATE: ClassVar[dict[str, Reader]] = {
         "mean": lambda own, saved: saved.array(np.uint16, own.classes.shape),
