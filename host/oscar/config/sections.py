@@ -10,7 +10,7 @@ from oscar.coding.asc.params import AscParams, ContextMode, TableMode
 from oscar.config.base import MOST, Section, one_of
 from oscar.numerics.bandit import ARMS, check_arms
 from oscar.numerics.plans import PLANS, cuts_of
-from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, default_bits
+from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, Step, default_bits
 from oscar.transports.padding import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURITY
 
 BURST = 4  # consecutive iterations with the ring: link tables catch up, and the last iteration is measured
@@ -36,6 +36,7 @@ class QuantiserSection(Section):
     bits: int | Literal["auto"] = "auto"
     rounding: Rounding = "nearest"
     error_feedback: bool = False
+    step: Step = "tensor"
     controller: Literal["fixed", "bandit"] = "fixed"
     arms: tuple[float, ...] = Field(default=ARMS, strict=False)
 
@@ -52,12 +53,15 @@ class QuantiserSection(Section):
         check_arms(self.arms)
         if self.controller == "bandit" and self.scale != "sigma":
             raise ValueError(f"controller: bandit chooses step / sigma; set scale to sigma, not {self.scale}")
+        if self.controller == "bandit" and self.step == "value":
+            raise ValueError("controller: bandit moves the steps of tensors; set step to tensor, not value")
         return self
 
     @property
     def said(self) -> str:
         """What differs between two sections that do not do the same; arms, where one of them is chosen."""
         none = {"controller", "arms"} if self.controller == "fixed" else set[str]()
+        none |= {"step"} if self.step == "tensor" else set()
         return " ".join(f"{key}={value!r}" for key, value in self if key not in none)
 
     def params(self, *, nodes: int, seed: int) -> QuantiserParams:

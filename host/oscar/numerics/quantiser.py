@@ -19,6 +19,7 @@ from oscar.cores import share, threads_for
 from oscar.numerics.member import Member, read_residual
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.quantiser_kernels import (
+    MOST_SHIFT,
     NORMAL_EXPONENTS,
     PIECE,
     add_bounded,
@@ -31,10 +32,12 @@ from oscar.state import Reader, natural, optional
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
 NONE = np.empty(0, np.float32)  # where kernels take no values
+NO_SHIFTS = np.empty(0, np.int8)  # where values have their tensors' steps
 SUM_BITS = 16  # of sums, unless the user asks for more: the fastest kernels hold them in int16
 
 Scale = Literal["sigma", "max"]
 Rounding = Literal["nearest", "stochastic"]
+Step = Literal["tensor", "value"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class QuantiserParams:
     bits: width of a worker's integers, 8 to 16; larger values saturate. `default_bits` suggests a width.
     rounding: "nearest" (ties to even) or "stochastic" (unbiased; counter-based generator, reproducible).
     error_feedback: each worker adds what rounding lost to its next gradient.
+    step: whose sigma a step follows, "tensor" or "value" (with "sigma").
     """
 
     scale: Scale = "sigma"
@@ -54,12 +58,19 @@ class QuantiserParams:
     rounding: Rounding = "nearest"
     error_feedback: bool = False
     seed: int = 0
+    step: Step = "tensor"
 
     def __post_init__(self) -> None:
         if self.scale not in ("sigma", "max"):
             raise ValueError(f'scale must be "sigma" or "max", got {self.scale!r}')
         if self.rounding not in ("nearest", "stochastic"):
             raise ValueError(f'rounding must be "nearest" or "stochastic", got {self.rounding!r}')
+        if self.step not in ("tensor", "value"):
+            raise ValueError(f'step must be "tensor" or "value", got {self.step!r}')
+        if self.step == "value" and self.scale != "sigma":
+            raise ValueError(
+                f'step "value" needs scale "sigma", got {self.scale!r}: there is one step for all'
+            )
         if not MIN_BITS <= self.bits <= MAX_BITS:
             raise ValueError(f"bits must be {MIN_BITS} to {MAX_BITS}, got {self.bits}")
         if not (math.isfinite(self.coarseness) and 2**-20 <= self.coarseness <= 2**20):
@@ -77,10 +88,12 @@ class QuantiserParams:
 
     @property
     def name(self) -> str:
-        """Short name for tables: bits, s or g for the scale, and the coarseness where it is not 1/8."""
+        """Short name for tables: bits; s, v or g for whose size a step has; the coarseness if not 1/8."""
         if self.scale == "max":
             return f"{self.bits}g"
-        return f"{self.bits}s" + ("" if self.coarseness == 0.125 else f" c={Fraction(self.coarseness)}")
+        return f"{self.bits}{'v' if self.step == 'value' else 's'}" + (
+            "" if self.coarseness == 0.125 else f" c={Fraction(self.coarseness)}"
+        )
 
     def sum_width(self, terms: int) -> int:
         """Signed bits that hold the sum of `terms` workers' integers."""
@@ -155,19 +168,25 @@ class WorkerQuantiser(Member):
         dtype: Any = np.int32,
         plan: ChunkPlan | None = None,
         out: np.ndarray | None = None,
+        shifts: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return all tensors, corrected, as one flat array of `dtype`; without a step, zeros.
 
         tensors: flat float32, as they came; dtype: int32, or int16 as sums may have. plan: in whose order, or
-        None for the natural one. out: may be written to and returned, where it has the size and dtype. The
+        None for the natural one. out: may be written to and returned, where it has the size and dtype.
+        shifts: int8, of each value, by which its exponent is above the tensor's; None: by nothing. The
         residual changes only when `commit` is called. Raises ValueError where it is of other tensors, and
         GradientError on NaN or Inf.
         """
         self._check_residual(tensors)
         values, feedback = sum(tensor.size for tensor in tensors), self.params.error_feedback
-        if any(exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents):
+        apart = 0 if shifts is None else MOST_SHIFT
+        if any(
+            e is not None and not (e - apart in NORMAL_EXPONENTS and e + apart in NORMAL_EXPONENTS)
+            for e in exponents
+        ):
             check_finite(tensors, self.rank)
-            integers = self._quantise_plainly(tensors, exponents, dtype)
+            integers = self._quantise_plainly(tensors, exponents, dtype, shifts)
             return integers if plan is None else plan.gather(integers)
         places = (plan or in_order(values)).places
         if out is None or out.shape != (values,) or out.dtype != dtype:
@@ -177,6 +196,7 @@ class WorkerQuantiser(Member):
             out[:] = 0
         keep = self._room(values) if feedback else NONE
         residual = NONE if self.residual is None else self.residual
+        own = NO_SHIFTS if shifts is None else shifts
         clipped, noise = [0] * len(tensors), self._generator()
         offsets = [0, *accumulate(tensor.size for tensor in tensors)]
         limit = np.float32(self.params.limit)
@@ -189,7 +209,8 @@ class WorkerQuantiser(Member):
                 before, left = residual[low:high], keep[low:high]
                 if exponent is not None:
                     grid = np.float32(2.0**-exponent), np.float32(2.0**exponent), limit
-                    beyond = int(to_grid(tensor, before, grid, low, *places, noise, out, left))
+                    shift = own[low:high]
+                    beyond = int(to_grid(tensor, before, shift, grid, low, *places, noise, out, left))
                     if beyond < 0:
                         check_finite(tensors, self.rank, [t])
                     found.append((t, beyond))
@@ -203,22 +224,35 @@ class WorkerQuantiser(Member):
             for t, beyond in found:
                 clipped[t] += beyond
         self.pending = keep if feedback else None
-        self.saturation = self._weigh(clipped, tensors, exponents)
+        self.saturation = self._weigh(clipped, tensors, exponents, shifts)
         return out
 
     def _weigh(
-        self, clipped: Sequence[int], tensors: Sequence[np.ndarray], exponents: Sequence[int | None]
+        self,
+        clipped: Sequence[int],
+        tensors: Sequence[np.ndarray],
+        exponents: Sequence[int | None],
+        shifts: np.ndarray | None,
     ) -> Saturation:
         """Return what saturation took; only tensors of which values saturated are read again."""
-        lost = {}
+        lost, limit = {}, self.params.limit
+        ends = [*accumulate(tensor.size for tensor in tensors)]
         for t, exponent in enumerate(exponents):
             if clipped[t] and exponent is not None:
                 (values,) = self.corrected(tensors, [t])
-                lost[t] = float(energy_beyond(values, math.ldexp(self.params.limit, exponent)))
+                if shifts is None:
+                    lost[t] = float(energy_beyond(values, math.ldexp(limit, exponent)))
+                    continue
+                edges = np.ldexp(float(limit), shifts[ends[t] - values.size : ends[t]].astype(int) + exponent)
+                lost[t] = float(np.square(np.maximum(np.abs(values) - edges, 0.0)).sum())
         return Saturation.of(sum(clipped), lost, tensors)
 
     def _quantise_plainly(
-        self, tensors: Sequence[np.ndarray], exponents: Sequence[int | None], dtype: Any
+        self,
+        tensors: Sequence[np.ndarray],
+        exponents: Sequence[int | None],
+        dtype: Any,
+        shifts: np.ndarray | None = None,
     ) -> np.ndarray:
         """Do what `quantise` does in NumPy, with any rounding and at any exponent."""
         limit = float(self.params.limit)
@@ -233,15 +267,16 @@ class WorkerQuantiser(Member):
                 if keep is not None:
                     keep[here] = tensor
                 continue
+            power: Any = exponent if shifts is None else shifts[here].astype(np.int32) + np.int32(exponent)
             with np.errstate(over="ignore"):
-                scaled = np.ldexp(tensor, -exponent)
+                scaled = np.ldexp(tensor, -power)
             rounded = np.rint(scaled) if noise is None else np.floor(scaled.astype(np.float64) + noise[here])
             clipped[t] = int(np.count_nonzero(np.abs(rounded) > limit))
             out[here] = np.clip(rounded, -limit, limit)
             if keep is not None:
-                keep[here] = tensor - np.ldexp(out[here].astype(np.float32), exponent)
+                keep[here] = tensor - np.ldexp(out[here].astype(np.float32), power)
         self.pending = keep
-        self.saturation = self._weigh(clipped, tensors, exponents)
+        self.saturation = self._weigh(clipped, tensors, exponents, shifts)
         return out
 
     def _check_residual(self, tensors: Sequence[np.ndarray]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 FLOAT32_MAX = np.finfo(np.float32).max
+MOST_SHIFT = 8  # octaves that a value's step may be apart from its tensor's
 NORMAL_EXPONENTS = range(-126, 127)  # of which 2^e and 2^-e are normal float32: products are rounded once
 PIECE = 4096  # values that stay in the first-level cache, with their draws of stochastic rounding
 COUNTS = PIECE // 4 + 1  # of the generator, four draws each; a piece may begin within one
@@ -15,15 +16,17 @@ COUNTS = PIECE // 4 + 1  # of the generator, four draws each; a piece may begin 
 
 @njit(cache=True, nogil=True)
 def to_grid(
-    tensor: Any, residual: Any, grid: Any, at: int, places: Any, granule: int, noise: Any, out: Any, keep: Any
-) -> int:
+    tensor: Any, residual: Any, shifts: Any, grid: Any, at: int, places: Any, granule: int, noise: Any,
+    out: Any, keep: Any,
+) -> int:  # fmt: skip
     """Write the integers of a tensor to `out` in plan order; return how many saturated, or -1.
 
     -1: some value is NaN or Inf, and what was written means nothing. Such a value saturates, so only values
     near one that does are looked at again.
 
     tensor: float32, flat; its values are those from `at` on of all. residual: float32, added to it within the
-    range of float32, or no values. grid: float32 1 / step, step, limit. places, granule: ChunkPlan.places.
+    range of float32, or no values. shifts: int8, by which the step of each value is above the tensor's, in
+    octaves, or no values. grid: float32 1 / step, step, limit. places, granule: ChunkPlan.places.
     noise: of stochastic rounding, uint64: the generator's key (2) and the last word of its counter; none: to
     nearest. out: int32 or int16, of all values; keep: float32, receives what rounding and clipping lost,
     as long as the tensor, or no values.
@@ -39,7 +42,10 @@ def to_grid(
         integers = out[first : first + high - low]
         left = keep[low:high] if keep.size else keep
         held = residual[low:high] if residual.size else residual
-        if noise.size:
+        if shifts.size:
+            drawn = uniform(noise, at + low, high - low, words, draws) if noise.size else draws
+            beyond = round_each(tensor[low:high], held, shifts[low:high], grid, drawn, integers, left)
+        elif noise.size:
             drawn = uniform(noise, at + low, high - low, words, draws)
             beyond = _round_by(tensor[low:high], held, grid, drawn, integers, left)
         elif residual.size:
@@ -98,6 +104,42 @@ def _round_by(tensor: Any, residual: Any, grid: Any, draws: Any, out: Any, keep:
         out[i] = integer
         if keep.size:
             keep[i] = value - np.float32(integer) * step
+    return clipped
+
+
+@njit(cache=True, nogil=True)
+def power(exponent: Any) -> Any:
+    """Return 2^exponent as float32, of -126 to 127."""
+    return np.int32((np.int32(127) + np.int32(exponent)) << 23).view(np.float32)
+
+
+@njit(cache=True, nogil=True)
+def round_each(tensor: Any, residual: Any, shifts: Any, grid: Any, draws: Any, out: Any, keep: Any) -> int:
+    """Write the integers of a piece to `out` and what they lost to `keep`; return how many saturated.
+
+    shifts: int8, of each value. grid: float32 2^-e, 2^e, and the limit; residual, keep: as of `to_grid`.
+    draws: float64, of stochastic rounding; none: to nearest.
+    """
+    factor, step, limit = grid
+    clipped = 0
+    for i in range(tensor.size):
+        value = tensor[i]
+        if residual.size:
+            value = min(max(value + residual[i], -FLOAT32_MAX), FLOAT32_MAX)
+        scaled = value * (factor * power(-shifts[i]))
+        if draws.size:
+            drawn = np.floor(np.float64(scaled) + draws[i])
+            held = min(max(drawn, -np.float64(limit)), np.float64(limit))
+            clipped += drawn != held
+            integer = np.int32(held)
+        else:
+            rounded = np.rint(scaled)
+            bounded = min(max(rounded, -limit), limit)
+            clipped += rounded != bounded
+            integer = np.int32(bounded)  # of -0.0 as of 0.0
+        out[i] = integer
+        if keep.size:
+            keep[i] = value - np.float32(integer) * (step * power(shifts[i]))
     return clipped
 
 

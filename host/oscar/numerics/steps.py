@@ -21,8 +21,11 @@ from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, Scale
+from oscar.numerics.quantiser_kernels import MOST_SHIFT
 from oscar.numerics.sum_kernels import PIECE, settle_range
 from oscar.numerics.tensors import Room, offsets_of, parts_of
+from oscar.numerics.value_kernels import settle_values
+from oscar.numerics.value_steps import FALL, GROWTH, ValueSteps, rule_of
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
 MIN_EXPONENT = -149  # of a step: that of the smallest float32, of which all others are multiples
@@ -32,6 +35,7 @@ MAX_COUNT = 1 << 28  # values whose squares, of 17 bits, add up within int64
 MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
 MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
 LEAST_NORMAL = 2.0**-126  # of float32
+STAYS = np.int32(0), np.int32(0)  # of values without a step
 NO_MEANS = np.empty(0, np.uint16), np.empty(0, np.uint16), np.empty(0, np.uint8)  # of no position state
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
@@ -78,6 +82,18 @@ def _read_variances(tracker: Any, saved: Saved) -> list[int]:
 def _read_sums(tracker: Any, saved: Saved) -> Array:
     dtype, shape = tracker.params.sum_dtype(tracker.nodes), (int(tracker.offsets[-1]),)
     return saved.array(dtype, shape, -MOST_SUM, MOST_SUM)
+
+
+def _rises(before: Sequence[int | None], after: Sequence[int | None]) -> list[int]:
+    """Return by how much each exponent rose; 0 where one is None."""
+    return [0 if a is None or b is None else b - a for a, b in zip(before, after, strict=True)]
+
+
+def _shown(sums: Array) -> Array:
+    """Return a view that nobody can write to: the next steps depend on them, too."""
+    shown = sums.view()
+    shown.flags.writeable = False
+    return shown
 
 
 class Settled(NamedTuple):
@@ -145,7 +161,8 @@ class StepTracker(Stateful):
             self.variances[t] = int(total / len(summaries) / Fraction(2) ** (2 * exponent - 32))
 
     def _clamp(self, exponent: int) -> int:
-        return min(self.params.max_exponent, max(MIN_EXPONENT, exponent))
+        apart = MOST_SHIFT if self.params.step == "value" else 0
+        return min(self.params.max_exponent - apart, max(MIN_EXPONENT + apart, exponent))
 
     def _from_peak(self, peak: Fraction) -> int | None:
         """Return the smallest exponent whose step brings `peak` within the integers' limit."""
@@ -156,13 +173,19 @@ class StepTracker(Stateful):
         return self._clamp(floor + (ratio > Fraction(2) ** floor))
 
     def settle(
-        self, came: Array, plan: ChunkPlan | None = None, position: PositionState | None = None
+        self,
+        came: Array,
+        plan: ChunkPlan | None = None,
+        position: PositionState | ValueSteps | None = None,
     ) -> Settled:
         """Derive all that follows from the aggregated integers: their mean, the next steps, `position`.
 
-        came: as they came, in the order of `plan`; None: in the natural one.
+        came: as they came, in the order of `plan`; None: in the natural one. position: ValueSteps where
+        values have steps of their own.
         """
         sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
+        if isinstance(position, ValueSteps):
+            return self._settle_values(came, plan, position, sums, mean)
         moving = NO_MEANS if position is None else position.begin()
         places = (plan or in_order(came.size)).places
         earlier = [self._before(t, sums) for t in range(len(self.sizes))]
@@ -188,9 +211,46 @@ class StepTracker(Stateful):
         rises = self._observe(sums, squares)
         if position is not None:
             position.rescale(self.offsets, rises)
-        shown = sums.view()
-        shown.flags.writeable = False  # the next steps depend on them, too
-        return Settled(shown, mean)
+        return Settled(_shown(sums), mean)
+
+    def _settle_values(
+        self, came: Array, plan: ChunkPlan | None, own: ValueSteps, sums: Array, mean: Array
+    ) -> Settled:
+        """Do what `settle` does where each value has a step of its own."""
+        places, moving = (plan or in_order(came.size)).places, own.begin()
+        rule, energies = rule_of(self.coarseness, self.nodes), [0] * len(self.sizes)
+
+        def part(_: int, first: int, last: int) -> list[tuple[int, int, int]]:
+            """Do what belongs to the values `first` to `last`; return energies, of which tensor."""
+            out = []
+            for t, *span in parts_of(self._edges, first, last):
+                exponent = self.exponents[t]
+                scale = float(self.nodes), 2.0 ** (exponent or 0)
+                moves = STAYS if exponent is None else rule
+                out.append((t, *settle_values(came, *places, *span, sums, scale, mean, moves, *moving)))
+            return out
+
+        for t, fine, coarse in chain(*share(part, came.size, threads_for(came.size), PIECE)):
+            energies[t] += int(fine) + (int(coarse) << 2 * MOST_SHIFT)
+        own.end()
+        before = list(self.exponents)
+        for t, energy in enumerate(energies):
+            self._observe_energy(t, energy)
+        own.rebase(self.offsets, _rises(before, self.exponents))
+        return Settled(_shown(sums), mean)
+
+    def _observe_energy(self, t: int, energy: int) -> None:
+        """Derive the next exponent of tensor t from the sum of squares of its sums in 2^-MOST_SHIFT steps."""
+        exponent, count = self.exponents[t], self.sizes[t]
+        if exponent is None or count == 0:
+            return
+        fresh = (energy << 32 - 2 * MOST_SHIFT) // (self.nodes * count)
+        grown = fresh - self.variances[t]
+        if energy == 0 or fresh > GROWTH * self.nodes * self.variances[t]:
+            self.exponents[t] = None
+            return
+        self.variances[t] += grown >> (SMOOTHING if grown > 0 else FALL)
+        self._move(t, exponent)
 
     def _scale(self, exponent: int | None, sums: Array) -> tuple[float, float, np.float32]:
         """Return nodes, step and, where means are a product in float32, its factor, else 0."""
@@ -222,7 +282,7 @@ class StepTracker(Stateful):
             for t, found in enumerate(squares):
                 self._observe_tensor(t, sums[self.offsets[t] : self.offsets[t + 1]], found)
             self.previous, self.previous_exponents = sums, before
-        return [0 if a is None or b is None else b - a for a, b in zip(before, self.exponents, strict=True)]
+        return _rises(before, self.exponents)
 
     def _observe_peak(self, sums: np.ndarray) -> None:
         exponent = next((e for e in self.exponents if e is not None), None)

@@ -21,6 +21,7 @@ def why_on_host(config: Config, schedule: Schedule, nodes: int, values: int) -> 
         f"the method is {config.method}": config.method != "asc",
         f"nic is {config.nic}": config.nic != "compiled",
         f"quantiser.rounding is {quantiser.rounding}": quantiser.rounding != "nearest",
+        f"quantiser.step is {quantiser.step}": quantiser.step != "tensor",
         f"sums of {nodes} ranks need {quantiser.sum_width(nodes)} bits": quantiser.sum_width(nodes) > 16,
         f"the schedule {schedule.name} keeps sums apart": schedule.apart,
         f"plan.granule is {plan.granule}": plan.name in USES_COSTS and TILE % plan.granule > 0,

@@ -22,6 +22,7 @@ from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.steps import Settled, StepTracker, summarise
 from oscar.numerics.tensors import check_finite
+from oscar.numerics.value_steps import ValueSteps
 from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
 from oscar.state import PART, Saved, absent, crc, optional
 
@@ -72,7 +73,7 @@ class Exact(Scheme):
         self.codec, self.params = self.options.codec, self.options.quantiser
         self.floating = self.codec.domain == "float"
         self.dtype = sums_dtype(self.codec, self.params, self.nodes)
-        self.position: PositionState | None = None
+        self.position: PositionState | ValueSteps | None = None
         self._place()
         self.costs: Array | None = None
         self.plan: ChunkPlan | None = None
@@ -81,7 +82,9 @@ class Exact(Scheme):
     def _place(self) -> None:
         """Make what holds values: steps and position state."""
         self.steps = StepTracker(self.params, self.sizes, self.nodes)
-        if self.codec.uses_context:
+        if self.params.step == "value" and not self.floating:
+            self.position = ValueSteps(self.values)
+        elif self.codec.uses_context:
             self.position = PositionState(self.values)
         self._planned: Array | None = None  # the classes in the order of a plan
 
@@ -114,13 +117,16 @@ class Exact(Scheme):
 
     def _quantise(self, worker: WorkerQuantiser, tensors: Sequence[Array], plan: ChunkPlan) -> Array:
         """Return the worker's integers in the order of `plan`."""
-        worker.room = worker.quantise(tensors, self.steps.exponents, self.dtype, plan, worker.room)
+        shifts = self.position.shifts if isinstance(self.position, ValueSteps) else None
+        worker.room = worker.quantise(tensors, self.steps.exponents, self.dtype, plan, worker.room, shifts)
         return worker.room
 
     def _classes(self, plan: ChunkPlan) -> Array | None:
         """Return the position classes in the order of `plan`; they change when the call settles."""
-        if self.position is None or plan.order is None:
-            return None if self.position is None else self.position.classes
+        if self.position is None or not self.codec.uses_context:
+            return None
+        if plan.order is None:
+            return self.position.classes
         self._planned = plan.gather(self.position.classes, self._planned)
         return self._planned
 
@@ -184,10 +190,11 @@ class Exact(Scheme):
         return self._sums
 
     def digests(self) -> dict[str, int]:
+        own, steps = self.position, self.steps.digest()
         return {
             "iterations": self.iteration & 0xFFFFFFFF,
-            "steps": self.steps.digest(),
-            "classes": crc(None) if self.position is None else self.position.digest(),
+            "steps": own.digest(steps) if isinstance(own, ValueSteps) else steps,
+            "classes": own.digest() if isinstance(own, PositionState) else crc(own and own.classes),
             "costs": crc(self.costs),
         }
 

@@ -65,8 +65,9 @@ class DeviceQuantiser(WorkerQuantiser):
         dtype: Any = np.int16,
         plan: Any = None,
         out: Any = None,
+        shifts: Any = None,
     ) -> Any:
-        """See WorkerQuantiser.quantise; plan: its Places. Returns int16. `dtype` and `out` are not used."""
+        """See WorkerQuantiser.quantise; plan: its Places. Returns int16. dtype, out, shifts are not used."""
         if any(exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents):
             return self._by_the_host(tensors, exponents, plan.plan)
         layout, feedback, had = self._layout, self.params.error_feedback, self.residual is not None
@@ -96,7 +97,11 @@ class DeviceQuantiser(WorkerQuantiser):
         return torch.from_numpy(integers).to(device)
 
     def _weigh(
-        self, clipped: Sequence[int], tensors: Sequence[Any], exponents: Sequence[int | None]
+        self,
+        clipped: Sequence[int],
+        tensors: Sequence[Any],
+        exponents: Sequence[int | None],
+        shifts: Any = None,
     ) -> Saturation:
         lost = {}
         for t, exponent in enumerate(exponents):
