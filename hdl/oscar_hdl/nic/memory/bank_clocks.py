@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from myhdl import always, always_comb, block
 
 from oscar_hdl.nic.memory.bank_ports import TURNS
 from oscar_hdl.streams.bundles import word
+from oscar_hdl.streams.next_phase import next_phase
 
 SUM_TURN = 6  # a unit takes sums so many turns, and a clock, behind its row
 DESCRIBED_TURN = 1  # and describes them in phase 4 of a later slot
@@ -21,11 +23,16 @@ RAW_SUMS = 7  # the turn in which the raw decoder asks for its row
 def bank_clocks(clk: Any, phase: Any, clocks: Any) -> Any:
     """Make BankClocks of the phase u5, all but `turn` in registers.
 
+    phases: each counts on from the one before, so that each memory and place has registers near by.
+
     Place n of a bank has its phase 0 in turn (phase / 4) -n modulo 8.
     """
     after, later = word(5), word(3)
     SUM, DESCRIBED, UP, LAST = SUM_TURN, DESCRIBED_TURN, RAW_UP, TURNS - 1
     place, sum_place, described_place, down, up = (word(3) for _ in range(5))
+    phases = clocks.phases
+    chain = [next_phase(clk, phase, phases[0], ahead=1)]
+    chain += [next_phase(clk, before, behind) for before, behind in pairwise(phases)]
 
     @always_comb
     def follow() -> None:
@@ -61,7 +68,7 @@ def bank_clocks(clk: Any, phase: Any, clocks: Any) -> Any:
             clocks.raw_down.next[n] = down == n
             clocks.raw_up.next[n] = up == n
 
-    return follow, split, places, count
+    return chain, follow, split, places, count
 
 
 @block

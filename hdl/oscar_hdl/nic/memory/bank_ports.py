@@ -6,7 +6,7 @@ comes in which clock of `phase` modulo 4 is in docs/engine.md, "Banks of rows".
 
 from __future__ import annotations
 
-from myhdl import SignalType
+from myhdl import Signal, SignalType, modbv
 
 from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import bit, word
@@ -67,10 +67,12 @@ class BankRead:
 class BankClocks:
     """Whose clock it is, of all that a bank has once; made by bank_clocks.
 
-    Lists have a bit for each place in the bank's turns.
+    Words have a bit for each place in the bank's turns. phases: of each memory and each place of all banks,
+    one behind the other: u5, the phase of the clock behind this one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, banks: int) -> None:
+        self.phases = [Signal(modbv(1)[5:]) for _ in range(2 * TURNS * banks)]
         self.turn, self.is_0, self.is_1, self.is_2, self.is_3 = word(3), bit(), bit(), bit(), bit()
         self.takes = word(TURNS)  # in phase 0 modulo 4: who takes a row; until the next
         self.sums = word(TURNS)  # in phase 1: who takes sums

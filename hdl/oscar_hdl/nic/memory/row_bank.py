@@ -112,17 +112,16 @@ class RawRows:
 
 @block
 def row_bank(
-    clk: Any, clocks: Any, phases: Sequence[Any], places: Sequence[Place], raw: Place, decode_here: Any,
-    raw_position: Any, raw_mean: Any, raw_local: Any, raw_source: Any, values: Any, side: Any, read: Any, *,
-    index: int, row_bits: int, block_bits: int, skip_bits: int,
+    clk: Any, clocks: Any, places: Sequence[Place], raw: Place, decode_here: Any, raw_position: Any,
+    raw_mean: Any, raw_local: Any, raw_source: Any, values: Any, side: Any, read: Any, *, index: int,
+    row_bits: int, block_bits: int, skip_bits: int,
 ) -> Any:  # fmt: skip
     """Serve up to eight places, and the raw units' place, whose phases are as docs/engine.md says.
 
-    phases: sixteen u5, each the phase of the clock behind this one. A row whose class is 0 reads as zeros for
-    all but encoders, who do not ask for one. decode_here: level,
+    A row whose class is 0 reads as zeros for all but encoders, who do not ask for one. decode_here: level,
     the raw decoder's block is in this bank; raw_position u4, raw_mean u4, raw_local u16, raw_source u16: what
-    this bank has for raw units. values: ValueWrite, side: SideWrite, read: BankRead; index: which enables are
-    meant.
+    this bank has for raw units. values: ValueWrite, side: SideWrite, read: BankRead; index: which enables and
+    phases are meant.
     """
     rows, raw_row = [PlaceRows(row_bits) for _ in places], PlaceRows(row_bits)
     ring = BankRows(row_bits)
@@ -136,6 +135,7 @@ def row_bank(
     raw_valid, raw_described, pack_row, raw_sum_row = bit(), bit(), word(row_bits), word(row_bits)
     raw_sums = raw.sums
     memories, turns = [MemoryClocks() for _ in range(TURNS)], [PlaceClocks() for _ in range(TURNS)]
+    phases = clocks.phases[2 * TURNS * index :]
     placing = {"block_bits": block_bits, "skip_bits": skip_bits}
 
     parts = [

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, modbv
+from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.nic.memory.bank_clocks import bank_clocks
-from oscar_hdl.nic.memory.bank_ports import TURNS, BankClocks, BankRead, SideWrite, ValueWrite, bank_count
+from oscar_hdl.nic.memory.bank_ports import BankClocks, BankRead, SideWrite, ValueWrite, bank_count
 from oscar_hdl.nic.memory.frame_top import frame_top
 from oscar_hdl.nic.memory.row_bank import Place, row_bank
 from oscar_hdl.nic.memory.row_unloader import row_unloader
@@ -16,9 +15,7 @@ from oscar_hdl.nic.memory.side_loader import side_loader
 from oscar_hdl.nic.memory.value_loader import value_loader
 from oscar_hdl.nic.ports import TopPort
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.next_phase import next_phase
 
-NEAR = 2 * TURNS  # phases of a bank
 RAW_TAKES = 21  # the phase in which a raw packer sees that it may take a row two clocks later
 
 
@@ -46,7 +43,7 @@ def row_memory(
     BANKS = banks or bank_count(ENGINES)
     SKIP, BLOCK = BANKS.bit_length() - 1, block_log2 - 5
     BANK_BITS = row_bits - SKIP
-    values, side, clocks = ValueWrite(BANKS, BANK_BITS), SideWrite(BANKS, BANK_BITS), BankClocks()
+    values, side, clocks = ValueWrite(BANKS, BANK_BITS), SideWrite(BANKS, BANK_BITS), BankClocks(BANKS)
     row, described, top_row, behind = word(BANK_BITS), word(BANK_BITS), word(BANK_BITS), bit()
     reads = [BankRead(row, described, top_row) for _ in range(BANKS)]
     tops = [read.top for read in reads]
@@ -61,23 +58,16 @@ def row_memory(
     decode_here, encode_here = [bit() for _ in range(BANKS)], [bit() for _ in range(BANKS)]
     raw_data, raw_means = [word(4) for _ in range(BANKS)], [word(4) for _ in range(BANKS)]
     raw_locals, raw_values = [word(16) for _ in range(BANKS)], [word(16) for _ in range(BANKS)]
-    # Each memory and each place has a phase of its own, which counts on from that of the one before.
-    phases = [phase, *(Signal(modbv(1)[5:]) for _ in range(NEAR * BANKS))]
-    ahead = [1, *[0] * (NEAR * BANKS - 1)]
 
     banks = [
         row_bank(
-            clk, clocks, phases[NEAR * i + 1 : NEAR * (i + 1) + 1], places[i:ENGINES:BANKS], raw,
-            decode_here[i], raw_data[i], raw_means[i], raw_locals[i], raw_values[i], values, side, reads[i],
-            index=i, row_bits=BANK_BITS, **placing,
+            clk, clocks, places[i:ENGINES:BANKS], raw, decode_here[i], raw_data[i], raw_means[i],
+            raw_locals[i], raw_values[i], values, side, reads[i], index=i, row_bits=BANK_BITS,
+            **placing,
         )
         for i in range(BANKS)
     ]  # fmt: skip
     movers = [
-        next_phase(clk, before, after, ahead=more)
-        for (before, after), more in zip(pairwise(phases), ahead, strict=True)
-    ]
-    movers += [
         bank_clocks(clk, phase, clocks),
         value_loader(clk, rst, phase, load_values, s_axis_values, values, **placing),
         side_loader(clk, rst, phase, load_side, s_axis_side, side, behind, **placing),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.bank_ports import DISTANCE_BITS, HEADER_BITS
 from oscar_hdl.nic.memory.row_walk import row_walk
@@ -30,8 +30,9 @@ def side_loader(
     four clocks each, while `behind` (level). write: SideWrite, in clocks of phase 1 modulo 4.
     """
     BANKS, END = len(write.header), DISTANCES_AT + DISTANCE_BITS
-    # What is done: a command begins, rows come, rows behind them are written, groups are cleared.
-    first, reading, clearing, running = bit(), bit(), bit(), bit()
+    # What is done: a command begins (clocks since then), rows come, groups are cleared, one of these or rows
+    # behind those that came are written; what is done next is the last.
+    begun, reading, clearing, running, final = word(3), bit(), bit(), bit(), bit()
     restart, forward, tick, go = bit(), bit(), bit(), bit()
     bank, row = word(BANKS), word(len(write.row))
     left, before, ending, fewer, at_end = word(ROWS_BITS), word(ROWS_BITS), bit(), bit(), bit()
@@ -59,6 +60,9 @@ def side_loader(
         ending.next = left <= 1
         fewer.next = left <= GROUP
         at_end.next = row[5:] == 31
+        final.next = (ending or not reading) and at_end
+        if command.clear:
+            final.next = fewer
         for eight in range(4):
             all_of.next[eight] = left[ROWS_BITS:3] > eight
             part_of.next[eight] = left[ROWS_BITS:3] == eight
@@ -90,16 +94,15 @@ def side_loader(
         write.header.next = 0
         write.clear.next = 0
         write.distances.next = 0
+        begun.next = concat(begun[2:], command.start)
         if command.start:
             command.idle.next = False
             restart.next = True
-            first.next = True
-        elif first and not restart:
-            first.next = False
+        if begun[2]:
             running.next = True
             reading.next = not command.clear
             clearing.next = command.clear
-        elif go:
+        if go:
             forward.next = True
             if clearing:
                 write.clear.next = bank
@@ -108,14 +111,14 @@ def side_loader(
             if reading:
                 write.distances.next = bank
                 reading.next = not ending
-            if (clearing and fewer) or (not clearing and (ending or not reading) and at_end):
+            if final:
                 reading.next = False
                 clearing.next = False
                 running.next = False
                 command.done.next = True
                 command.idle.next = True
         if rst:
-            first.next = False
+            begun.next = 0
             reading.next = False
             clearing.next = False
             running.next = False

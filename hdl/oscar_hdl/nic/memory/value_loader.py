@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
 from oscar_hdl.nic.memory.row_walk import row_walk
 from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import bit, word
 
-States = enum("IDLE", "FIRST", "WRITE")
 LEFT_BITS = 17  # words of 2^18 values, and one more bit
 WHOLE = (1 << STREAM_LANES) - 1
 
@@ -28,8 +27,8 @@ def value_loader(
     are taken in clocks of even phase, the others in odd ones. write: ValueWrite, in clocks of even phase.
     block_bits, skip_bits: see row_walk.
     """
-    state = Signal(States.IDLE)
-    restart, forward, due = bit(), bit(), bit()  # due: it is the clock for the next word
+    restart, opening, running = bit(), bit(), bit()
+    forward, due, ends = bit(), bit(), bit()  # due: it is the clock for the next word
     first = bit()  # it is the first of a half
     bank, row, part = word(len(write.enable)), word(len(write.row)), word(2)
     left, go = word(LEFT_BITS), bit()  # words to be taken
@@ -47,6 +46,10 @@ def value_loader(
         s_axis_values.tready.next = due and more
         go.next = due and (s_axis_values.tvalid or not more)
 
+    @always_comb
+    def end() -> None:
+        ends.next = go and part == 3 and (last or not more)
+
     mask = values_of_word(s_axis_values.tdata, lanes, given)
 
     @always(clk.posedge)
@@ -63,10 +66,10 @@ def value_loader(
     @always(clk.posedge)
     def measure() -> None:
         few.next = left[LEFT_BITS:2] == 0
-        if state == States.FIRST or (go and more):
+        if opening or (go and more):
             last.next = False
             lanes.next = WHOLE
-            if state == States.FIRST:
+            if opening:
                 if few and left[2:] == 1:
                     last.next = True
                     lanes.next = tail
@@ -87,45 +90,33 @@ def value_loader(
 
     @always(clk.posedge)
     def control() -> None:
-        command.done.next = False
-        restart.next = False
-        forward.next = False
+        command.done.next = ends
+        restart.next = command.start
+        opening.next = command.start or (opening and restart)
+        running.next = (opening and not restart) or (running and not ends)
+        due.next = (opening and not restart and phase[0]) or (running and (go or not due) and not ends)
+        forward.next = go and part == 3
         write.enable.next = 0
-        due.next = False
-        if state == States.IDLE:
-            part.next = 0
-            first.next = True
-            if command.start:
-                command.idle.next = False
-                restart.next = True
-                state.next = States.FIRST
-        elif state == States.FIRST:
-            if not restart:
-                due.next = phase[0]
-                state.next = States.WRITE
-        elif not go:
-            due.next = not due
-        else:
-            due.next = True
+        if go:
             part.next = part + 1
             first.next = part[0]
             if part[0]:
                 write.enable.next = bank
-            if part == 3:
-                forward.next = True
-                if last or not more:
-                    due.next = False
-                    state.next = States.IDLE
-                    command.done.next = True
-                    command.idle.next = True
+        if command.start:
+            part.next = 0
+            first.next = True
+            command.idle.next = False
+        if ends:
+            command.idle.next = True
         if rst:
-            state.next = States.IDLE
+            opening.next = False
+            running.next = False
             due.next = False
             write.enable.next = 0
             command.done.next = False
             command.idle.next = True
 
-    return walk, show, mask, data, measure, count, control
+    return walk, show, end, mask, data, measure, count, control
 
 
 @block
