@@ -37,16 +37,17 @@ def list_control(
     states = enum("REST", "ASK", "RUN", "STOP", "END")
     state = Signal(states.REST)
     error, entry, ended, settled = word(5), word(ENTRIES_LOG2), word(8), word(3)
-    fine, over, stops = bit(), bit(), bit()
+    fine, over, stops, running = bit(), bit(), bit(), bit()
 
     @always_comb
     def tell():
-        run.running.next = state != states.REST
+        running.next = state != states.REST
+        run.running.next = running
         run.stop.next = state == states.STOP
         stops.next = run.wrong or received.failed or sent.failed or status.wrong or registers.abort
         fine.next = order[RUN] and order[RUN:ENTRIES_END] == 0 and not busy
         registers.result.next = concat(
-            state != states.REST, modbv(0)[7:], entry, modbv(0)[3:], error, ended
+            running, modbv(0)[7:], entry, modbv(0)[3:], error, ended
         )  # fmt: skip
 
     @always(clk.posedge)
