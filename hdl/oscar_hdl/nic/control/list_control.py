@@ -37,18 +37,18 @@ def list_control(
     states = enum("REST", "ASK", "RUN", "STOP", "END")
     state = Signal(states.REST)
     error, entry, ended, settled = word(5), word(ENTRIES_LOG2), word(8), word(3)
-    fine, over, stops, running = bit(), bit(), bit(), bit()
+    fine, over, stops = bit(), bit(), bit()
 
     @always_comb
     def tell():
-        running.next = state != states.REST
-        run.running.next = running
+        run.running.next = state != states.REST
         run.stop.next = state == states.STOP
         stops.next = run.wrong or received.failed or sent.failed or status.wrong or registers.abort
         fine.next = order[RUN] and order[RUN:ENTRIES_END] == 0 and not busy
-        registers.result.next = concat(
-            running, modbv(0)[7:], entry, modbv(0)[3:], error, ended
-        )  # fmt: skip
+
+    @always_comb
+    def show():
+        registers.result.next = concat(run.running, modbv(0)[7:], entry, modbv(0)[3:], error, ended)
 
     @always(clk.posedge)
     def say():
@@ -118,4 +118,4 @@ def list_control(
         if rst:
             state.next = states.REST
 
-    return tell, say, note, follow
+    return tell, show, say, note, follow
