@@ -175,8 +175,8 @@ def nic_core(
             receive=True, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
         ),
         command_port(
-            clk, rst, send_issue, listed.trial, ordered, *send_values, send_abort, send, top.row, send_running,
-            send_locked, send_refused, send_verdict, send_result, receive=False, sets=sets,
+            clk, rst, send_issue, listed.trial, ordered, *send_values, send_abort, send, top.row,
+            send_running, send_locked, send_refused, send_verdict, send_result, receive=False, sets=sets,
             rows_log2=rows_log2, block_log2=block_log2,
         ),
         list_unit(clk, rst, s_axis_list, lists, running, listed, fill, armed, found, gate, receive, send),

@@ -13,6 +13,7 @@ from oscar_hdl.flow.proofs.frames import (
     RAW_FEEDER,
     RAW_PACKER,
 )
+from oscar_hdl.flow.proofs.lists import TRACKER
 from oscar_hdl.flow.proofs.rows import FRAME_TOP, ROW_PORT, ROW_UNLOADER, SIDE_LOADER, VALUE_LOADER
 
 HERE = "oscar_hdl.flow.proofs.tops:"
@@ -210,6 +211,7 @@ PROOFS: dict[str, Proof] = {
     "frame_reader": Proof(HERE + "frame_reader", rules=FRAME_READER),
     "axi_lite_registers": Proof(HERE + "axi_lite_registers", rules=AXI_LITE),
     "command_port": Proof(HERE + "command_port", rules=COMMAND_PORT),
+    "tracker": Proof(HERE + "tracker", 24, rules=TRACKER, forget="status_clear", reach=30),
     "deframer": Proof(HERE + "deframer", light=False, rules=DEFRAMER, reach=24),
     "frame_names": Proof(
         HERE + "frame_names", 30,

@@ -45,9 +45,10 @@ def list_control(
         run.stop.next = state == states.STOP
         stops.next = run.wrong or received.failed or sent.failed or status.wrong or registers.abort
         fine.next = order[RUN] and order[RUN:ENTRIES_END] == 0 and not busy
-        registers.result.next = concat(
-            state != states.REST, modbv(0)[7:], entry, modbv(0)[3:], error, ended
-        )  # fmt: skip
+
+    @always_comb
+    def show():
+        registers.result.next = concat(run.running, modbv(0)[7:], entry, modbv(0)[3:], error, ended)
 
     @always(clk.posedge)
     def say():
@@ -117,4 +118,4 @@ def list_control(
         if rst:
             state.next = states.REST
 
-    return tell, say, note, follow
+    return tell, show, say, note, follow

@@ -45,7 +45,7 @@ def frame_finder(
     read_at, read, step, waiting = word(ENTRIES_LOG2), word(KEPT_BITS), word(4), word(ENTRIES_LOG2 + 1)
     scans, last, at, at_1, at_2 = word(3), word(3), *(word(ENTRIES_LOG2) for _ in range(3))
     same, final, name, lost = word(5), word(ENTRIES_LOG2 + 1), word(NAME_BITS), bit()
-    need, some, kept = word(2), bit(), word(KEPT_BITS)
+    need, some, kept, scanning, at_end = word(2), bit(), word(KEPT_BITS), bit(), bit()
     memory = block_ram(clk, write, write_at, data, read_at, read)
 
     @always_comb
@@ -55,6 +55,8 @@ def frame_finder(
         name.next = concat(oldest.peer, oldest.sub, oldest.chunk, oldest.step)
         run.looking.next = state != states.REST and state != states.WAIT
         found.valid.next = state == states.GIVE
+        scanning.next = state == states.SCAN
+        at_end.next = read_at == final[ENTRIES_LOG2:]
         found.aborts.next = state == states.ABORT
 
     @always(clk.posedge)
@@ -88,9 +90,9 @@ def frame_finder(
         at.next = read_at
         at_1.next = at
         at_2.next = at_1
-        scans.next = concat(scans[2:], state == states.SCAN)
+        scans.next = concat(scans[2:], scanning)
         final.next = run.entries - 1
-        last.next = concat(last[2:], read_at == final[ENTRIES_LOG2:])
+        last.next = concat(last[2:], at_end)
         same.next[0] = read[16:] == name[16:]
         same.next[1] = read[32:16] == name[32:16]
         same.next[2] = read[NAME_BITS:32] == name[NAME_BITS:32]
