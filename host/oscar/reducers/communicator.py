@@ -59,7 +59,8 @@ class PeerResult:
     """The result of one AllReduce between processes. `Communicator` has an example.
 
     mean: float32 arrays [tensor] in the tensors' shapes, equal on all ranks. sums: the integers, or floats,
-    from which the mean was computed. stats: statistics of this rank.
+    from which the mean was computed. stats: statistics of this rank. Of a call on a GPU, mean and sums are
+    tensors there.
     """
 
     mean: list[np.ndarray]
