@@ -21,7 +21,7 @@ import torch  # noqa: E402
 from oscar.adapters.torch.staging import Staging  # noqa: E402
 from oscar.adapters.torch.state import OscarState  # noqa: E402
 
-STEPS = 4
+SCALES = 1, 1, 0.05, 0.05, 1, 1  # of gradients, by step: steps of the quantiser follow
 
 
 def test_buckets_of_the_cpu_are_not_copied() -> None:
@@ -100,9 +100,10 @@ def main(path: str) -> None:
     for device in ("cpu", "cuda"):
         with OscarState(bypass="never") as state:
             parameter = torch.nn.Parameter(torch.zeros(40, 30, device=device))
-            for step in range(STEPS):
+            for step, scale in enumerate(SCALES):
                 random = np.random.default_rng([rank, step])
-                gradient = torch.from_numpy(random.laplace(0, 0.02, 1200).astype(np.float32)).to(device)
+                values = random.laplace(0, 0.02 * scale, 1200).astype(np.float32)
+                gradient = torch.from_numpy(values).to(device)
                 bucket = SimpleNamespace(
                     buffer=lambda held=gradient: held,
                     gradients=lambda held=gradient: [held.view(40, 30)],

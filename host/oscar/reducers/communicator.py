@@ -17,7 +17,7 @@ from oscar.errors import ConfigError, GradientOverflowError
 from oscar.numerics.tensors import as_floats
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
-from oscar.reducers.on_device import flat_on, why_on_host
+from oscar.reducers.on_device import flat_on, there, why_on_host
 from oscar.reducers.party import Party
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
 from oscar.reducers.remote_wire import RemoteWire
@@ -59,7 +59,8 @@ class PeerResult:
     """The result of one AllReduce between processes. `Communicator` has an example.
 
     mean: float32 arrays [tensor] in the tensors' shapes, equal on all ranks. sums: the integers, or floats,
-    from which the mean was computed. stats: statistics of this rank.
+    from which the mean was computed. stats: statistics of this rank. Of a call on a GPU, mean and sums are
+    tensors there.
     """
 
     mean: list[np.ndarray]
@@ -165,7 +166,7 @@ class Communicator(Reducer):
         """
         self.party.check_alive()
         try:
-            with self._kept(key):
+            with there(device), self._kept(key):
                 result, call = self._attempt(tensors, key, device)
         except GradientOverflowError as error:
             self.party.shared(error)

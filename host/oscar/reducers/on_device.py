@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from typing import Any
 
 from oscar.collective.schedule import Schedule
 from oscar.config import Config
 from oscar.numerics.plans import USES_COSTS
+from oscar.transports.gloo import load_torch
 
 MOST_VALUES = 1 << 28  # whose squares add up within int64
 TILE = 1024  # values of a kernel's tile (numerics.gpu.kernels), which whole blocks of a plan have to fill
@@ -29,6 +31,14 @@ def why_on_host(config: Config, schedule: Schedule, nodes: int, values: int) -> 
         "triton is not installed": find_spec("triton") is None,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def there(device: Any) -> AbstractContextManager[Any]:
+    """Return a context in which kernels start on a GPU; nothing for None or the CPU."""
+    if device is None or device.type != "cuda":
+        return nullcontext()
+    context: AbstractContextManager[Any] = load_torch()[0].cuda.device(device)
+    return context
 
 
 def flat_on(tensors: Sequence[Any], device: Any) -> list[Any]:

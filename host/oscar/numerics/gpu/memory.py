@@ -61,10 +61,10 @@ class Places:
     @classmethod
     def of(cls, plan: ChunkPlan, device: torch.device) -> Places:
         """Return the places of a plan."""
+        if plan.order is None:  # nothing is read of it, nor copied for each new plan
+            return cls(plan, torch.empty(1, dtype=torch.int32, device=device), 1, False)
         at, granule = plan.places
-        there = torch.from_numpy(at.astype(np.int32)).to(device)
-        ordered = plan.order is not None
-        return cls(plan, there, granule if ordered else 1, ordered)
+        return cls(plan, torch.from_numpy(at.astype(np.int32)).to(device), granule, True)
 
     def spread(self, values: torch.Tensor) -> torch.Tensor:
         """Return `values` in the order of the plan."""
