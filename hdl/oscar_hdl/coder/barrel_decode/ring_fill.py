@@ -123,8 +123,9 @@ def ring_levels(
             known1.next = False
             known2.next = False
 
-    # What a turn takes is known 41 clocks behind its begin, when the next but one is chosen: so 128 are enough,
-    # 64 for a block's first turn. Before a block's first word its level is below 0, by what its first word lacks.
+    # What a turn takes is known 41 clocks behind its begin, when the next but one is chosen. So 128 bytes are
+    # enough, 64 for a block's first turn. Before a block's first word its level is below 0, by what its first
+    # word lacks.
     @always(clk.posedge)
     def tell() -> None:
         for i in range(THREADS):
