@@ -195,7 +195,7 @@ class BarrelDecoderBench:
     def give_bytes(self) -> None:
         """Offer words of a thread that has room for them, now and then of another."""
         feed, rng = self.feed, self.rng
-        if feed.valid and feed.ready:
+        if feed.valid and feed.ready and not self.rst:
             self.left[int(feed.thread)].pop(0)
         elif feed.valid and not self.rst:
             return

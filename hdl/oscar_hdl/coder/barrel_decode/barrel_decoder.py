@@ -41,18 +41,19 @@ from oscar_hdl.streams.joined import joined
 
 @block
 def decode_turns(
-    clk: Any, rst: Any, phase: Any, job: Any, enough: Any, group: Any, position: Any, plan: Any, plan9: Any,
-    plan17: Any,
+    clk: Any, rst: Any, phase: Any, job: Any, enough: Any, fresh: Any, group: Any, position: Any, plan: Any,
+    plan9: Any, plan17: Any,
 ) -> Any:  # fmt: skip
     """Order the turns of all threads, ask for their rows, and give each turn's plan with the answer.
 
-    job: BarrelDecoderJob. enough u8: threads whose next turn has its bytes. group: GroupClasses. position:
+    job: BarrelDecoderJob. enough u8: threads whose next turn has its bytes; fresh u8: whose block had no turn
+    yet. group: GroupClasses. position:
     BarrelPosition. plan, plan9, plan17: DecodePlan, of clock 1 and again of 9 and 17.
     """
     thread, some, back, word1 = word(THREAD_BITS), bit(), word(THREADS), word(32)
     context, chosen, decision = DecodeContext(), DecodeChoice(), DecodeDecision()
     choice = thread_choice(clk, rst, phase, job.start, job.thread, back, enough, thread, some)
-    records = thread_records(clk, phase, job, thread, chosen, decision, context)
+    records = thread_records(clk, phase, job, thread, chosen, decision, context, fresh)
     rows = thread_rows(clk, phase, thread, chosen, decision, group, context, word1)
     first = decode_choice(clk, phase, thread, some, context, chosen)
     second = decode_order(clk, phase, chosen, word1, decision)
@@ -74,19 +75,19 @@ def decode_turns(
 @block
 def decode_bytes(
     clk: Any, rst: Any, phase: Any, job: Any, feed: Any, plan25: Any, plan29: Any, taken: Any, over: Any,
-    enough: Any, settled: Any,
+    fresh: Any, enough: Any, settled: Any,
 ) -> Any:  # fmt: skip
     """Keep bytes of blocks and give them to lanes.
 
     job: BarrelDecoderJob. feed: BarrelFeed. plan25, plan29: DecodePlan. taken: LaneBytes of each lane. over,
-    enough, settled: of ring_levels.
+    fresh, enough, settled: of ring_levels.
     """
     begin, put, looked, open_to, room = Begin(), Put(), word(3), word(THREADS), word(THREADS)
     place1, words1 = word(PLACE_BITS), word(WORDS_BITS)
     start = block_begin(clk, rst, phase, job, begin)
     fill = feed_words(clk, rst, feed, begin, open_to, put, looked, words1)
     rings = byte_rings(clk, phase, plan25, plan29, begin, put, taken, looked, place1)
-    levels = ring_levels(clk, rst, phase, job, begin, words1, place1, over, enough, room, settled)
+    levels = ring_levels(clk, rst, phase, job, begin, words1, place1, over, fresh, enough, room, settled)
 
     @always_comb
     def share() -> None:
@@ -111,16 +112,16 @@ def barrel_decoder(
     plans = [DecodePlan() for _ in range(9)]
     plan, plan5, plan9, plan13, plan17, plan21, plan25, plan29, plan33 = plans
     group, levels, found, settled = GroupClasses(), LaneLevels(), Found(), Settled()
-    taken = [LaneBytes() for _ in range(WIDTH)]
+    taken, alive33 = [LaneBytes() for _ in range(WIDTH)], bit()
     two_of, twos24 = [lane.two24 for lane in taken], word(WIDTH)
-    enough, over, ended, wrongs, alive33 = word(THREADS), word(THREADS), word(THREADS), word(THREADS), bit()
+    enough, fresh, over, ended, wrongs = (word(THREADS) for _ in range(5))
 
-    order = decode_turns(clk, rst, phase, job, enough, group, position, plan, plan9, plan17)
+    order = decode_turns(clk, rst, phase, job, enough, fresh, group, position, plan, plan9, plan17)
     stages = [decode_stage(clk, phase, plans[n], plans[n + 1]) for n in range(8)]
     level = lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33, alive33, levels)
     lanes = decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found)
     classes = group_classes(clk, phase, found.symbols15, levels.active14, plan13, plan17, group, alive33)
-    store = decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, enough, settled)
+    store = decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, fresh, enough, settled)
     rows = sum_rows(clk, rst, phase, plan29, found.totals30, sums, ended)
     twos = joined(two_of, twos24)
     faults = block_faults(clk, phase, plan9, plan21, plan25, plan29, found, twos24, levels.present29, wrongs)

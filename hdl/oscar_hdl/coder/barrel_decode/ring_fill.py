@@ -91,14 +91,14 @@ def feed_words(
 
 @block
 def ring_levels(
-    clk: Any, rst: Any, phase: Any, job: Any, begin: Any, words1: Any, place1: Any, over: Any, enough: Any,
-    room: Any, settled: Any,
+    clk: Any, rst: Any, phase: Any, job: Any, begin: Any, words1: Any, place1: Any, over: Any, fresh: Any,
+    enough: Any, room: Any, settled: Any,
 ) -> Any:  # fmt: skip
     """Look at a thread a clock, which is the lower three bits of phase.
 
     job: BarrelDecoderJob. begin: Begin. words1 u16, place1 u20: of the thread a clock ago. over u8: threads
-    whose turns are all done. enough u8: the bytes of a turn are there, whatever the two before it took; room
-    u8: for more. settled: Settled, blocks that have ended.
+    whose turns are all done; fresh u8: whose block had none yet. enough u8: the bytes of a turn are there,
+    whatever the one before it took; room u8: for more. settled: Settled, blocks that have ended.
     """
     thread1, thread2, known1, known2 = word(THREAD_BITS), word(THREAD_BITS), bit(), bit()
     level2, whole2, exact2, at = word(LEVEL_BITS), bit(), bit(), word(THREAD_BITS)
@@ -123,12 +123,16 @@ def ring_levels(
             known1.next = False
             known2.next = False
 
-    # Before a block's first word its level is below 0, by what its first word lacks.
+    # What a turn takes is known 41 clocks behind its begin, when the next but one is chosen. So 128 bytes are
+    # enough, 64 for a block's first turn. Before a block's first word its level is below 0, by what its first
+    # word lacks.
     @always(clk.posedge)
     def tell() -> None:
         for i in range(THREADS):
             if known2 and thread2 == i:
-                enough.next[i] = whole2 or (not level2[9] and (level2[8] or (level2[7] and level2[6])))
+                enough.next[i] = whole2 or (
+                    not level2[9] and (level2[8] or level2[7] or (level2[6] and fresh[i]))
+                )
                 room.next[i] = level2[9] or not (level2[8] and level2[7])
             if job.start and job.thread == i:
                 enough.next[i] = False

@@ -57,15 +57,14 @@ def thread_rows(
 
 @block
 def thread_records(
-    clk: Any, phase: Any, job: Any, thread: Any, choice: Any, decision: Any, context: Any
+    clk: Any, phase: Any, job: Any, thread: Any, choice: Any, decision: Any, context: Any, fresh: Any
 ) -> Any:
     """Keep jobs, and how far they are.
 
     job: BarrelDecoderJob. thread u3: its context (DecodeContext) is read in phase 0. choice: DecodeChoice;
-    decision: DecodeDecision, which is written in phase 3.
+    decision: DecodeDecision, which is written in phase 3. fresh u8: threads whose block had no turn yet.
     """
     jobs, records = [word(JOB_BITS) for _ in range(THREADS)], [word(RECORD_BITS) for _ in range(THREADS)]
-    fresh = word(THREADS)
     starts, start_thread, said, final = bit(), word(THREAD_BITS), word(20), word(18)
 
     @always(clk.posedge)
