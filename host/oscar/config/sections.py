@@ -25,7 +25,7 @@ class WorkloadSection(Section):
 
 
 class QuantiserSection(Section):
-    """See oscar.numerics.quantiser.QuantiserParams.
+    """See oscar.numerics.quantiser.QuantiserParams. Codecs of integers use it.
 
     controller: "bandit" chooses one of `arms` for coarseness by what iterations take, and begins with the one
     nearest to it; "fixed" leaves it.

@@ -112,6 +112,13 @@ class QuantiserParams:
         return np.dtype(np.int16 if width <= 16 else np.int32)
 
 
+def all_normal(exponents: Sequence[int | None], apart: int) -> bool:
+    """Whether 2^e and 2^-e are normal float32 for all e up to `apart` from one of `exponents`."""
+    return all(
+        e is None or (e - apart in NORMAL_EXPONENTS and e + apart in NORMAL_EXPONENTS) for e in exponents
+    )
+
+
 def sum_width(bits: int, terms: int) -> int:
     """Return the signed bits that hold the sum of `terms` integers of `bits`."""
     return bits + max(0, terms - 1).bit_length()
@@ -180,11 +187,7 @@ class WorkerQuantiser(Member):
         """
         self._check_residual(tensors)
         values, feedback = sum(tensor.size for tensor in tensors), self.params.error_feedback
-        apart = 0 if shifts is None else MOST_SHIFT
-        if any(
-            e is not None and not (e - apart in NORMAL_EXPONENTS and e + apart in NORMAL_EXPONENTS)
-            for e in exponents
-        ):
+        if not all_normal(exponents, 0 if shifts is None else MOST_SHIFT):
             check_finite(tensors, self.rank)
             integers = self._quantise_plainly(tensors, exponents, dtype, shifts)
             return integers if plan is None else plan.gather(integers)
@@ -197,9 +200,8 @@ class WorkerQuantiser(Member):
         keep = self._room(values) if feedback else NONE
         residual = NONE if self.residual is None else self.residual
         own = NO_SHIFTS if shifts is None else shifts
-        clipped, noise = [0] * len(tensors), self._generator()
+        clipped, noise, limit = [0] * len(tensors), self._generator(), np.float32(self.params.limit)
         offsets = [0, *accumulate(tensor.size for tensor in tensors)]
-        limit = np.float32(self.params.limit)
 
         def part(_: int, first: int, last: int) -> list[tuple[int, int]]:
             """Quantise the values `first` to `last`; return how many of which tensor saturated."""
@@ -209,8 +211,8 @@ class WorkerQuantiser(Member):
                 before, left = residual[low:high], keep[low:high]
                 if exponent is not None:
                     grid = np.float32(2.0**-exponent), np.float32(2.0**exponent), limit
-                    shift = own[low:high]
-                    beyond = int(to_grid(tensor, before, shift, grid, low, *places, noise, out, left))
+                    given = tensor, before, own[low:high]
+                    beyond = int(to_grid(*given, grid, low, *places, noise, out, left))
                     if beyond < 0:
                         check_finite(tensors, self.rank, [t])
                     found.append((t, beyond))

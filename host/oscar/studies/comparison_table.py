@@ -36,7 +36,8 @@ def heading(results: Results) -> list[str]:
     config, model = results["config"], results["model"]
     link, quantiser = config["link"], config["quantiser"]
     sigma = quantiser["scale"] == "sigma"
-    step = f"step {quantiser['coarseness']:g} sigma" if sigma else "one step for all tensors"
+    whose = " of each value" if quantiser.get("step") == "value" else ""
+    step = f"step {quantiser['coarseness']:g} sigma{whose}" if sigma else "one step for all tensors"
     feedback = ", error feedback" if quantiser["error_feedback"] else ""
     bits = results.get("quantiser_bits", quantiser["bits"])
     losses = [loss for loss in results["loss"] if loss is not None]

@@ -93,6 +93,7 @@ def method_name(config: Config, schedule: str) -> str:
     if codec.domain == "int":
         quantiser = config.quantiser
         parts.append(f"step {quantiser.coarseness:g} sigma" if quantiser.scale == "sigma" else "one step")
+        parts += ["of each value"] if quantiser.step == "value" else []
         parts += ["feedback"] if quantiser.error_feedback else []
     return " ".join(parts)
 
