@@ -25,6 +25,7 @@ from support.decoder_block import SIZES, DecodedBlock, random_block, random_freq
 
 pytestmark = pytest.mark.usefixtures("seed")
 
+
 @dataclass
 class Chances:
     """How often the ports let the decoder wait."""

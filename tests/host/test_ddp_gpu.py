@@ -88,9 +88,10 @@ def test_replicas_on_a_gpu_are_those_on_the_cpu(tmp_path: Path) -> None:
     ]
     assert [rank.wait(240) for rank in ranks] == [0, 0]
     first, second = (np.load(tmp_path / f"{rank}.npz") for rank in range(2))
-    for key in ("cpu", "cuda"):
-        np.testing.assert_array_equal(first[key], second[key])
-    np.testing.assert_array_equal(first["cpu"], first["cuda"])
+    for step in range(len(SCALES)):
+        for key in (f"cpu {step}", f"cuda {step}"):
+            np.testing.assert_array_equal(first[key], second[key])
+        np.testing.assert_array_equal(first[f"cpu {step}"], first[f"cuda {step}"])
 
 
 def main(path: str) -> None:
@@ -99,19 +100,20 @@ def main(path: str) -> None:
     rank, means = torch.distributed.get_rank(), {}
     for device in ("cpu", "cuda"):
         with OscarState(bypass="never") as state:
-            parameter = torch.nn.Parameter(torch.zeros(40, 30, device=device))
+            parameters = [torch.nn.Parameter(torch.zeros(*s, device=device)) for s in ((40, 30), (7,))]
             for step, scale in enumerate(SCALES):
                 random = np.random.default_rng([rank, step])
-                values = random.laplace(0, 0.02 * scale, 1200).astype(np.float32)
+                values = random.laplace(0, 0.02 * scale, 1207).astype(np.float32)
                 gradient = torch.from_numpy(values).to(device)
                 bucket = SimpleNamespace(
                     buffer=lambda held=gradient: held,
-                    gradients=lambda held=gradient: [held.view(40, 30)],
-                    parameters=lambda only=parameter: [only],
+                    gradients=lambda held=gradient: [held[:1200].view(40, 30), held[1200:]],
+                    parameters=lambda both=parameters: both,
                     index=lambda: 0,
                     is_last=lambda: True,
                 )
-                means[device] = state.reduce(bucket).wait().cpu().numpy()
+                means[f"{device} {step}"] = state.reduce(bucket).wait().float().cpu().numpy()
+            assert list(state._on_gpu._served.values()) == ([True] if device == "cuda" else [])
     np.savez(path, **means)
     torch.distributed.destroy_process_group()
 

@@ -19,7 +19,7 @@ from oscar.coding.asc.params import AscParams
 from oscar.coding.registry import make_codec
 from oscar.collective.schedules import make_schedule
 from oscar.config import Config
-from oscar.errors import GradientError, PeerError
+from oscar.errors import ConfigError, GradientError, PeerError
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.reducers.communicator import Communicator
 from oscar.reducers.on_device import TILE, why_on_host
@@ -178,6 +178,13 @@ def test_a_call_that_fails_leaves_the_state_as_it_was() -> None:
     assert pair.scheme.digests() == digest
 
 
+def every_second(values: np.ndarray) -> torch.Tensor:
+    """Return the values as a tensor with others between them."""
+    room = torch.full((*values.shape, 2), 9.0)
+    room[..., 0] = torch.from_numpy(values)
+    return room[..., 0]
+
+
 def run(places: str, config: Config, steps: int = 2) -> list[Any]:
     """Let ranks reduce where `places` says, by step: h is the host, d a device; return means and states."""
     found: list[Any] = [None, None]
@@ -189,7 +196,7 @@ def run(places: str, config: Config, steps: int = 2) -> list[Any]:
             for step in range(steps):
                 own: Any = [random.laplace(0, 0.02, shape).astype(np.float32) for shape in SHAPES]
                 on_device = places[(number * steps + step) % len(places)] == "d"
-                tensors = [torch.from_numpy(tensor) for tensor in own] if on_device else own
+                tensors = [every_second(tensor) for tensor in own] if on_device else own
                 result = communicator.allreduce(tensors, device=CPU if on_device else None)
                 out.append(([taken(mean) for mean in result.mean], result.stats.sent_bytes))
             found[number] = out, communicator.state_dict()
@@ -234,6 +241,8 @@ def test_a_gradient_that_is_not_finite_ends_the_call_on_all_ranks() -> None:
         ({"method": "int16"}, 2, 1000, "the method is int16"),
         ({"quantiser": {"rounding": "stochastic"}}, 2, 1000, "quantiser.rounding is stochastic"),
         ({"quantiser": {"bits": 16}}, 2, 1000, "sums of 2 ranks need 17 bits"),
+        ({"quantiser": {"step": "value"}}, 2, 1000, "quantiser.step is value"),
+        ({"nic": "reference"}, 2, 1000, "nic is reference"),
         ({"plan": {"name": "splitter", "granule": 100}}, 2, 1000, "plan.granule is 100"),
         ({"plan": {"granule": 100}}, 2, 1000, None),
         ({}, 2, 1 << 29, "536,870,912 values are too many or none"),
@@ -243,6 +252,16 @@ def test_a_gradient_that_is_not_finite_ends_the_call_on_all_ranks() -> None:
 def test_what_has_to_be_coded_on_the_host(changes: Any, nodes: int, values: int, reason: str | None) -> None:
     config = Config.model_validate({"nodes": nodes, **changes})
     assert why_on_host(config, make_schedule("direct", nodes), nodes, values) == reason
+
+
+def test_what_cannot_be_reduced_there_is_refused_before_others_wait() -> None:
+    (transport,) = local_transports(1)
+    with Communicator(Config(nodes=1, method="fp32"), transport) as communicator:
+        with pytest.raises(ConfigError, match="reduced on cpu: the method is fp32; give arrays"):
+            communicator.allreduce([torch.ones(40)], device=CPU)
+        with pytest.raises(TypeError, match=r"tensor 1: expected a torch.Tensor on cpu, got <.*ndarray"):
+            communicator.allreduce([torch.ones(3), np.ones(3, np.float32)], device="cpu")
+        assert communicator.failed is None
 
 
 def test_schedules_that_keep_sums_apart_are_for_the_host() -> None:

@@ -17,7 +17,7 @@ from oscar.errors import ConfigError, GradientOverflowError
 from oscar.numerics.tensors import as_floats
 from oscar.reducers.gradients import MAX_NODES
 from oscar.reducers.greeting import greeting
-from oscar.reducers.on_device import flat_on, there, why_on_host
+from oscar.reducers.on_device import flat_on, place_of, there, why_on_host
 from oscar.reducers.party import Party
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
 from oscar.reducers.remote_wire import RemoteWire
@@ -60,7 +60,7 @@ class PeerResult:
 
     mean: float32 arrays [tensor] in the tensors' shapes, equal on all ranks. sums: the integers, or floats,
     from which the mean was computed. stats: statistics of this rank. Of a call on a GPU, mean and sums are
-    tensors there.
+    tensors there; sums are part of the state, so do not write to them.
     """
 
     mean: list[np.ndarray]
@@ -143,8 +143,8 @@ class Communicator(Reducer):
 
     def why_on_host(self, shapes: Shapes) -> str | None:
         """Return why tensors of these shapes cannot be reduced on a GPU; None: they can."""
-        if self.weights is not None:
-            return "ranks have weights"
+        if self.weights is not None or self.own_codec:
+            return "a codec was handed in" if self.own_codec else "ranks have weights"
         values = sum(sizes_of(shapes))
         return why_on_host(self.config, self._schedule(self.nodes, values), self.nodes, values)
 
@@ -157,7 +157,8 @@ class Communicator(Reducer):
         result, with the bits of the host's. Needs that `why_on_host` returns None. Other ranks may be on the
         host, and calls of one key too.
 
-        Raises PeerError when a peer fails, or when the shapes are new on some ranks only; ConfigError for
+        Raises TypeError or ConfigError, before any other rank waits, where tensors cannot be reduced on
+        `device`; PeerError when a peer fails, or when the shapes are new on some ranks only; ConfigError for
         unequal shapes that are new on all ranks; GradientError (NaN, Inf) and TypeError for this rank's own
         tensors. When one rank raises, all ranks raise within the timeout, and their state is as before.
         After an error the communicator cannot be used again, except after GradientOverflowError, which all
@@ -165,6 +166,8 @@ class Communicator(Reducer):
         anyway.
         """
         self.party.check_alive()
+        if device is not None:
+            device = self._admitted(tensors, key, device)
         try:
             with there(device), self._kept(key):
                 result, call = self._attempt(tensors, key, device)
@@ -180,9 +183,18 @@ class Communicator(Reducer):
         self._tell(state, call)
         return result
 
+    def _admitted(self, tensors: Sequence[Any], key: Hashable, device: Any) -> Any:
+        """Return the device, where tensors can be reduced on it; raises TypeError or ConfigError."""
+        device, shapes = place_of(tensors, device), [tuple(tensor.shape) for tensor in tensors]
+        state = self.states.get(key)
+        known = state is not None and (state.device, state.scheme.shapes) == (device, shapes)
+        if not known and (reason := self.why_on_host(shapes)) is not None:
+            raise ConfigError(f"tensors cannot be reduced on {device}: {reason}; give arrays instead")
+        return device
+
     def _attempt(self, tensors: Sequence[Any], key: Hashable, device: Any) -> tuple[PeerResult, Call]:
         began, waited = time.perf_counter(), self.party.waited_s
-        flat = as_floats(tensors, self.rank) if device is None else flat_on(tensors, device)
+        flat = as_floats(tensors, self.rank) if device is None else flat_on(tensors)
         state, reset = self._fit(key, [tuple(np.shape(tensor)) for tensor in tensors], device)
         totals, call = self._exchange(state, [flat])
         self._timed(key, time.perf_counter() - (self._ended or began), self._of_rank_0)

@@ -41,11 +41,21 @@ def there(device: Any) -> AbstractContextManager[Any]:
     return context
 
 
-def flat_on(tensors: Sequence[Any], device: Any) -> list[Any]:
-    """Return float tensors on a device as flat float32; raises TypeError for others."""
+def place_of(tensors: Sequence[Any], device: Any) -> Any:
+    """Return the device with its index; raises TypeError unless all are float tensors there."""
+    torch = load_torch()[0]
+    place = torch.device(device)
+    if place.type == "cuda" and place.index is None:
+        place = torch.device("cuda", torch.cuda.current_device())
     for index, tensor in enumerate(tensors):
-        if not tensor.dtype.is_floating_point or tensor.device != device:
-            raise TypeError(
-                f"tensor {index}: expected float32 on {device}, got {tensor.dtype} on {tensor.device}"
-            )
-    return [tensor.detach().reshape(-1).float() for tensor in tensors]
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"tensor {index}: expected a torch.Tensor on {place}, got {type(tensor)}")
+        if not tensor.dtype.is_floating_point or tensor.device != place:
+            got = f"{tensor.dtype} on {tensor.device}"
+            raise TypeError(f"tensor {index}: expected floats on {place}, got {got}")
+    return place
+
+
+def flat_on(tensors: Sequence[Any]) -> list[Any]:
+    """Return float tensors as flat float32, each in one piece of memory."""
+    return [tensor.detach().reshape(-1).float().contiguous() for tensor in tensors]

@@ -180,6 +180,7 @@ class Reducer(ABC):
         self.config = config
         self.weights = None if weights is None else checked_weights(weights)
         self.codec = make_codec_of(config) if codec is None else codec
+        self.own_codec = codec is not None
         self.states: dict[Hashable, State] = {}
         self.bandit = bandit_of(config, self.codec)
         self._read: dict[int, Schedule] = {}

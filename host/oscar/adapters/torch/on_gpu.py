@@ -9,7 +9,10 @@ from oscar.adapters.torch.bypass import Key
 from oscar.adapters.torch.jobs import Job
 from oscar.adapters.torch.staging import Staging
 from oscar.array import sizes_of
+from oscar.coding.asc.params import AscParams
+from oscar.coding.asc.state import TableState
 from oscar.reducers.communicator import Communicator, PeerStats
+from oscar.transports.gloo import load_torch
 
 LOG = logging.getLogger("oscar.ddp")
 
@@ -23,6 +26,7 @@ class OnGpu:
     def __init__(self, communicator: Communicator, staging: Staging, *, wanted: bool) -> None:
         self._communicator, self._staging, self._wanted = communicator, staging, wanted
         self._served: dict[Key, bool] = {}
+        self._tried: dict[Any, str | None] = {}
         self._told = False
 
     def serves(self, job: Job) -> bool:
@@ -30,12 +34,26 @@ class OnGpu:
         if job.mark is None or not self._wanted:
             return False
         if job.new or job.key not in self._served:
-            reason = self._communicator.why_on_host(job.layout.shapes)
+            reason = self._communicator.why_on_host(job.layout.shapes) or self._why_not(job.buffer.device)
             self._served[job.key] = reason is None
             if reason is not None and not self._told and self._communicator.rank == 0:
                 LOG.warning("gradients of the GPU are copied to the host and coded there: %s", reason)
                 self._told = True
         return self._served[job.key]
+
+    def _why_not(self, device: Any) -> str | None:
+        """Return why kernels do not run on a device, which is tried once; None: they do."""
+        if device not in self._tried:
+            torch = load_torch()[0]
+            try:
+                from oscar.coding.asc.gpu.coder import TritonCoder
+
+                nothing = torch.zeros(32, dtype=torch.int16, device=device)
+                TritonCoder(AscParams(block_log2=10), device).encode(nothing, None, 12, TableState.initial())
+                self._tried[device] = None
+            except Exception as error:  # of Triton, its compiler or the driver
+                self._tried[device] = f"Triton's kernels do not run there ({type(error).__name__}: {error})"
+        return self._tried[device]
 
     def reduce(self, job: Job) -> PeerStats:
         """Put the mean of a bucket in its place, where it is on return, whatever the stream."""

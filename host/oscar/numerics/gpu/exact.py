@@ -48,7 +48,9 @@ class DeviceQuantiser(WorkerQuantiser):
         corrected = self.corrected(tensors, unset)
         if self.params.scale == "max":
             return [summary_of(float(tensor.abs().max())) for tensor in corrected]
-        return [summary_of(float(tensor.double().square().mean())) for tensor in corrected]
+        # Divided as NumPy does it: the device's own mean multiplies by a rounded 1 / n.
+        sums = [float(tensor.double().square().sum()) for tensor in corrected]
+        return [summary_of(found / max(1, t.numel())) for found, t in zip(sums, corrected, strict=True)]
 
     def corrected(self, tensors: Sequence[Any], only: Sequence[int] | None = None) -> list[Any]:
         """See WorkerQuantiser.corrected."""

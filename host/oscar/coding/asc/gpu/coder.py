@@ -55,7 +55,7 @@ class TritonCoder:
     """Codes payloads on a GPU, byte for byte as ReferenceCoder does.
 
     params: coding parameters
-    device: a CUDA device, by default the current one Only one thread may use a coder at a time; kernels run
+    device: a CUDA device, by default the current one. Only one thread may use a coder at a time; kernels run
     on the current stream. Raises OscarError without a device.
     """
 
