@@ -25,7 +25,7 @@ from cocotbext.axi import (
     AxiStreamSource,
 )
 
-from oscar_hdl.nic.control.registers import BY_NAME
+from oscar_hdl.nic.control.registers import BY_NAME, SPACE
 from oscar_sim.cosim.nic_bench import CLEARING, INTO, OTHER, OUT, NicBench, exchange, exchange_list
 from oscar_sim.errors import RtlError
 
@@ -130,7 +130,8 @@ async def buses(dut: Any) -> None:
     dut.rst.value = 1
     Clock(dut.clk, PERIOD, unit="ns").start()
     nic = NicBuses(dut, np.random.default_rng(int(os.environ["SEED"])), dut.clk, dut.rst)
-    nowhere = (max(register.offset for register in BY_NAME.values()) + 4) & ~3
+    used = {register.offset for register in BY_NAME.values()}
+    nowhere = next(at for at in range(0, SPACE, 4) if at not in used)
 
     def session() -> None:
         nic.reset()

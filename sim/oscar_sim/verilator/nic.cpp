@@ -51,7 +51,7 @@ constexpr uint32_t STATUS = 0x08, IRQ_STATUS = 0x0C, IRQ_ENABLE = 0x10, COUNTERS
 constexpr uint32_t ABORT = 0x14, RECEIVE = 0x20, SEND = 0x40, ORDER = 0x0C, RESULT = 0x10;
 constexpr uint32_t IRQ_BAD = 1 << 2, PEER_AT = 20;
 constexpr uint32_t ABORT_AFTER = 3000;  // clocks: the command waits for its frame
-constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x18, 0x1C, 0x30, 0x34, 0x50, 0x5C, 0x80, 0xB8, 0xBC, 0xC4, 0xFC};
+constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x1C, 0x38, 0x30, 0x34, 0x50, 0x5C, 0x80, 0xB8, 0xBC, 0xC4, 0xFC};
 constexpr int COUNTERS_NUMBER = 16, MOST_GIVEN = 3, ERRORS_KEPT = 3;
 constexpr uint32_t TOP_CLOCKS = 17, TOP_GROUP = 4;  // of frame_top, and for each 32 rows
 constexpr uint32_t QUIET = 200000;  // clocks without anything that happens

@@ -44,11 +44,11 @@ def list_unit(
     receives, sends = StartedEntry(receive=True), StartedEntry(receive=False)
     ended, sends_ended = EndedEntries(), EndedEntries()
     ended.returned = found.returned
-    fill.data = command.data
 
     @always_comb
     def place():
         """STORED: IRQ_ENABLE, then FRAME, SHAPE and TABLES of each direction; SHAPE is the higher half."""
+        fill.data.next = command.data
         fill.low.next = concat(
             command.fill_send[1], modbv(0)[1:], command.fill_send[0],
             command.fill_receive[1], modbv(0)[1:], command.fill_receive[0], modbv(0)[1:],

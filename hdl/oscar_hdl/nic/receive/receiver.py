@@ -111,7 +111,6 @@ def receiver(
     pairs, top, low, final = word(bus_bits), word(pair_bits), word(pair_bits), bit()
     store = block_ram(clk, wr_en, wr_addr, wr_data, rd_addr, rd_data)
     came, match = CameFrame(), MatchPort()
-    held_frame.peer = oldest_frame.peer
     frames = deframer(clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, came, faulty, fault)
     names = frame_names(clk, rst, came, match.gone, oldest_frame)
     # Unit n is reader STRIDE n modulo units of the ring, the unit reader is the last.
@@ -212,6 +211,7 @@ def receiver(
         if up:
             opened_at.next = 0
         match.heard.next = match.refuse and not faulty
+        held_frame.peer.next = oldest_frame.peer
 
     # A span is of the match's or the dealer's: its fields follow `up` a clock later.
     @always_comb
