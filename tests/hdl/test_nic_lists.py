@@ -31,7 +31,8 @@ def entry(name: str, own: dict[str, int], **fields: int) -> list[int]:
 class Exchange:
     """A direct AllReduce of one NIC: pushes are added to its chunk, its own go to a peer, a sum comes back.
 
-    words: of the list; sums and adopted: what rows hold at the end; sent: frames by peer, in order.
+    words: of the list. half: of one whose entry 0 receives the sum, and whose entry 1 sends. sums and
+    adopted: what rows hold at the end. sent: frames by peer, in order.
     """
 
     bench: Bench
@@ -60,15 +61,12 @@ class Exchange:
         self.adopted = final
         frame = Encoder(ASC).encode(final, step=3, chunk=2, **shape)
         self.final = frame, PEERS[1]
-        self.entries.append(
-            entry(
-                "RECEIVE", {"gate": 4, "need": 2}, **header_fields(frame), peer=PEERS[1], save=3, fresh=1,
-                row=OTHER, adopt=1,
-            )
-        )  # fmt: skip
+        adopts = header_fields(frame) | {"peer": PEERS[1], "save": 3, "fresh": 1, "row": OTHER, "adopt": 1}
+        self.entries.append(entry("RECEIVE", {"gate": 4, "need": 2}, **adopts))
         where = {"count": COUNT, "width": WIDTH, "block_log2": ASC.block_log2}
         push = fresh | where | {"step": 0, "chunk": 2, "save": 4, "peer": PEERS[1], "row": OTHER}
         self.entries.append(entry("SEND", {"next": 4}, **push))
+        self.half = entry("RECEIVE", {"gate": 1, "need": 2}, **adopts) + entry("SEND", {"next": 1}, **push)
         total = fresh | where | {"step": 3, "chunk": 1, "save": 5, "peer": 255, "row": OWN}
         self.entries.append(entry("SEND", {"next": 5, "events": len(PEERS)}, **total))
         self.sent = [
@@ -189,6 +187,16 @@ def test_what_hangs_is_shown_aborted_and_reset() -> None:
         bench.script = iter(())
         bench.reset()
         bench.peers.clear()
+    # A shorter list whose entry 1 is a SEND, where one waited for a frame that comes only now.
+    exchange.load()
+    bad = bench.run(bench.read("FRAMES_BAD"))["value"]
+    bench.run(start(bench, exchange.half))
+    bench.put(*exchange.coming[1])
+    bench.put(*exchange.final)
+    assert bench.run(ended(bench)) == {"ended": 1, "error": 0, "entry": 0, "running": 0}
+    assert bench.run(bench.read("FRAMES_BAD"))["value"] == bad + 1
+    bench.reset()
+    bench.peers.clear()
     exchange.load()
     for frame, peer in exchange.coming:
         bench.put(frame, peer)

@@ -189,7 +189,8 @@ def command_list(
         receives.put.next = state == states.ISSUE and not sending
         sends.put.next = state == states.ISSUE and sending
         found.given.next = state == states.ISSUE and not sending
-        armed.put.next = state == states.ARM and not sending
+        armed.put.next = state == states.ARM
+        armed.open.next = not sending
         if update.taken:
             update.valid.next = False
         elif state == states.ARM:
@@ -267,7 +268,9 @@ def command_list(
             step.next = step + 1
             if step == 5:
                 state.next = states.TRY
-                if giving:
+                if giving and run.stop:
+                    state.next = states.REST
+                elif giving:
                     state.next = states.ISSUE
                 elif arming:
                     state.next = states.ARM

@@ -28,7 +28,8 @@ def list_control(
 ) -> Any:  # fmt: skip
     """Start a list, stop it at the first error, end it when nothing of it is under way any more.
 
-    received, sent: what commands ended with.
+    received, sent: what commands ended with. A list ends when all ends have been told and counted: the
+    last one may be an event too many, and the next list must not hear of it.
     """
     issue, order, busy = registers.issue, registers.order, registers.busy
     fields = {f.name: (f.low, f.low + f.bits) for f in BY_NAME["LIST_COMMAND"].fields}
@@ -37,7 +38,7 @@ def list_control(
     states = enum("REST", "ASK", "RUN", "STOP", "END")
     state = Signal(states.REST)
     error, entry, ended, settled = word(5), word(ENTRIES_LOG2), word(8), word(3)
-    fine, over, stops = bit(), bit(), bit()
+    fine, over, stops, quiet = bit(), bit(), bit(), bit()
 
     @always_comb
     def tell():
@@ -95,7 +96,8 @@ def list_control(
 
     @always(clk.posedge)
     def follow():
-        over.next = run.idle and not busy and not run.looking
+        quiet.next = status.quiet and received.quiet and sent.quiet
+        over.next = run.idle and not busy and not run.looking and quiet
         settled.next = 0
         if state == states.REST:
             if issue and fine:
@@ -106,7 +108,7 @@ def list_control(
             elif run.started:
                 state.next = states.RUN
         elif state == states.RUN:
-            if stops or (run.active and status.over):
+            if stops or (run.active and status.over and quiet):
                 state.next = states.STOP
         elif state == states.STOP:
             if over:

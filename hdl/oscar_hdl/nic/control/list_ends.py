@@ -70,6 +70,10 @@ def list_ends(
             done_at.next = 0
             read_at.next = 0
 
+    @always_comb
+    def rest():
+        ended.quiet.next = state == states.WAIT and done_at == read_at
+
     @always(clk.posedge)
     def tell():
         ended.failed.next = state == states.DECIDE and outcome != 0 and outcome != ERROR_ABORTED
@@ -120,4 +124,4 @@ def list_ends(
         if rst:
             state.next = states.WAIT
 
-    return join, keep, tell, run
+    return join, keep, rest, tell, run

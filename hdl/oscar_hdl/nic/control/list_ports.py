@@ -36,6 +36,7 @@ class TrackerStatus:
 
     def __init__(self) -> None:
         self.clear = bit()  # strobe: forget the list before; no update is under way
+        self.quiet = bit()  # level: all updates so far are in over and wrong
         self.over = bit()  # level: as many commands have ended as were armed
         self.wrong, self.entry = bit(), word(ENTRIES_LOG2)  # level until clear; of which entry
 
@@ -78,6 +79,7 @@ class ArmedReceive:
 
     def __init__(self) -> None:
         self.put, self.entry, self.name = bit(), word(ENTRIES_LOG2), word(NAME_BITS)  # strobe
+        self.open = bit()  # it waits; of a SEND not, which takes the place of an entry of the list before
         self.gate, self.need = word(ENTRIES_LOG2), word(2)
 
 
@@ -105,6 +107,7 @@ class EndedEntries:
     def __init__(self) -> None:
         self.failed, self.entry = bit(), word(ENTRIES_LOG2)
         self.returned = bit()  # one that was aborted is armed again
+        self.quiet = bit()  # level: all ends so far have been told
 
 
 class ListRegisters:

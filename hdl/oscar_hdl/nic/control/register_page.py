@@ -96,7 +96,7 @@ the same in all words of a frame.
 one for each row; values behind the last are taken as 0. A row is taken in four clocks on either stream, and
 read in four; `tready` pauses between words of a row, and where a word comes late, the next may wait one
 clock. What is read ends with `tlast` on both streams. Bits that no field names are 0, and ignored where the
-NIC reads.
+NIC reads, but for a list, in which they are judged.
 
 A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. So is
 one of side rows whose first row is no multiple of 32. One that is too short goes on with zeros, of one that
@@ -105,12 +105,13 @@ IRQ_STATUS.bad_packet), and the next packet is taken as it is.
 
 What is read counts for the next chunk plan where PLAN_SEGMENT says so.
 
-A packet on s_axis_list is a list of 1 to 256 entries of three words; another packet counts as none, and in
-PACKETS_BAD. It is taken while no list runs, and takes the place of the one before.
+A packet on s_axis_list is a list of 1 to 256 entries of three words; another packet is refused, and counted
+in PACKETS_BAD. It is taken while no list runs, and takes the place of the one before.
 """
 REGISTER_TEXT = """
 AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian. All registers are 0 after reset but ID, CONFIG and
-the constant fields of STATUS; PLAN_EDGE_n mean nothing before a plan is made. A write of less than 32
+the constant fields of STATUS; PLAN_EDGE_n mean nothing before a plan is made, ENTRY_STATE nothing of an
+entry that the list under way, or the last one, does not have. A write of less than 32
 bits, to an address without a register, to one that is read only, and a read of an address without one, are
 answered with SLVERR and do nothing else. So is a write to a locked register, which is counted, too
 (REFUSED, IRQ_STATUS.refused). A write to COMMAND is

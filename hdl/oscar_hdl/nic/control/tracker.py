@@ -179,6 +179,9 @@ def tracker(
         elif closed:
             open_entries.next = open_entries - 1
         status.over.next = open_entries == 0 and not opened
+        status.quiet.next = state == states.PICK and not (
+            given.valid or received.valid or sent.valid or opened or closed or wrong
+        )
         if wrong and not status.wrong:
             status.wrong.next = True
             status.entry.next = entry
@@ -186,6 +189,7 @@ def tracker(
             open_entries.next = 0
             status.over.next = False
             status.wrong.next = False
+            status.quiet.next = False
 
     @always(clk.posedge)
     def look():

@@ -64,7 +64,7 @@ def frame_finder(
         """Entries as they are armed, taken, and armed again."""
         write.next = armed.put
         write_at.next = armed.entry
-        data.next = concat(armed.need, armed.gate, modbv(1)[1:], armed.name)
+        data.next = concat(armed.need, armed.gate, armed.open, armed.name)
         if found.given:
             write.next = True
             write_at.next = found.entry
@@ -74,7 +74,7 @@ def frame_finder(
             write_at.next = found.entry
             data.next = concat(kept[KEPT_BITS:GATE], modbv(1)[1:], kept[OPEN:])
         some.next = waiting != 0
-        if armed.put or (state == states.AGAIN and found.returned):
+        if (armed.put and armed.open) or (state == states.AGAIN and found.returned):
             waiting.next = waiting + 1
         elif found.given:
             waiting.next = waiting - 1
