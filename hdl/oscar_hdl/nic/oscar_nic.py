@@ -6,6 +6,7 @@ from typing import Any
 
 from myhdl import always_comb, block, concat
 
+from oscar_hdl.coder.engine_pair import engine_pair
 from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.nic.control.registers import ROW_BITS
 from oscar_hdl.nic.memory.bank_ports import RowCommand, bank_count
@@ -24,7 +25,7 @@ def oscar_nic(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, s_axis_values: Any,
     s_axis_side: Any, s_axis_read: Any, m_axis_values: Any, m_axis_descriptors: Any, s_axis_list: Any, *,
     engines: int = 2, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
-    block_log2: int = 12, granule_log2: int = 8, banks: int = 0,
+    block_log2: int = 12, granule_log2: int = 8, banks: int = 0, pair: Any = engine_pair,
 ) -> Any:  # fmt: skip
     """Decode frames into memory and encode memory into frames, as a driver asks (docs/registers.md).
 
@@ -37,7 +38,8 @@ def oscar_nic(
 
     engines: 2, 4, 8 .. 64; sets: table sets of a direction; store_log2: a frame store has 2^store_log2 words
     of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all frames; others are
-    refused; granule_log2: of the values of a plan's block; banks: see row_memory.
+    refused; granule_log2: of the values of a plan's block; banks: see row_memory;
+    pair: see nic_core.
     """
     UNITS = engines + 1
     phase, clear, cleared, never, held = word(5), bit(), bit(), bit(), bit()
@@ -59,9 +61,8 @@ def oscar_nic(
     core = nic_core(
         clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, positions, sums, decode_rows, adopt, sources,
         encode_rows, clear, cleared, clear_row, clear_rows, top, bad_packets, totals, s_axis_list,
-        engines=engines,
-        bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
-        banks=banks or bank_count(engines), granule_log2=granule_log2,
+        engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
+        block_log2=block_log2, banks=banks or bank_count(engines), granule_log2=granule_log2, pair=pair,
     )  # fmt: skip
     memory = row_memory(
         clk, held, phase, positions, sums, decode_rows, adopt, sources, encode_rows, load_values, load_side,

@@ -1,4 +1,4 @@
-"""The NIC's core behind four pins, so that a part can be filled with it and nothing else is measured.
+"""The NIC behind four pins, with its memory or without, so that a part is filled and nothing else measured.
 
 Inputs come from one shift register that passes all units; outputs are registered and folded into one bit over
 several clocks. So every signal is alive, and no wire is longer than from unit to unit.
@@ -14,7 +14,8 @@ from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
 from oscar_hdl.flow.placement.pair_cell import instantiate, pair_cell
 from oscar_hdl.nic.control.registers import ROW_BITS
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.ports import STREAM_BITS, TopPort
+from oscar_hdl.nic.oscar_nic import oscar_nic
+from oscar_hdl.nic.ports import STREAM_BITS, TopPort, frames_in, frames_out
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -113,11 +114,66 @@ def nic_behind_pins(
     return core, parts, shift
 
 
-def nic_array(engines: int = 8, bus_bits: int = 64, sets: int = 16, store_log2: int = 10) -> Any:
-    """Return a nic_behind_pins whose pairs of engines are instances of pair_module."""
-    return instantiate(
-        nic_behind_pins(
-            bit(), bit(), bit(), bit(), engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2,
-            pair=pair_cell,
-        )
+@block
+def whole_behind_pins(
+    clk: Any, rst: Any, si: Any, so: Any, *, engines: int, bus_bits: int = 64, **parameters: Any
+) -> Any:
+    """oscar_nic of so many engines, its memory with it; `parameters` are its own. si, so: as above."""
+    axil, irq = AxiLite(8), bit()
+    rx, tx = frames_in(bus_bits), frames_out(bus_bits)
+    values, side, read = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64)
+    out, kinds = Stream(STREAM_BITS), Stream(16)
+    kept = word(bus_bits)
+
+    inputs = [
+        (axil, name)
+        for name in ["awaddr", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arvalid", "rready"]
+    ]
+    inputs += [(rx, name) for name in ("tdata", "tvalid", "tlast", "tkeep", "tid")]
+    inputs += [(each, name) for each in (values, side, read) for name in ("tdata", "tvalid", "tlast")]
+    inputs += [(each, "tready") for each in (tx, out, kinds)]
+    outputs = [axil.awready, axil.wready, axil.bresp, axil.bvalid, axil.arready, axil.rdata, axil.rresp]
+    outputs += [axil.rvalid, rx.tready, kept, tx.tvalid, tx.tlast, tx.tkeep, tx.tdest, irq, values.tready]
+    outputs += [side.tready, read.tready, kinds.tdata, kinds.tvalid, kinds.tlast, out.tvalid, out.tlast]
+    outputs += [out.tdata(low + 32, low) for low in range(0, STREAM_BITS, 32)]
+
+    chain = word(sum(len(getattr(bundle, name)) for bundle, name in inputs))
+    low = 0
+    for bundle, name in inputs:
+        bits = len(getattr(bundle, name))
+        setattr(bundle, name, chain(low) if bits == 1 else chain(low + bits, low))
+        low += bits
+    folds = [bit() for _ in range(len(outputs) + 1)]
+    first, last = folds[0], folds[-1]
+    parts = [
+        (fold_bit if len(signal) == 1 else fold_word)(clk, signal, folds[i], folds[i + 1])
+        for i, signal in enumerate(outputs)
+    ]
+    nic = oscar_nic(
+        clk, rst, axil, irq, rx, tx, values, side, read, out, kinds, engines=engines, bus_bits=bus_bits,
+        **parameters,
     )  # fmt: skip
+
+    @always(clk.posedge)
+    def shift():
+        chain.next = (chain << 1) | si
+        kept.next = tx.tdata
+        first.next = False
+        so.next = last
+
+    return nic, parts, shift
+
+
+def nic_array(
+    engines: int = 8, bus_bits: int = 64, sets: int = 16, store_log2: int = 10, rows_log2: int = 0
+) -> Any:
+    """Return a NIC behind pins whose pairs of engines are instances of pair_module.
+
+    rows_log2: of its memory, with blocks of 2,048 values; 0: without memory.
+    """
+    sizes = {"engines": engines, "bus_bits": bus_bits, "sets": sets, "store_log2": store_log2}
+    pins = bit(), bit(), bit(), bit()
+    if rows_log2:
+        whole = whole_behind_pins(*pins, **sizes, rows_log2=rows_log2, block_log2=11, pair=pair_cell)
+        return instantiate(whole)
+    return instantiate(nic_behind_pins(*pins, **sizes, pair=pair_cell))

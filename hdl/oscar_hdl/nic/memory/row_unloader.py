@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from myhdl import Signal, always, always_comb, block, concat, enum, modbv
+from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, STREAM_LANES
 from oscar_hdl.nic.memory.row_walk import row_walk
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
 
-States = enum("IDLE", "FIRST", "READ", "DRAIN")
 ROWS_LOG2 = 3  # of rows between memory and stream
 ROWS_BITS, WORDS_BITS = 15, 17
 
@@ -32,10 +31,9 @@ def row_unloader(
     of class 0 are given as 0. Up to eight rows are read ahead of what was taken of either stream.
     """
     BANKS = len(banks)
-    state = Signal(States.IDLE)
-    restart = bit()
+    opening, asking, draining, restart = bit(), bit(), bit(), bit()
     bank, row_now = word(BANKS), word(len(row))
-    left, before, issue = word(ROWS_BITS), word(ROWS_BITS), bit()  # rows to be asked for
+    left, before, issue, last = word(ROWS_BITS), word(ROWS_BITS), bit(), bit()  # rows to be asked for
     # Every four clocks a row goes on: its descriptor is asked for, its values are, all of it comes.
     moves, asked, reading, coming = bit(), bit(), bit(), bit()
     asked_bank, reading_bank, live_bank = word(BANKS), word(BANKS), word(BANKS)
@@ -60,7 +58,7 @@ def row_unloader(
     @always_comb
     def show() -> None:
         before.next = left - 1
-        issue.next = state == States.READ and moves and room and descriptor_room
+        issue.next = asking and moves and room and descriptor_room
         put.next = coming and phase[1]
         put_descriptor.next = coming and phase[2:] == 2
 
@@ -81,8 +79,10 @@ def row_unloader(
             reading.next = False
             coming.next = False
 
+    # Rows are asked for every fourth clock at most, so it is known in time which is the last.
     @always(clk.posedge)
     def go_on() -> None:
+        last.next = left == 1
         if issue:
             left.next = before
         if command.start:
@@ -97,24 +97,23 @@ def row_unloader(
     @always(clk.posedge)
     def control() -> None:
         command.done.next = False
-        restart.next = False
-        if state == States.IDLE:
-            if command.start:
-                command.idle.next = False
-                restart.next = True
-                state.next = States.FIRST
-        elif state == States.FIRST:
-            if not restart:
-                state.next = States.READ
-        elif state == States.READ:
-            if issue and left == 1:
-                state.next = States.DRAIN
-        elif over and descriptor_over:
-            state.next = States.IDLE
+        restart.next = command.start
+        opening.next = command.start or (opening and restart)
+        if command.start:
+            command.idle.next = False
+        if opening and not restart:
+            asking.next = True
+        if issue and last:
+            asking.next = False
+            draining.next = True
+        if draining and over and descriptor_over:
+            draining.next = False
             command.done.next = True
             command.idle.next = True
         if rst:
-            state.next = States.IDLE
+            opening.next = False
+            asking.next = False
+            draining.next = False
             command.done.next = False
             command.idle.next = True
 
@@ -137,7 +136,7 @@ def words_out(
     write_at, read_at = word(SLOTS_LOG2), word(SLOTS_LOG2)
     rows, stored = word(ROWS_LOG2 + 1), word(SLOTS_LOG2 + 1)  # asked for and not given; halves kept
     top, part, left = word(WIDTH), word(2), word(WORDS_BITS)
-    some, last = bit(), bit()  # of left: not 0; 1
+    some, last, few = bit(), bit(), bit()  # of left: not 0; 1; below four, a clock later
     ready, popped = bit(), bit()  # a half is stored; a word is given
     half_over, row_over, half_gone, row_gone = bit(), bit(), bit(), bit()
     held, open_wide = bit(), bit()  # m_axis.tvalid again, for tdata: its readers shall not delay `popped`
@@ -198,6 +197,7 @@ def words_out(
     @always(clk.posedge)
     def give() -> None:
         over.next = not some and not m_axis.tvalid
+        few.next = left[WORDS_BITS:2] == 0
         if m_axis.tready:
             m_axis.tvalid.next = False
         if popped:
@@ -205,7 +205,7 @@ def words_out(
             m_axis.tlast.next = last
             part.next = part + 1
             left.next = left - 1
-            last.next = left == 2
+            last.next = few and left[2:] == 2
             some.next = not last
         if restart:
             part.next = 0

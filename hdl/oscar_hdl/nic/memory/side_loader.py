@@ -60,7 +60,7 @@ def side_loader(
         ending.next = left <= 1
         fewer.next = left <= GROUP
         at_end.next = row[5:] == 31
-        final.next = (ending or not reading) and at_end
+        final.next = (ending or (running and not reading)) and at_end
         if command.clear:
             final.next = fewer
         for eight in range(4):

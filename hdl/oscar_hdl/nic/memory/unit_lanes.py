@@ -57,7 +57,7 @@ def raw_lanes(
 ) -> Any:  # fmt: skip
     """Give the raw units theirs: u4, u16 and u16; the source's mean and distances are not asked for."""
     position_four, local_four, source_four = word(POSITION_FOUR), word(FOUR_BITS), word(FOUR_BITS)
-    decode_live, encode_live = bit(), bit()
+    decode_live, decode_adds, encode_live = bit(), bit(), bit()
     shown_local, shown_source = word(16), word(16)
     picks = [
         hot_tree(None, positions, clocks.raw_down, position_four),
@@ -74,7 +74,7 @@ def raw_lanes(
     def show() -> None:
         local.next = 0
         source.next = 0
-        if decode_live:
+        if decode_live and decode_adds:
             local.next = shown_local
         if encode_live:
             source.next = shown_source
@@ -82,7 +82,8 @@ def raw_lanes(
     @always(clk.posedge)
     def keep() -> None:
         if clocks.is_2 and clocks.turn == 0:
-            decode_live.next = live and not raw.adopt
+            decode_live.next = live
+            decode_adds.next = not raw.adopt
         if clocks.is_2 and clocks.turn == 6:
             encode_live.next = live
 
