@@ -18,7 +18,7 @@ def test_a_barrel_decodes_dense_blocks_six_times_as_fast(capsys: pytest.CaptureF
     assert unit_rates.main(["--unit", *units, "--models", "dense", "--frames", "3"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     rates = {line[0]: float(line[-1]) for line in lines}
-    assert rates["decoder"] > 0.9
+    assert rates["decoder"] > 0.85
     assert rates["barrel_decoder"] > 6 * rates["decoder"]
 
 
