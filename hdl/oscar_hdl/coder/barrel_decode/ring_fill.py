@@ -48,7 +48,7 @@ def feed_words(
     """
     counts = [word(WORDS_BITS) for _ in range(THREADS)]
     full, half, goes, ends, thread, data = bit(), bit(), bit(), bit(), word(THREAD_BITS), word(128)
-    now = word(WORDS_BITS)
+    now, following = word(WORDS_BITS), word(WORDS_BITS)
 
     @always_comb
     def look() -> None:
@@ -78,12 +78,14 @@ def feed_words(
             put.low.next = data[96:64]
             put.high.next = data[128:96]
 
+    # The thread is the same in both clocks of a word.
     @always(clk.posedge)
     def count() -> None:
+        following.next = now + 1
         if begin.write:
             counts[begin.thread].next = begin.place[PLACE_BITS:4]
         elif ends:
-            counts[thread].next = now + 1
+            counts[thread].next = following
         words.next = counts[looked]
 
     return look, take, write, count
