@@ -78,7 +78,7 @@ def move(sums: Any, mean: Any, shifts: Any, weight: Any, cap: Any, out: Any, shi
         counted = np.int32(np.int32(min(abs(np.int32(sums[i])), cap)) * weight)
         size = min(np.int32(counted >> 8), np.int32(65535))
         held = np.int32(mean[i])
-        held = np.int32(held + np.int32(np.int32(size - held) >> 4))
+        held = np.int32(held + np.int32(np.int32(size - held) >> 3))
         root = np.float32(np.float32(np.int32(held * np.int32(ROOT[0])) >> ROOT[1]) + np.float32(0.5))
         octaves = np.int32(np.int32(root.view(np.int32) >> 23) - np.int32(126 + 13))
         octaves = octaves if held < LOW or held >= HIGH else np.int32(0)

@@ -20,7 +20,7 @@ from oscar.state import Reader, Stateful
 
 FIRST_SHIFT = -2  # a training begins with fine steps
 MOST_WEIGHT = 1 << 24
-FALL = 4  # the variance of a tensor falls by a sixteenth of the way: rows that rest come back
+FALL = 3  # the variance of a tensor falls by an eighth of the way: rows that rest come back
 GROWTH = 256  # times the nodes: a tensor whose variance grew by more is asked for anew
 
 
