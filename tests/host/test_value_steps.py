@@ -185,6 +185,20 @@ def test_sums_settle_means_shifts_and_exponents(
         assert own.classes.tolist() == [min(15, mean.bit_length()) for mean in a]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_energies_of_a_saturated_tensor_are_whole(threads: int) -> None:
+    """They exceed int64 long before a tensor is too large, whoever adds them."""
+    values, nodes = 1 << 22, 16
+    tracker, own = StepTracker(PARAMS, [values], nodes), ValueSteps(values)
+    tracker.exponents, tracker.variances = [3], [1 << 60]
+    with cores.at_most(threads):
+        tracker.settle(np.full(values, 32752, np.int16), None, own)
+    fresh = (32752 << 6) ** 2 * 2**16 // nodes
+    estimate = (1 << 60) + ((fresh - (1 << 60)) >> 3)
+    rise = (tracker.exponents[0] or 0) - 3
+    assert tracker.variances == [estimate >> 2 * rise if rise > 0 else estimate << -2 * rise]
+
+
 def gradients(iteration: int, nodes: int = 3, spread: float = 1.0) -> list[list[np.ndarray]]:
     """Noise whose size differs from value to value, by 2^-4 to 2^4 where spread is 1."""
     scale = np.exp2(spread * np.random.default_rng(99).uniform(-4, 4, 1200)).astype(np.float32)
@@ -338,7 +352,7 @@ def test_one_small_exchange_in_the_first_iteration_is_all_it_costs() -> None:
     [
         ({"scale": "max"}, 'step "value" needs scale "sigma"'),
         ({"controller": "bandit"}, "bandit moves the steps of tensors; set step to tensor"),
-        ({"step": "row"}, "tensor"),
+        ({"step": "row"}, r"quantiser\.step.*\n.*'tensor' or 'value'"),
     ],
 )
 def test_what_cannot_go_with_it_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -24,7 +24,7 @@ from oscar.numerics.quantiser import QuantiserParams, Scale
 from oscar.numerics.quantiser_kernels import MOST_SHIFT
 from oscar.numerics.sum_kernels import PIECE, settle_range
 from oscar.numerics.tensors import Room, offsets_of, parts_of
-from oscar.numerics.value_kernels import settle_values
+from oscar.numerics.value_kernels import WORD, settle_values
 from oscar.numerics.value_steps import FALL, GROWTH, ValueSteps, rule_of
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
@@ -72,7 +72,8 @@ def _size_of(array: np.ndarray, scale: Scale) -> float:
 
 
 def _read_exponents(tracker: Any, saved: Saved) -> list[int | None]:
-    return optional_integers(saved, len(tracker.sizes), MIN_EXPONENT, tracker.params.max_exponent)
+    least, most = tracker.clamp(MIN_EXPONENT), tracker.clamp(tracker.params.max_exponent)
+    return optional_integers(saved, len(tracker.sizes), least, most)
 
 
 def _read_variances(tracker: Any, saved: Saved) -> list[int]:
@@ -155,12 +156,13 @@ class StepTracker(Stateful):
             if total == 0:
                 continue
             square = total / len(summaries) * Fraction(self.coarseness) ** 2
-            exponent = self._clamp((floor_log2(square.numerator, square.denominator) + 1) // 2)
+            exponent = self.clamp((floor_log2(square.numerator, square.denominator) + 1) // 2)
             self.exponents[t] = exponent
             self.previous_exponents[t] = None  # earlier sums may have another scale
             self.variances[t] = int(total / len(summaries) / Fraction(2) ** (2 * exponent - 32))
 
-    def _clamp(self, exponent: int) -> int:
+    def clamp(self, exponent: int) -> int:
+        """Return the exponent, or the nearest that a step may have."""
         apart = MOST_SHIFT if self.params.step == "value" else 0
         return min(self.params.max_exponent - apart, max(MIN_EXPONENT + apart, exponent))
 
@@ -170,7 +172,7 @@ class StepTracker(Stateful):
             return None
         ratio = peak / self.params.limit
         floor = floor_log2(ratio.numerator, ratio.denominator)
-        return self._clamp(floor + (ratio > Fraction(2) ** floor))
+        return self.clamp(floor + (ratio > Fraction(2) ** floor))
 
     def settle(
         self,
@@ -220,7 +222,7 @@ class StepTracker(Stateful):
         places, moving = (plan or in_order(came.size)).places, own.begin()
         rule, energies = rule_of(self.coarseness, self.nodes), [0] * len(self.sizes)
 
-        def part(_: int, first: int, last: int) -> list[tuple[int, int, int]]:
+        def part(_: int, first: int, last: int) -> list[tuple[int, ...]]:
             """Do what belongs to the values `first` to `last`; return energies, of which tensor."""
             out = []
             for t, *span in parts_of(self._edges, first, last):
@@ -230,8 +232,10 @@ class StepTracker(Stateful):
                 out.append((t, *settle_values(came, *places, *span, sums, scale, mean, moves, *moving)))
             return out
 
-        for t, fine, coarse in chain(*share(part, came.size, threads_for(came.size), PIECE)):
-            energies[t] += int(fine) + (int(coarse) << 2 * MOST_SHIFT)
+        for t, *found in chain(*share(part, came.size, threads_for(came.size), PIECE)):
+            fine, fine_rest, coarse, coarse_rest = map(int, found)
+            energies[t] += (fine << WORD) + fine_rest
+            energies[t] += (coarse << WORD) + coarse_rest << 2 * MOST_SHIFT
         own.end()
         before = list(self.exponents)
         for t, energy in enumerate(energies):
@@ -339,7 +343,7 @@ class StepTracker(Stateful):
             return
         if not self.sharp and below**2 <= 8 * above**2 < 64 * below**2:
             return
-        new = self._clamp(exponent + (floor_log2(above, below) + 1) // 2)
+        new = self.clamp(exponent + (floor_log2(above, below) + 1) // 2)
         rise = new - exponent
         self.variances[t] = self.variances[t] >> (2 * rise) if rise > 0 else self.variances[t] << (-2 * rise)
         self.exponents[t] = new

@@ -19,14 +19,17 @@ EXPECTED = 4096  # A of a value whose step is right
 LOW, HIGH = 2436, 6889  # A within 0.75 octaves of it
 MOST_SIZE = 32767  # magnitude of a sum, in energies: those of a piece add up within int64
 ROOT = 181, 7  # sqrt(2) is 181 / 2^7
+WORD, REST = 32, (1 << 32) - 1
 
 
 @njit(cache=True, nogil=True)
 def settle_values(
     came: Any, places: Any, granule: int, low: int, high: int, sums: Any, scale: Any, mean: Any,
     rule: Any, old: Any, moved: Any, shifts: Any, shifted: Any, classes: Any,
-) -> tuple[int, int]:  # fmt: skip
+) -> tuple[int, int, int, int]:  # fmt: skip
     """Do all that follows from the sums of the values `low` to `high` of a tensor; return their energies.
+
+    Each of the two comes as multiples of 2^WORD and the rest, since those of a whole tensor exceed int64.
 
     Of all values are: came, places, granule, sums, mean: as of `settle_range`; old and moved, uint16: A, and
     room for the next one; shifts and shifted, int8: k, and room for the next one; classes, uint8, written.
@@ -39,16 +42,17 @@ def settle_values(
     if weight == 0:
         moved[low:high] = old[low:high]
         shifted[low:high] = shifts[low:high]
-        return np.int64(0), np.int64(0)
-    fine, coarse = np.int64(0), np.int64(0)
+        return np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    fine, coarse, fine_rest, coarse_rest = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for first in range(low, high, PIECE):
         last = min(high, first + PIECE)
         here, into = old[first:last], moved[first:last]
         found = _energies(sums[first:last], shifts[first:last])
-        fine, coarse = fine + found[0], coarse + found[1]
+        fine, fine_rest = fine + (found[0] >> WORD), fine_rest + (found[0] & REST)
+        coarse, coarse_rest = coarse + (found[1] >> WORD), coarse_rest + (found[1] & REST)
         move(sums[first:last], here, shifts[first:last], weight, cap, into, shifted[first:last])
         find_classes(into, classes[first:last])
-    return fine, coarse
+    return fine, fine_rest, coarse, coarse_rest
 
 
 @njit(cache=True, nogil=True)

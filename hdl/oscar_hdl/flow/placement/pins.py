@@ -121,7 +121,7 @@ def whole_behind_pins(
     """oscar_nic of so many engines, its memory with it; `parameters` are its own. si, so: as above."""
     axil, irq = AxiLite(8), bit()
     rx, tx = frames_in(bus_bits), frames_out(bus_bits)
-    values, side, read = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64)
+    values, side, read, lists = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64), Stream(64)
     out, kinds = Stream(STREAM_BITS), Stream(16)
     kept = word(bus_bits)
 
@@ -130,11 +130,20 @@ def whole_behind_pins(
         for name in ["awaddr", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arvalid", "rready"]
     ]
     inputs += [(rx, name) for name in ("tdata", "tvalid", "tlast", "tkeep", "tid")]
-    inputs += [(each, name) for each in (values, side, read) for name in ("tdata", "tvalid", "tlast")]
+    inputs += [(each, name) for each in (values, side, read, lists) for name in ("tdata", "tvalid", "tlast")]
     inputs += [(each, "tready") for each in (tx, out, kinds)]
     outputs = [axil.awready, axil.wready, axil.bresp, axil.bvalid, axil.arready, axil.rdata, axil.rresp]
     outputs += [axil.rvalid, rx.tready, kept, tx.tvalid, tx.tlast, tx.tkeep, tx.tdest, irq, values.tready]
-    outputs += [side.tready, read.tready, kinds.tdata, kinds.tvalid, kinds.tlast, out.tvalid, out.tlast]
+    outputs += [
+        side.tready,
+        read.tready,
+        lists.tready,
+        kinds.tdata,
+        kinds.tvalid,
+        kinds.tlast,
+        out.tvalid,
+        out.tlast,
+    ]
     outputs += [out.tdata(low + 32, low) for low in range(0, STREAM_BITS, 32)]
 
     chain = word(sum(len(getattr(bundle, name)) for bundle, name in inputs))
@@ -150,8 +159,8 @@ def whole_behind_pins(
         for i, signal in enumerate(outputs)
     ]
     nic = oscar_nic(
-        clk, rst, axil, irq, rx, tx, values, side, read, out, kinds, engines=engines, bus_bits=bus_bits,
-        **parameters,
+        clk, rst, axil, irq, rx, tx, values, side, read, out, kinds, lists, engines=engines,
+        bus_bits=bus_bits, **parameters,
     )  # fmt: skip
 
     @always(clk.posedge)

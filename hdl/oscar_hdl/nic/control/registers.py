@@ -186,7 +186,7 @@ TRIGGER: tuple[Field, ...] = (
     Field("events", 24, 6, "that a SEND waits for"),
     Field("gate", 32, 8, "of a RECEIVE: an entry that is a SEND"),
     Field("next", 40, 8, "of a SEND: the one behind it on its link, or its own number"),
-    Field("need", 56, 2, "of a RECEIVE: 0 at once, counts for its gate; 2 behind its gate; 3 at once, no gate"),
+    Field("need", 56, 2, "of a RECEIVE: 0 at once, counts for its gate; 2 behind it; 3 at once, no gate"),
     Field("kind", 63, 1, "0 RECEIVE, 1 SEND"),
 )
 
