@@ -11,6 +11,9 @@ from oscar_hdl.coder.barrel.ports import THREADS
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_sim.seeds import dice
 from support.barrel_bank_bench import BLOCK, ROWS, BankBench
+from support.barrel_pair_bench import Carried, PairBench
+from support.decoder_block import random_freq
+from support.encoder_bench import SentBlock
 
 pytestmark = pytest.mark.usefixtures("seed")
 
@@ -132,4 +135,39 @@ def test_a_reset_forgets_requests() -> None:
     bench.begin("position", 0, 0, block_requests(rng, live=list(range(BLOCK)), down=True))
     bench.reads.extend(range(BLOCK, ROWS))
     bench.wait()
+    bench.check_read()
+
+
+def test_blocks_go_from_memory_to_bytes_and_back_into_sums() -> None:
+    """Five blocks are encoded at once, then added to two others, three of them to the same rows at once."""
+    rng = dice("barrel bank pair")
+    r = np.random.default_rng(rng.getrandbits(32))
+    bench = PairBench(rng)
+    bench.reset()
+    bench.busy = 1.0
+    table = random_freq(rng, 15)
+    bench.tables(table)
+    size = BLOCK * 32
+    positions = np.clip(rng.randrange(12) + r.integers(-1, 4, size), 0, 15)
+    values = np.rint(r.normal(0, rng.choice((1, 4, 30)), (7, size))).astype(np.int64)
+    values *= np.repeat(r.random((7, size // 32)) < 0.6, 32, axis=1)
+    values[:, 0] |= 1  # no block of zeros
+    for n, block in enumerate(values):
+        bench.give(BLOCK * n, frame_rows(block, positions))
+    bench.until(lambda: not (bench.loads or bench.sides))
+    carried = [Carried(BLOCK * n, size) for n in range(5)]
+    bench.to_code += carried
+    bench.until(lambda: all(c.done and c.data is not None for c in carried))
+    for n, one in enumerate(carried):
+        _, data = SentBlock(values[n].tolist(), positions.tolist(), table).expected()
+        assert one.data == data
+    targets = [BLOCK * (5 if n < 3 else 6) for n in range(5)]
+    bench.to_add += zip(carried, targets, strict=True)
+    bench.until(lambda: not (bench.to_add or bench.adding))
+    assert not bench.bad
+    for n, sums in ((5, values[[0, 1, 2, 5]].sum(axis=0)), (6, values[[3, 4, 6]].sum(axis=0))):
+        for row in range(BLOCK):
+            bench.rows.add(BLOCK * n + row, sums[32 * row : 32 * row + 32] & 0xFFFF)
+    bench.reads.extend(range(BLOCK * 7))
+    bench.until(lambda: not (bench.reads or bench.shown))
     bench.check_read()

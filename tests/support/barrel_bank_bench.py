@@ -81,6 +81,19 @@ class BankBench:
         self.blocks = {"position": BankBlock(ROW_BITS), "source": BankBlock(ROW_BITS)}
         self.values, self.side = GroupWrite(1, ROW_BITS), SideWrite(1, ROW_BITS)
         self.read, self.top = GroupRead(ROW_BITS), BankTop(ROW_BITS)
+        self.sim = self.make()
+        self.askers = {name: [Asker() for _ in range(THREADS)] for name in ("position", "source")}
+        self.starts: dict[str, deque[tuple[int, int, bool]]] = {"position": deque(), "source": deque()}
+        self.plan: dict[int, list[tuple[Any, ...]]] = {}  # by clock: what is shown then, or looked at
+        self.loads: deque[tuple[int, int, list[int]]] = deque()  # row, word, words
+        self.sides: deque[tuple[str, int, int, int]] = deque()  # what, row, data, header
+        self.reads: deque[int] = deque()
+        self.got: list[list[int]] = []
+        self.shown: dict[int, list[tuple[str, list[int]]]] = {}
+        self.busy = 0.8
+
+    def make(self) -> Any:
+        """Return a simulator of what is tested."""
         made = elaborated(
             lambda: barrel_bank(
                 self.clk, self.rst, self.phase, self.position, self.blocks["position"], self.sums,
@@ -92,16 +105,7 @@ class BankBench:
             self.rst, self.phase, self.position, self.sums, self.source, self.blocks, self.values, self.side,
             self.read, self.top,
         ]  # fmt: skip
-        self.sim = copies_of(made, self.clk, self.each, [ports])
-        self.askers = {name: [Asker() for _ in range(THREADS)] for name in ("position", "source")}
-        self.starts: dict[str, deque[tuple[int, int, bool]]] = {"position": deque(), "source": deque()}
-        self.plan: dict[int, list[tuple[Any, ...]]] = {}  # by clock: what is shown then, or looked at
-        self.loads: deque[tuple[int, int, list[int]]] = deque()  # row, word, words
-        self.sides: deque[tuple[str, int, int, int]] = deque()  # what, row, data, header
-        self.reads: deque[int] = deque()
-        self.got: list[list[int]] = []
-        self.shown: dict[int, list[tuple[str, list[int]]]] = {}
-        self.busy = 0.8
+        return copies_of(made, self.clk, self.each, [ports])
 
     def each(self) -> None:
         """Do what happens beside the bank in a clock."""
@@ -134,8 +138,8 @@ class BankBench:
         at = asker.first + row
         if header:
             kinds, means = self.rows.kinds[at : at + GROUP], self.rows.means[at : at + GROUP]
-            lanes = means if name == "position" else kinds & 0x7F
-            self.expect(name, now, lanes.tolist(), 0x7F if name == "source" else 0xF)
+            lanes = means if name == "position" else kinds & 0x7F | means << 7
+            self.expect(name, now, lanes.tolist(), 0x7FF if name == "source" else 0xF)
             return
         assert int(port.mean) == self.rows.means[at]
         if name == "source":

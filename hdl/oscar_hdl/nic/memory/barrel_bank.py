@@ -25,7 +25,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 KINDS_BITS = DESCRIPTOR_BITS * WIDTH
 SOURCE_BITS, POSITION_BITS = 19, 4  # of a lane
-VALUE_BITS, DISTANCE_BITS, HEAD_BITS = 16, 3, 7
+VALUE_BITS, DISTANCE_BITS, KIND_BITS, HEAD_BITS = 16, 3, 7, 11  # a header: class, size << 4, mean << 7
 
 
 @block
@@ -66,9 +66,9 @@ def bank_turns(clk: Any, rst: Any, phase: Any, source: Any, position: Any, hit3:
 
 @block
 def source_lanes(words: Any, distances: Any, kinds: Any, headed: Any, data: Any) -> Any:
-    """Give eight lanes of a row, or of a header: class and size.
+    """Give eight lanes of a row, or of a header.
 
-    words u128, distances u24, kinds u56, data: 8 x u19.
+    words u128, distances u24, kinds u88, data: 8 x u19.
     """
 
     @always_comb
@@ -127,7 +127,7 @@ def barrel_bank(
     source_class, source_mean, mean = word(4), word(MEAN_BITS), word(MEAN_BITS)
     headed_now, local, shown = turn.headed3, lanes.local, lanes.shown
     found, kinds = word(KINDS_BITS), word(HEAD_BITS * WIDTH)
-    means, means_later = word(MEAN_BITS * WIDTH), word(MEAN_BITS * WIDTH)
+    means, means_later, source_means = (word(MEAN_BITS * WIDTH) for _ in range(3))
     headed1, headed_lanes, means_lanes = bit(), bit(), bit()
     live, read_live, free, top_at = bit(), bit(), bit(), word(ROWS - 3)
 
@@ -150,7 +150,8 @@ def barrel_bank(
             found, live,
         ),
         bank_means(
-            clk, phase, side, from_source.row, comes.asked, wanted.row, source_mean, mean, means, index=index
+            clk, phase, side, from_source.row, comes.asked, wanted.row, sent.row, source_mean, mean, means,
+            source_means, index=index,
         ),
         bank_top(clk, rst, phase, top, free, top_at, found),
         source_lanes(lanes.source, lanes.source_distances, kinds, headed_lanes, source.data),
@@ -198,8 +199,11 @@ def barrel_bank(
     def delay() -> None:
         means_later.next = means
         for i in range(WIDTH):
-            kinds.next[HEAD_BITS * i + HEAD_BITS : HEAD_BITS * i] = found[
-                DESCRIPTOR_BITS * i + HEAD_BITS : DESCRIPTOR_BITS * i
+            kinds.next[HEAD_BITS * i + KIND_BITS : HEAD_BITS * i] = found[
+                DESCRIPTOR_BITS * i + KIND_BITS : DESCRIPTOR_BITS * i
+            ]
+            kinds.next[HEAD_BITS * (i + 1) : HEAD_BITS * i + KIND_BITS] = source_means[
+                MEAN_BITS * i + MEAN_BITS : MEAN_BITS * i
             ]
 
     return parts, tell, show, follow, delay
