@@ -179,3 +179,21 @@ def row_memory(engines: int = 2, row_bits: int = 10, block_log2: int = 12) -> An
         return (word(5), *decoding, sources, encode_rows, *commands, TopPort(), *streams[0], streams[1])
 
     return wide(function, make, row_bits=row_bits, block_log2=block_log2)
+
+
+def barrel_bank(row_bits: int = 10, block_log2: int = 11) -> Any:
+    """A bank of 2^row_bits rows for a barrel encoder and a barrel decoder."""
+    from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
+    from oscar_hdl.coder.barrel_encode.ports import BarrelSource
+    from oscar_hdl.nic.memory.bank_ports import SideWrite
+    from oscar_hdl.nic.memory.barrel_bank import barrel_bank as function
+    from oscar_hdl.nic.memory.barrel_ports import BankBlock, BankTop, GroupRead, GroupWrite
+
+    def make() -> tuple[Any, ...]:
+        blocks = [BankBlock(row_bits) for _ in range(2)]
+        decoding = BarrelPosition(), blocks[0], BarrelSums()
+        loading = GroupWrite(1, row_bits), SideWrite(1, row_bits)
+        reading = GroupRead(row_bits), BankTop(row_bits)
+        return (word(4), *decoding, BarrelSource(), blocks[1], *loading, *reading)
+
+    return wide(function, make, block_bits=block_log2 - 5)

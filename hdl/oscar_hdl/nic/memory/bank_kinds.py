@@ -1,0 +1,159 @@
+"""Descriptors of a bank that serves barrel units: eight memories, row r in memory r mod 8."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder.barrel.ports import WIDTH
+from oscar_hdl.nic.memory.bank_means import ROW_LOG2
+from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS
+from oscar_hdl.streams.block_ram import block_ram
+from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.joined import joined
+
+
+class KindWrite:
+    """Descriptors to be written: rows of a word whose bit of `lanes` is 1."""
+
+    def __init__(self, row_bits: int) -> None:
+        self.row, self.one, self.clears, self.data = (
+            word(row_bits), bit(), word(WIDTH), word(DESCRIPTOR_BITS)
+        )  # fmt: skip
+
+
+@block
+def kind_lane(
+    clk: Any, lanes: Any, write_at: Any, data: Any, look_at: Any, found: Any, seen: Any, *, lane: int
+) -> Any:  # fmt: skip
+    """Keep every eighth descriptor: `found` is of look_at, `seen` of write_at, each two clocks later."""
+    LANE = lane
+    enable = bit()
+    memory = block_ram(clk, enable, write_at, data, read_at=look_at, read=found, found=seen)
+
+    @always_comb
+    def cut() -> None:
+        enable.next = lanes[LANE]
+
+    return memory, cut
+
+
+@block
+def kind_writes(clk: Any, phase: Any, side: Any, sums: Any, sum_row: Any, change: Any, *, index: int) -> Any:
+    """Gather what is to be written: of SideWrite `side` in phase 1, of BarrelSums `sums` in phase 2.
+
+    sum_row: the row in the bank of what is described. change: KindWrite, a clock later.
+    """
+
+    @always(clk.posedge)
+    def choose() -> None:
+        change.row.next = side.row
+        change.one.next = phase[2:] == 1 and side.header[index]
+        change.clears.next = 0
+        if phase[2:] == 1 and side.clear[index]:
+            change.clears.next = side.lanes[WIDTH:]
+        change.data.next = 0
+        if phase[2:] == 2:
+            change.row.next = sum_row
+            change.one.next = sums.described
+            change.data.next = concat(sums.row_top, sums.row_size, sums.row_class)
+        elif side.header[index]:
+            change.data.next = concat(side.header_data[15:11], side.header_data[7:])
+
+    return choose
+
+
+@block
+def kind_of(parts: Sequence[Any], lane: Any, kind: Any) -> Any:
+    """Give the part that `lane` u3 says."""
+    one, two, three, four, five, six, seven, eight = parts
+
+    @always_comb
+    def choose() -> None:
+        kind.next = one
+        if lane == 1:
+            kind.next = two
+        elif lane == 2:
+            kind.next = three
+        elif lane == 3:
+            kind.next = four
+        elif lane == 4:
+            kind.next = five
+        elif lane == 5:
+            kind.next = six
+        elif lane == 6:
+            kind.next = seven
+        elif lane == 7:
+            kind.next = eight
+
+    return choose
+
+
+@block
+def bank_kinds(
+    clk: Any, phase: Any, change: Any, source_row1: Any, turn: Any, header_row2: Any, position_row2: Any,
+    top_at: Any, read: Any, source_class: Any, found: Any, live: Any,
+) -> Any:  # fmt: skip
+    """Keep descriptors.
+
+    change: KindWrite, of phases 2 and 3. source_row1: its class is in source_class in phase 3.
+    turn: BankTurn; where a source's header is read, of the group of header_row2, eight of its descriptors
+    are in each of the four clocks from the next phase 1 on in `found` u88. Else position_row2 of phase 2 is
+    looked at: live, from the next phase 2 on, whether its class is above 0; and words top_at of phases 3 and
+    0 are in found in phases 2 and 3. read: GroupRead.
+    """
+    ROW_BITS = len(read.row)
+    AT_BITS = ROW_BITS - ROW_LOG2
+    look_at, write_at, lanes, data = word(AT_BITS), word(AT_BITS), word(WIDTH), word(DESCRIPTOR_BITS)
+    row_enable, row_at, row_data = bit(), word(ROW_BITS), word(4)
+    founds, seens = ([word(DESCRIPTOR_BITS) for _ in range(WIDTH)] for _ in range(2))
+    live_hot3, lives, lane, kind = word(WIDTH), word(WIDTH), word(ROW_LOG2), word(DESCRIPTOR_BITS)
+
+    memories = [
+        kind_lane(clk, lanes, write_at, data, look_at, founds[i], seens[i], lane=i) for i in range(WIDTH)
+    ]
+    classes = block_ram(clk, row_enable, row_at, row_data, read_at=source_row1, read=source_class)
+    parts = [joined(founds, found), kind_of(seens, lane, kind)]
+
+    @always(clk.posedge)
+    def write() -> None:
+        data.next = change.data
+        write_at.next = change.row[ROW_BITS:ROW_LOG2]
+        if phase[2:] == 0:
+            write_at.next = read.row[ROW_BITS:ROW_LOG2]
+        for i in range(WIDTH):
+            lanes.next[i] = change.clears[i] or (change.one and change.row[ROW_LOG2:] == i)
+        row_at.next = change.row
+        row_data.next = change.data[4:]
+        row_enable.next = change.one
+
+    @always(clk.posedge)
+    def look() -> None:
+        if phase[2:] == 2:
+            look_at.next = position_row2[ROW_BITS:ROW_LOG2]
+            if turn.headed2:
+                look_at.next = header_row2[ROW_BITS:ROW_LOG2]
+            for i in range(WIDTH):
+                live_hot3.next[i] = position_row2[ROW_LOG2:] == i
+        elif turn.headed3:
+            look_at.next = look_at + 1
+        else:
+            look_at.next = top_at
+
+    @always_comb
+    def compare() -> None:
+        for i in range(WIDTH):
+            lives.next[i] = live_hot3[i] and found[DESCRIPTOR_BITS * i + 4 : DESCRIPTOR_BITS * i] != 0
+
+    @always(clk.posedge)
+    def show() -> None:
+        if phase[2:] == 1:
+            live.next = lives != 0
+        if phase[2:] == 0:
+            lane.next = read.row[ROW_LOG2:]
+        if phase[2:] == 3:
+            read.descriptor.next = kind
+
+    return memories, classes, parts, write, look, compare, show

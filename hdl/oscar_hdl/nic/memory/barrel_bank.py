@@ -1,0 +1,209 @@
+"""A bank of rows for a barrel encoder and a barrel decoder (docs/engine.md, "Barrel units", "Memory")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder.barrel.ports import WIDTH
+from oscar_hdl.nic.memory.bank_kinds import KindWrite, bank_kinds, kind_writes
+from oscar_hdl.nic.memory.bank_means import bank_means
+from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS
+from oscar_hdl.nic.memory.bank_requests import bank_requests, thread_rows
+from oscar_hdl.nic.memory.bank_top import bank_top
+from oscar_hdl.nic.memory.bank_values import bank_values
+from oscar_hdl.nic.memory.barrel_ports import (
+    MEAN_BITS,
+    BankArrival,
+    BankLanes,
+    BankRequest,
+    BankTurn,
+)
+from oscar_hdl.nic.memory.rows_under_way import rows_under_way
+from oscar_hdl.streams.bundles import bit, word
+
+KINDS_BITS = DESCRIPTOR_BITS * WIDTH
+SOURCE_BITS, POSITION_BITS = 19, 4  # of a lane
+VALUE_BITS, DISTANCE_BITS, KIND_BITS, HEAD_BITS = 16, 3, 7, 11  # a header: class, size << 4, mean << 7
+
+
+@block
+def bank_turns(clk: Any, rst: Any, phase: Any, source: Any, position: Any, hit3: Any, turn: Any) -> Any:
+    """Decide which of the requests that are looked at are answered.
+
+    source, position: BankRequest. A source's header and a position's row need the same memory for a turn: the
+    header goes first, then the row. hit3: the row may not be read yet. turn: BankTurn.
+    """
+    owed, row3, header3 = bit(), bit(), bit()
+
+    @always_comb
+    def see() -> None:
+        turn.headed2.next = source.some and source.header and source.read and not owed
+
+    @always_comb
+    def serve() -> None:
+        source.served.next = turn.headed3 or not header3
+        position.served.next = not row3 or not (hit3 or turn.headed3)
+        turn.row_goes3.next = position.some and row3 and not hit3 and not turn.headed3
+
+    @always(clk.posedge)
+    def keep() -> None:
+        if phase[2:] == 2:
+            turn.headed3.next = turn.headed2
+            header3.next = source.header and source.read
+            row3.next = position.read and not position.header
+        if phase[2:] == 3:
+            if turn.row_goes3:
+                owed.next = False
+            elif position.some and row3 and turn.headed3:
+                owed.next = True
+        if rst:
+            owed.next = False
+
+    return see, serve, keep
+
+
+@block
+def source_lanes(words: Any, distances: Any, kinds: Any, headed: Any, data: Any) -> Any:
+    """Give eight lanes of a row, or of a header.
+
+    words u128, distances u24, kinds u88, data: 8 x u19.
+    """
+
+    @always_comb
+    def join() -> None:
+        for i in range(WIDTH):
+            data.next[SOURCE_BITS * i + VALUE_BITS : SOURCE_BITS * i] = words[
+                VALUE_BITS * i + VALUE_BITS : VALUE_BITS * i
+            ]
+            data.next[SOURCE_BITS * (i + 1) : SOURCE_BITS * i + VALUE_BITS] = distances[
+                DISTANCE_BITS * i + DISTANCE_BITS : DISTANCE_BITS * i
+            ]
+            if headed:
+                data.next[SOURCE_BITS * i + HEAD_BITS : SOURCE_BITS * i] = kinds[
+                    HEAD_BITS * i + HEAD_BITS : HEAD_BITS * i
+                ]
+
+    return join
+
+
+@block
+def position_lanes(distances: Any, means: Any, headed: Any, data: Any) -> Any:
+    """Give eight lanes of a row, or of a header. distances u24, means u32, data: 8 x u4."""
+
+    @always_comb
+    def join() -> None:
+        data.next = means
+        for i in range(WIDTH):
+            if not headed:
+                data.next[POSITION_BITS * i + POSITION_BITS - 1] = False
+                data.next[POSITION_BITS * i + POSITION_BITS - 1 : POSITION_BITS * i] = distances[
+                    DISTANCE_BITS * i + DISTANCE_BITS : DISTANCE_BITS * i
+                ]
+
+    return join
+
+
+@block
+def barrel_bank(
+    clk: Any, rst: Any, phase: Any, position: Any, decode_blocks: Any, sums: Any, source: Any,
+    encode_blocks: Any, values: Any, side: Any, read: Any, top: Any, *, block_bits: int, index: int = 0,
+) -> Any:  # fmt: skip
+    """Serve both units, a loader and a reader.
+
+    phase: of the units. position: BarrelPosition, sums: BarrelSums, source: BarrelSource; decode_blocks,
+    encode_blocks: BankBlock. values: GroupWrite, side: SideWrite in clocks of phase 1, which clears eight
+    rows at a time; index: which enables are meant. read: GroupRead. top: BankTop.
+    The bank has 2^n rows, n the bits of read.row; blocks have 2^block_bits.
+    """
+    ROWS = len(read.row)
+    comes, from_source = BankArrival(ROWS, MEAN_BITS), BankArrival(ROWS, MEAN_BITS + 4)
+    wanted, sent = BankRequest(ROWS, MEAN_BITS), BankRequest(ROWS, MEAN_BITS + 4)
+    change = KindWrite(ROWS)
+    turn, lanes, hit3 = BankTurn(), BankLanes(), bit()
+    row3, adopt3, adopt_lanes, header3, header1 = word(ROWS), bit(), bit(), bit(), bit()
+    sum_row, described_row, unused = word(ROWS), word(ROWS), [bit(), bit()]
+    source_class, source_mean, mean = word(4), word(MEAN_BITS), word(MEAN_BITS)
+    headed_now, local, shown = turn.headed3, lanes.local, lanes.shown
+    found, kinds = word(KINDS_BITS), word(HEAD_BITS * WIDTH)
+    means, means_later, source_means = (word(MEAN_BITS * WIDTH) for _ in range(3))
+    headed1, headed_lanes, means_lanes = bit(), bit(), bit()
+    live, read_live, free, top_at = bit(), bit(), bit(), word(ROWS - 3)
+
+    parts = [
+        bank_requests(clk, rst, phase, position, decode_blocks, comes, wanted, block_bits=block_bits),
+        bank_requests(clk, rst, phase, source, encode_blocks, from_source, sent, block_bits=block_bits),
+        bank_turns(clk, rst, phase, sent, wanted, hit3, turn),
+        rows_under_way(clk, rst, phase, wanted.row, row3, turn.row_goes3, hit3),
+        thread_rows(clk, decode_blocks, sums.thread, sums.row, sum_row, unused[0], block_bits=block_bits),
+        thread_rows(
+            clk, decode_blocks, sums.described_thread, sums.described_row, described_row, unused[1],
+            block_bits=block_bits,
+        ),
+        bank_values(
+            clk, phase, sent.row, wanted.row, sums, sum_row, values, side, read.row, lanes, index=index
+        ),
+        kind_writes(clk, phase, side, sums, described_row, change, index=index),
+        bank_kinds(
+            clk, phase, change, from_source.row, turn, sent.row, wanted.row, top_at, read, source_class,
+            found, live,
+        ),
+        bank_means(
+            clk, phase, side, from_source.row, comes.asked, wanted.row, sent.row, source_mean, mean, means,
+            source_means, index=index,
+        ),
+        bank_top(clk, rst, phase, top, free, top_at, found),
+        source_lanes(lanes.source, lanes.source_distances, kinds, headed_lanes, source.data),
+        position_lanes(lanes.distances, means_later, means_lanes, position.data),
+    ]  # fmt: skip
+    found_source, found_mean = from_source.found, comes.found
+    source_info, position_info = sent.info, wanted.info
+
+    @always_comb
+    def tell() -> None:
+        found_source.next = concat(source_mean, source_class)
+        found_mean.next = mean
+        source.row_class.next = source_info[4:]
+        source.mean.next = source_info[8:4]
+        position.mean.next = position_info
+        free.next = not headed_now
+
+    @always_comb
+    def show() -> None:
+        position.local.next = 0
+        if live and not adopt_lanes:
+            position.local.next = local
+        read.data.next = shown
+        if not read_live:
+            read.data.next = 0
+
+    # What is read in phase 3 is there in the next phase 2.
+    @always(clk.posedge)
+    def follow() -> None:
+        if phase[2:] == 2:
+            row3.next = wanted.row
+            adopt3.next = wanted.adopt
+            header3.next = wanted.header
+        if phase[2:] == 0:
+            header1.next = header3
+            headed1.next = headed_now
+        if phase[2:] == 1:
+            adopt_lanes.next = adopt3
+            headed_lanes.next = headed1
+            means_lanes.next = header1
+        if phase[2:] == 3:
+            read_live.next = read.descriptor[4:] != 0
+
+    @always(clk.posedge)
+    def delay() -> None:
+        means_later.next = means
+        for i in range(WIDTH):
+            kinds.next[HEAD_BITS * i + KIND_BITS : HEAD_BITS * i] = found[
+                DESCRIPTOR_BITS * i + KIND_BITS : DESCRIPTOR_BITS * i
+            ]
+            kinds.next[HEAD_BITS * (i + 1) : HEAD_BITS * i + KIND_BITS] = source_means[
+                MEAN_BITS * i + MEAN_BITS : MEAN_BITS * i
+            ]
+
+    return parts, tell, show, follow, delay

@@ -1,0 +1,192 @@
+"""A test bench of both barrel units at one bank: blocks become bytes, and bytes become sums."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from myhdl import block
+
+from oscar_hdl.coder.barrel.ports import THREADS, WORD_BYTES, BarrelCounts
+from oscar_hdl.coder.barrel_decode.barrel_decoder import barrel_decoder
+from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
+from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
+from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelTables
+from oscar_hdl.coder.ports import TableWrites
+from oscar_hdl.nic.memory.barrel_bank import barrel_bank
+from oscar_hdl.streams.bundles import Stream
+from oscar_sim.blocks import ENTRY_BITS, entry_writes, table_words
+from oscar_sim.compiled import copies_of
+from oscar_sim.cycles import elaborated
+from support.barrel_bank_bench import BLOCK_BITS, BankBench
+from support.encoder_bench import Table
+
+
+@dataclass
+class Carried:
+    """A block that is encoded from the bank's block `first`, and its bytes as they come."""
+
+    first: int
+    values: int
+    thread: int = 0
+    done: bool = False
+    entry: tuple[int, int, int] = (0, 0, 0)  # seeds, first, last
+    data: bytes | None = None
+
+
+@block
+def barrel_pair(bench: PairBench) -> Any:
+    """The bank and both units."""
+    return (
+        barrel_bank(
+            bench.clk, bench.rst, bench.phase, bench.position, bench.blocks["position"], bench.sums,
+            bench.source, bench.blocks["source"], bench.values, bench.side, bench.read, bench.top,
+            block_bits=BLOCK_BITS,
+        ),
+        barrel_encoder(
+            bench.clk, bench.rst, bench.phase, bench.encode, bench.entries, bench.source, bench.counts[0],
+            bench.drain, bench.stream,
+        ),
+        barrel_decoder(
+            bench.clk, bench.rst, bench.phase, bench.decode, bench.quads, bench.feed, bench.position,
+            bench.sums, bench.counts[1],
+        ),
+    )  # fmt: skip
+
+
+class PairBench(BankBench):
+    """The bank, whose units are there, with its loader and its reader; blocks carry no constants."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.encode, self.decode = BarrelEncoderJob(), BarrelDecoderJob()
+        self.entries, self.quads = BarrelTables(), TableWrites()
+        self.feed, self.drain, self.stream = BarrelFeed(), BarrelDrain(), Stream(128, keep=WORD_BYTES)
+        self.counts = BarrelCounts(), BarrelCounts()
+        self.writes: list[tuple[int, int]] = []
+        self.quad_writes: list[tuple[int, int]] = []
+        self.to_code: list[Carried] = []
+        self.coding: list[Carried] = []
+        self.drained: Carried | None = None
+        self.bytes = bytearray()
+        self.to_add: list[tuple[Carried, int]] = []  # and to which block
+        self.adding: dict[int, list[int]] = {}  # words that are to be given, by thread
+        self.bad = 0
+        super().__init__(rng)
+
+    def make(self) -> Any:
+        """See BankBench."""
+        made = elaborated(lambda: barrel_pair(self))
+        units = [self.encode, self.decode, self.entries, self.quads, self.feed, self.drain, self.stream]
+        ports = [self.rst, self.phase, self.blocks, self.values, self.side, self.read, self.top]
+        return copies_of(made, self.clk, self.each, [ports + units + list(self.counts)])
+
+    def each(self) -> None:
+        """Do what happens beside bank and units in a clock."""
+        phase = int(self.phase) % 4
+        self.phase.next = (int(self.phase) + 1) % 16
+        self.load(phase)
+        self.reader(self.sim.clocks, phase)
+        self.entries.enable.next, self.quads.enable.next = bool(self.writes), bool(self.quad_writes)
+        if self.writes:
+            self.entries.address.next, self.entries.data.next = self.writes.pop()
+        if self.quad_writes:
+            self.quads.address.next, self.quads.data.next = self.quad_writes.pop(0)
+        if not self.rst:
+            self.run_encoder()
+            self.take_bytes()
+            self.run_decoder()
+            self.give_bytes()
+
+    def run_encoder(self) -> None:
+        """Start blocks, and keep what is said of those that are done."""
+        job, blocks = self.encode, self.blocks["source"]
+        if job.done:
+            found = next(c for c in self.coding if c.thread == int(job.done_thread) and not c.done)
+            assert not job.bad
+            assert not job.constant
+            found.done, found.entry = True, (int(job.seeds), int(job.first), int(job.last))
+        blocks.start.next = False
+        started, job.start.next = bool(job.start), False
+        busy = {c.thread for c in self.coding if c.data is None or not c.done}
+        free = [t for t in range(THREADS) if int(job.idle) >> t & 1 and t not in busy]
+        if self.to_code and free and not started and not self.writes:
+            one = self.to_code.pop(0)
+            one.thread = self.rng.choice(free)
+            self.coding.append(one)
+            job.start.next, job.thread.next, job.values.next = True, one.thread, one.values
+            job.bank.next, job.thinning.next = False, 0
+            blocks.start.next, blocks.thread.next, blocks.first.next = True, one.thread, one.first
+
+    def take_bytes(self) -> None:
+        """Drain the oldest block."""
+        stream, drain = self.stream, self.drain
+        if stream.tvalid and stream.tready:
+            assert self.drained is not None
+            number = int(stream.tkeep).bit_length()
+            self.bytes += int(stream.tdata).to_bytes(WORD_BYTES, "little")[:number]
+            if stream.tlast:
+                self.drained.data, self.drained = bytes(self.bytes), None
+                self.bytes.clear()
+        stream.tready.next = self.rng.random() < 0.9
+        started, drain.start.next = bool(drain.start), False
+        waiting = [c for c in self.coding if c.data is None]
+        if self.drained is None and drain.idle and not started and waiting:
+            self.drained = waiting[0]
+            drain.start.next, drain.thread.next = True, waiting[0].thread
+
+    def run_decoder(self) -> None:
+        """Start blocks."""
+        job, blocks = self.decode, self.blocks["position"]
+        if job.done:
+            assert not self.adding.pop(int(job.done_thread))
+            self.bad += bool(job.bad)
+        blocks.start.next = False
+        started, job.start.next = bool(job.start), False
+        free = [t for t in range(THREADS) if int(job.idle) >> t & 1 and t not in self.adding]
+        if self.to_add and free and not started and not self.quad_writes:
+            carried, first = self.to_add.pop(0)
+            assert carried.data is not None
+            thread = self.rng.choice(free)
+            job.start.next, job.thread.next, job.values.next = True, thread, carried.values
+            job.bank.next, job.thinning.next, job.bytes.next = False, 0, len(carried.data)
+            job.seeds.next, job.first.next, job.last.next = carried.entry
+            blocks.start.next, blocks.thread.next, blocks.first.next = True, thread, first
+            blocks.adopt.next = False
+            data = bytes(-len(carried.data) % WORD_BYTES) + carried.data[::-1]
+            self.adding[thread] = [
+                int.from_bytes(data[i : i + WORD_BYTES], "little") for i in range(0, len(data), WORD_BYTES)
+            ]
+            self.fresh = thread
+
+    def give_bytes(self) -> None:
+        """Offer words of a thread that has room, but not in the clock of its start."""
+        feed = self.feed
+        if feed.valid and feed.ready:
+            self.adding[int(feed.thread)].pop(0)
+        elif feed.valid:
+            return
+        feed.valid.next = False
+        fresh = self.fresh if self.decode.start.next or self.decode.start else -1
+        may = [t for t, words in self.adding.items() if words and int(self.feed.room) >> t & 1 and t != fresh]
+        if may:
+            thread = self.rng.choice(may)
+            feed.valid.next, feed.thread.next, feed.data.next = True, thread, self.adding[thread][0]
+
+    fresh = -1
+
+    def tables(self, table: Table) -> None:
+        """Write both units' bank 0."""
+        words = entry_writes(np.array(table), 0).tolist()
+        self.writes = [(w >> ENTRY_BITS, w & (1 << ENTRY_BITS) - 1) for w in words]
+        self.quad_writes = table_words(table, 0)
+        self.sim.run(len(self.writes) + 4)
+
+    def until(self, over: Any, limit: int = 40_000) -> None:
+        """Wait until `over` says so."""
+        for _ in range(limit // 8):
+            self.sim.run(8)
+            if over():
+                return
+        raise AssertionError("no end")
