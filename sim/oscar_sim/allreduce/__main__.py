@@ -79,7 +79,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--latency", type=int, default=Options.latency, help="clocks of a link (%(default)s)")
     p.add_argument("--driver", choices=(*DRIVERS, "both"), default="both", help="of a NIC (%(default)s)")
     p.add_argument(
-        "--host", type=int, nargs=3, default=HOST, metavar=("W", "R", "I"),
+        "--host",
+        type=int,
+        nargs=3,
+        default=HOST,
+        metavar=("W", "R", "I"),
         help="clocks that a host takes to write a register, to read one, to notice an interrupt (22 200 223)",
     )
     p.add_argument("--json", type=Path, metavar="OUT", help="write the table there, too")

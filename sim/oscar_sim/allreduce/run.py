@@ -57,7 +57,6 @@ class Options:
     lists: bool = False
     host: tuple[int, int, int] = (0, 0, 0)
 
-
     @property
     def driver(self) -> str:
         """How commands are given, in words."""

@@ -146,7 +146,18 @@ def frame_reader() -> Any:
 
 @block
 def _axi_lite_registers(
-    clk, rst, s_axil, locked, refused, wr_strobe, wr_index, wr_data, rd_index, rd_value, events, irq,
+    clk,
+    rst,
+    s_axil,
+    locked,
+    refused,
+    wr_strobe,
+    wr_index,
+    wr_data,
+    rd_index,
+    rd_value,
+    events,
+    irq,
     fill,
 ):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers as made
