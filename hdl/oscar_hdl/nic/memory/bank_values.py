@@ -171,6 +171,8 @@ def bank_values(
             read_row_before.next = read_row
         if phase[2:] == 1:
             side_data.next = side.data
-        puts_side.next = concat(puts_side[GROUPS - 1 :], phase[2:] == 1 and side.distances[index])
+        puts_side.next = concat(puts_side[GROUPS - 1 :], False)
+        if phase[2:] == 1 and side.distances[index]:
+            puts_side.next = concat(puts_side[GROUPS - 1 :], True)
 
     return memories, chains, words, look, take
