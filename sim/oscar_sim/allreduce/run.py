@@ -85,6 +85,7 @@ class SimulatedNode:
         write, read, notice = options.host
         self.manager = Manager(self.signals["s_axil"], write=write, read=read)
         self.lists = WordSource(self.signals["s_axis_list"])
+        self.used = dict(self.manager.used)  # registers, by an AllReduce
         self.driver = NicDriver(
             self.manager, LateLevel(self.signals["irq"], notice, lambda: run.clocks), rank=rank,
             width=run.width, block_log2=options.block_log2, now=lambda: run.clocks,
