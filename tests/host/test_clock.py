@@ -32,24 +32,24 @@ methods:
 
 
 def test_the_shipped_nic_is_what_the_hardware_results_say() -> None:
-    """As in docs/results/hardware.md: 16 engines at 145 MHz; 134 slots a block to encode, 136 to decode."""
+    """As in docs/results/hardware.md: 16 engines at 195 MHz; 134 slots a block to encode, 136 to decode."""
     shipped = load_nic()
-    assert (shipped.engines, shipped.mhz) == (16, 145.0)
+    assert (shipped.engines, shipped.mhz) == (16, 195.0)
     slots = [16 * 4096 * shipped.clocks[name][0] / 32 for name in ("encode", "decode")]
     assert slots == pytest.approx([134, 136], abs=0.1)
     link = LinkSection(codec="rtl")
     nic = link.model().engines
     assert isinstance(nic, Pipeline)
-    assert nic.encode.front_s == pytest.approx(195 / 145e6)
-    assert "codec: rtl (16 x engine of format 3 at 145 MHz: 2.18 G values/s" in link.clock_text()
+    assert nic.encode.front_s == pytest.approx(195 / 195e6)
+    assert "codec: rtl (16 x engine of format 3 at 195 MHz: 2.94 G values/s" in link.clock_text()
 
 
 def test_the_rtls_clock_has_its_driver_unless_it_is_left_out(tmp_path: Path) -> None:
-    """6 writes of .1 us and 6 reads of .9 a command; 4 and 4 clocks of 145 MHz for a row of 32 values."""
+    """6 writes of .1 us and 6 reads of .9 a command; 4 and 4 clocks of 195 MHz for a row of 32 values."""
     link = LinkSection(codec="rtl")
     driver = link.model().driver
     assert driver is not None
-    assert driver.costs == pytest.approx((6.0e-6, 1e-6, 4 / 145e6 / 32, 4 / 145e6 / 32))
+    assert driver.costs == pytest.approx((6.0e-6, 1e-6, 4 / 195e6 / 32, 4 / 195e6 / 32))
     assert "its driver takes 6 us a command, and for a row of 32 values 4 clocks" in link.clock_text()
     assert LinkSection(gbps=25).rtl() == LinkSection(gbps=25, codec="rtl")
     assert LinkSection(codec="ideal").model().driver is None
@@ -151,7 +151,7 @@ def test_every_table_names_its_clock_and_has_the_rtl_beside_it(
         assert main(["allreduce", str(tmp_path / "small.yaml"), *words]) == 0
         text = capsys.readouterr().out
         assert f"time(us), speedup, algbw, busbw with codec: {clock} (" in text
-        assert "rtl(us), rtl x (its speedup) with codec: rtl (16 x engine of format 3 at 145 MHz" in text
+        assert "rtl(us), rtl x (its speedup) with codec: rtl (16 x engine of format 3 at 195 MHz" in text
         assert f"| time (us), codec: {clock} |" in (out / "table.md").read_text()
         assert f"codec: {clock} (" in json.loads((out / "trace.json").read_text())["otherData"]["clock"]
         assert main(["scale", "--results", str(out / "results.json"), "--nodes", "8"]) == 0
