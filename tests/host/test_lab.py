@@ -355,7 +355,7 @@ def test_methods_are_measured_and_their_sums_are_right(
     assert all(len(row["times_s"]) + row["left_out"] == 2 for row in rows.values())
     assert all(row["wire_bytes"] > row["payload_bytes"] for row in rows.values())
     assert rows["NIC"]["model_s"] > 0
-    assert 1 < case["message_us"] < 20_000  # of software, on a machine that may be busy
+    assert 0 <= case["message_us"] < 20_000  # of software; the fit gives 0 where the machine is busy enough
     assert "quartiles(us)" in capsys.readouterr().out
 
 
