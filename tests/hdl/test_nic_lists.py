@@ -10,6 +10,7 @@ import pytest
 
 from oscar.coding.asc import Encoder
 from oscar_hdl.coder.rows import frame_rows
+from oscar_hdl.nic.control.list_ports import ENDED
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
 from oscar_sim.driver.lists import entry_words, packed, trigger
 from oscar_sim.driver.nic_driver import Script
@@ -163,7 +164,7 @@ def test_what_hangs_is_shown_aborted_and_reset() -> None:
     def hang() -> Script:
         yield from start(bench, exchange.words)
         bench.put(*exchange.coming[0])
-        while (yield from state(5))["events"] != 2:
+        while (yield from state(5))["events"] != 2 or (yield from state(4))["state"] != ENDED:
             yield
 
     bench.run(hang())

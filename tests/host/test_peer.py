@@ -306,7 +306,7 @@ def test_shapes_that_are_new_on_one_rank_alone_are_told_by_all(name: str, method
     key, sizes, said = LONE[name]
 
     def work(transport: ThreadTransport) -> tuple[PeerError, float]:
-        communicator = Communicator(config(method=method), transport, timeout_s=20)
+        communicator = Communicator(config(method=method), transport, timeout_s=60)
         for _ in range(2):
             communicator.allreduce([np.ones(50, np.float32)], key="a")
         before, begin, alone = digest(communicator.state_dict()), time.monotonic(), transport.rank == 2
