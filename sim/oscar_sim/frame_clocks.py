@@ -9,17 +9,16 @@ import numpy as np
 
 from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.asc.compiled.coder import CompiledCoder
-from oscar.coding.asc.params import CONSTANT, DIRECTORY_BYTES, LANES, PREFIX_BYTES
+from oscar.coding.asc.params import CONSTANT, DIRECTORY_BYTES, PREFIX_BYTES
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError
 from oscar.timeline.engines import EngineFrame
 from oscar_hdl.coder.rows import frame_rows
-from oscar_hdl.nic.control.registers import BY_NAME, ROW_BITS
+from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_sim.whole import Arrival, NicMemory, Order, WholeNic
 
-GROUP_ROWS = 32
 TRACED = 1 << 21  # clocks
-SUM_CLOCKS = 6  # from a row of sums that is asked for to the first of them
+DONE = 63  # clocks from the last sum to the end of a RECEIVE, which waits for its descriptor
 
 
 @dataclass(frozen=True)
@@ -33,28 +32,28 @@ class Given:
 
 @dataclass(frozen=True)
 class Times:
-    """Of each frame of a run, in clocks: when it could begin, its first and last row, first word, end.
+    """Of each frame of a run, in clocks: when it could begin, its first row, first word, end.
 
-    Sent: begin is its command, rows are read, end is the last word out. Received: begin is the last word in,
-    rows are read, first_word is the first sum and end the last.
+    Sent: begin is its command; first_row is the first one that is read behind that, so it is right for frames
+    that are alone, and for the first one; first_word is the first one out and end the last. Received: begin is the
+    last word in, first_word is not told, end is the last sum.
     """
 
     begin: np.ndarray
     first_row: np.ndarray
-    last_row: np.ndarray
     first_word: np.ndarray
     end: np.ndarray
-    phase: int  # of clock 0
     frames: Sequence[EngineFrame]
 
 
 def measure(
-    nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool, block_log2: int = 12
+    nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool
 ) -> Times:  # fmt: skip
     """Send or receive frames after a reset, one right after the other or (apart) each alone.
 
     Every frame and sum is checked. Raises OscarError where one is wrong.
     """
+    block_log2, block_rows = nic.block_log2, 1 << nic.block_log2 - 5
     params = AscParams(sent_rows=False, block_log2=block_log2)
     coder, coded = CompiledCoder(params, 1), []
     encoders = [Encoder(params, coder=coder) for _ in range(16)]
@@ -84,7 +83,7 @@ def measure(
             sums.append((at, frame_rows(frame.values + local, frame.positions)))
         ended = i if apart else 0
         orders.append(Order(fields, (0, ended) if send else (ended, 0)))
-        at += -(-count // (32 * GROUP_ROWS)) * GROUP_ROWS
+        at += (-(-count >> block_log2)) * block_rows
     if at > nic.rows:
         raise OscarError(f"expected at most {nic.rows} rows, got {at}")
     nic.reset()
@@ -98,10 +97,7 @@ def measure(
     for row, wanted in sums:
         if not np.array_equal(memory.values[row : row + wanted.means.size], wanted.values):
             raise OscarError("the NIC fails: other sums")
-    told_of = int(ports["phase"][0]), coded
-    if send:
-        return Times(*_sent(nic, ports), *told_of)
-    return Times(*_received(nic, ports, np.array([frame.row for frame in coded])), *told_of)
+    return Times(*(_sent(ports) if send else _received(ports)), coded)
 
 
 def block_bytes(data: bytes, count: int, log2: int) -> np.ndarray:
@@ -113,48 +109,27 @@ def block_bytes(data: bytes, count: int, log2: int) -> np.ndarray:
     return np.where(directory[:, 0] & 3 == CONSTANT, 0, sizes)
 
 
-def _sent(nic: WholeNic, ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
+def _sent(ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     words = ports["m_axis_tx_tvalid"] & ports["m_axis_tx_tready"]
-    last = np.flatnonzero(words & ports["m_axis_tx_tlast"])
-    word = np.flatnonzero(words)
-    first = word[np.searchsorted(word, np.append(0, last[:-1] + 1))]
-    takes = np.flatnonzero(_wide(ports["source_take"]) & np.uint64((1 << nic.engines) - 1))
-    begin = _commands(ports, "SEND")
-    one = takes[
-        np.minimum(np.searchsorted(takes, np.maximum(begin, np.append(0, first[:-1]))), takes.size - 1)
-    ]
-    return begin, one, takes[np.searchsorted(takes, first) - 1], first, last
+    last, word = np.flatnonzero(words & ports["m_axis_tx_tlast"]), np.flatnonzero(words)
+    first, begin = word[np.searchsorted(word, np.append(0, last[:-1] + 1))], _commands(ports, "SEND")
+    return begin, _rows(ports["probe_encode_row"], begin), first, last
 
 
-def _received(nic: WholeNic, ports: dict[str, np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, ...]:
+def _received(ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     words = ports["s_axis_rx_tvalid"] & ports["s_axis_rx_tready"]
-    arrived = np.flatnonzero(words & ports["s_axis_rx_tlast"])
-    takes = [_takes(ports, name, nic.engines + 1, rows) for name in ("position_take", "sum_take")]
-    (one, last), (first, end) = takes
-    begin = np.maximum(arrived, _commands(ports, "RECEIVE"))
-    return begin, one, last, first + SUM_CLOCKS, end + SUM_CLOCKS + LANES - 1
+    begin = np.maximum(np.flatnonzero(words & ports["s_axis_rx_tlast"]), _commands(ports, "RECEIVE"))
+    end = np.flatnonzero(ports["probe_received"]) - DONE
+    return begin, _rows(ports["probe_decode_row"], begin), end, end
 
 
-def _takes(ports: dict[str, np.ndarray], name: str, units: int, rows: np.ndarray) -> np.ndarray:
-    """Return the first and the last clock in which rows of each frame were asked for; rows: their first."""
-    first, last = np.full(rows.size, TRACED), np.zeros(rows.size, np.int64)
-    for unit in range(units):
-        clocks = np.flatnonzero(_wide(ports[name]) >> np.uint64(unit) & np.uint64(1))
-        if not clocks.size:
-            continue
-        words = np.ascontiguousarray(ports["decode_rows"][clocks]).view(np.uint8).reshape(clocks.size, -1)
-        bits = np.unpackbits(words, axis=1, bitorder="little")[:, ROW_BITS * unit : ROW_BITS * (unit + 1)]
-        frame = np.searchsorted(rows, bits @ (1 << np.arange(ROW_BITS)), side="right") - 1
-        np.minimum.at(first, frame, clocks)
-        np.maximum.at(last, frame, clocks)
-    return np.stack([first, last])
+def _rows(strobes: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Return the first clock from each begin on in which a row is read."""
+    clocks = np.flatnonzero(strobes) - 1  # probe_strobes tells it a clock later
+    return clocks[np.minimum(np.searchsorted(clocks, begin), clocks.size - 1)]
 
 
 def _commands(ports: dict[str, np.ndarray], way: str) -> np.ndarray:
     """Return when the commands of a direction were given, at the write of their last register."""
     took = ports["s_axil_wvalid"] & ports["s_axil_wready"]
     return np.flatnonzero(took & (ports["s_axil_awaddr"] == BY_NAME[f"{way}_COMMAND"].offset))
-
-
-def _wide(port: np.ndarray) -> np.ndarray:
-    return port.astype(np.uint64)

@@ -29,6 +29,7 @@ from oscar_sim.results_file import prepared
 from oscar_sim.whole import WholeNic
 
 MOST = 40_960  # values of a frame
+MOST_ROWS_LOG2 = 14  # of the memory
 FIRST = {"send": 20, "receive": 155}  # clocks from when blocks may be dealt to their first row
 TABLE = Table(
     "model <12", "step >4", "way <7", "values >6", "live:live rows >9", "bytes >6", "front >5",
@@ -47,18 +48,19 @@ def frames_of(model: str, number: int, seed: int) -> list[Given]:
     return [Given(values[:MOST], classes[:MOST], n) for n, (values, classes) in enumerate(chosen)]
 
 
-def steps(nic: WholeNic, name: str, frames: Sequence[Given], log2: int) -> Iterator[Row]:
+def steps(nic: WholeNic, name: str, frames: Sequence[Given]) -> Iterator[Row]:
     """Measure the frames; yield a row for each and direction."""
+    log2 = nic.block_log2
     for way, model in (("send", sent), ("receive", received)):
-        alone = measure(nic, frames, send=way == "send", apart=True, block_log2=log2)
-        queue = measure(nic, frames, send=way == "send", apart=False, block_log2=log2)
+        alone = measure(nic, frames, send=way == "send", apart=True)
+        queue = measure(nic, frames, send=way == "send", apart=False)
         shape = nic.engines, 1 << log2
         ends = queue.first_word if way == "send" else queue.end
         # The first frame waits for memories that are cleared: it begins where its first row says.
-        begin = float(queue.first_row[0] + queue.phase - FIRST[way])
+        begin = float(queue.first_row[0] - FIRST[way])
         following = np.diff(model(queue.frames, *shape, begin))
         for n, coded in enumerate(alone.frames):
-            start = float(alone.begin[n] + alone.phase)
+            start = float(alone.begin[n])
             front = send_front(coded.count) if way == "send" else receive_front(coded.count, 1 << log2)
             told = model([coded], *shape, start + front)[0] - start
             took, first = _took(alone, n, way), int(alone.first_row[n] - alone.begin[n])
@@ -94,13 +96,15 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         prepared(args.json)
-        nic = WholeNic(engines=args.engines, bus_bits=args.bus_bits)
         every: list[Any] = []
         for log2 in args.block_log2:
+            nic = WholeNic(
+                engines=args.engines, bus_bits=args.bus_bits, block_log2=log2, rows_log2=MOST_ROWS_LOG2
+            )
             print(f"# {args.engines} engines, a bus of {args.bus_bits} bits, blocks of {1 << log2} values")
             print(TABLE.heading)
             for model in args.models:
-                for row in steps(nic, model, frames_of(model, args.frames, args.seed), log2):
+                for row in steps(nic, model, frames_of(model, args.frames, args.seed)):
                     every.append({"block": 1 << log2, **row})
                     print(TABLE.line(row), flush=True)
     except OscarError as error:

@@ -1,9 +1,9 @@
-"""A whole NIC of converted RTL with driver, memory and network around it in C++ (verilator/nic.cpp)."""
+"""A whole NIC of converted RTL, its memory included, with driver and network in C++ (verilator/nic.cpp)."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oscar.coding.asc.params import LANES
-from oscar_hdl.coder.rows import FrameRows
+from oscar_hdl.coder.rows import DESCRIBED, DESCRIBED_TOP_AT, TOP_AT, FrameRows
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS
+from oscar_sim.driver.row_packets import packet_start, side_bytes
 from oscar_sim.units import HERE, Stress, faults
 from oscar_sim.verilator import Model
 
 NO_STRESS = Stress()
-TOP = "oscar_sim.nic_flat:nic_flat"
+TOP = "oscar_sim.nic_probe:nic_probe"
 HELD = 70  # clocks behind a reset in which a NIC holds it
 
 COMMAND = np.dtype([
@@ -25,16 +26,20 @@ COMMAND = np.dtype([
     *((n, "u4") for n in ("after_receives", "after_sends", "abort", "error", "clocks")),
 ])  # fmt: skip
 ARRIVAL = np.dtype([("bytes", "u8"), *((n, "u4") for n in ("size", "after", "peer", "unused"))])
+WORDS = [("data", "u8"), ("last", "u8"), *((n, "u4") for n in ("count", "meanwhile", "finally", "unused"))]
+TAKEN = [("data", "u8"), ("last", "u8"), ("room", "u4"), ("count", "u4")]
 RUN = np.dtype([
-    *((n, "u8") for n in ("distances", "means", "headers", "values")),
+    *((n, WORDS) for n in ("values", "side", "read")),
+    *((n, TAKEN) for n in ("values_read", "descriptors_read")),
     *((n, "u8") for n in ("receives", "sends", "arrivals", "out", "out_ends")),
     ("out_room", "u8"),
-    *((n, "u4") for n in ("rows", "units", "receive_count", "send_count", "arrival_count", "out_frames")),
+    *((n, "u4") for n in ("receive_count", "send_count", "arrival_count", "out_frames")),
     *((n, "u4") for n in ("idle", "busy", "refuse", "pry")),
     ("seed", "u8"), ("limit", "u8"), ("reset_at", "i8"), ("clocks", "u8"), ("bad_frames", "u8"),
     *((n, "u4") for n in ("faults", "receives_ended", "sends_ended", "was_reset", "reasons", "refused")),
     ("counters", "u4", (16,)),
 ])  # fmt: skip
+PACKET_ROWS = 8160  # of a packet: whole groups, and less than 2^18 values
 
 
 class Arrival(NamedTuple):
@@ -46,12 +51,13 @@ class Arrival(NamedTuple):
 
 
 class NicMemory:
-    """Rows of a NIC's memory, as its units read and write them."""
+    """Rows of a NIC's memory: loaded before a run, read behind it; the first `used` of them."""
 
     def __init__(self, rows: int) -> None:
         self.values = np.zeros((rows, LANES), np.int16)
         self.distances = np.zeros((rows, LANES), np.uint8)
         self.means, self.headers = np.zeros(rows, np.uint8), np.zeros(rows, np.uint16)
+        self.used = 0
 
     def load(self, row: int, frame: FrameRows) -> None:
         """Hold a frame's rows; rows that fill up the last group are zeros."""
@@ -61,6 +67,45 @@ class NicMemory:
             array[whole] = 0
         self.values[used], self.distances[used] = frame.values, frame.distances
         self.means[used], self.headers[used] = frame.means, frame.headers
+        self.used = max(self.used, whole.stop)
+
+    def packets(self) -> Iterator[slice]:
+        """Yield the rows of the packets that it is loaded and read with."""
+        for first in range(0, self.used, PACKET_ROWS):
+            yield slice(first, min(first + PACKET_ROWS, self.used))
+
+    def take(self, values: np.ndarray, descriptors: np.ndarray) -> None:
+        """Hold what was read of all packets: int16 values, and a descriptor a row."""
+        self.values[: self.used] = values.reshape(-1, LANES)
+        described = descriptors & 0x7F | descriptors >> DESCRIBED_TOP_AT << TOP_AT
+        self.headers[: self.used] = self.headers[: self.used] & ~np.uint16(DESCRIBED) | described
+
+
+class RowStream:
+    """Words of a stream of rows, packet by packet."""
+
+    def __init__(self, word_bytes: int) -> None:
+        self._size = word_bytes
+        self._words: list[np.ndarray] = []
+        self._last: list[np.ndarray] = []
+
+    def packet(self, rows: slice, data: np.ndarray) -> None:
+        """Add a packet: rows of the memory, and its words behind the first one, as bytes."""
+        start = packet_start(rows.start, LANES * (rows.stop - rows.start)).to_bytes(self._size, "little")
+        words = np.concatenate([np.frombuffer(start, np.uint8), data.reshape(-1)])
+        self._words.append(words)
+        last = np.zeros(words.size // self._size, np.uint8)
+        last[-1] = 1
+        self._last.append(last)
+
+    def place(self, told: Any, keep: list[Any], *, finally_at: int | None = None) -> None:
+        """Write WORDS: all come before commands, or behind them if finally_at is 0."""
+        words = np.concatenate([*self._words, np.zeros(0, np.uint8)])
+        last = np.concatenate([*self._last, np.zeros(0, np.uint8)])
+        keep += [words, last]
+        bound = last.size if finally_at is None else finally_at
+        told["data"], told["last"], told["count"] = words.ctypes.data, last.ctypes.data, last.size
+        told["meanwhile"], told["finally"] = bound, bound
 
 
 @dataclass
@@ -99,13 +144,17 @@ class Told:
 
 
 class WholeNic:
-    """A NIC of `engines` engines."""
+    """A NIC of `engines` engines, whose frames have blocks of 2^block_log2 values."""
 
-    def __init__(self, *, engines: int = 2, bus_bits: int = 64, sets: int = 16, **sizes: int) -> None:
+    def __init__(
+        self, *, engines: int = 2, bus_bits: int = 64, sets: int = 16, block_log2: int = 10,
+        rows_log2: int = 12, **sizes: int,
+    ) -> None:  # fmt: skip
         self.model = Model(
-            TOP, harness=HERE / "nic.cpp", engines=engines, bus_bits=bus_bits, sets=sets, **sizes
-        )
-        self.engines, self.rows = engines, 1 << sizes.get("rows_log2", 14)
+            TOP, harness=HERE / "nic.cpp", engines=engines, bus_bits=bus_bits, sets=sets,
+            block_log2=block_log2, rows_log2=rows_log2, **sizes,
+        )  # fmt: skip
+        self.engines, self.rows, self.block_log2 = engines, 1 << rows_log2, block_log2
         for name in ("nic_run", "nic_reset"):
             getattr(self.model.library, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self.model.library.nic_reset.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
@@ -120,8 +169,9 @@ class WholeNic:
         arrivals: Sequence[Arrival] = (), stress: Stress = NO_STRESS, seed: int = 1,
         reset_at: int = -1, limit: int = 1 << 40,
     ) -> Told:  # fmt: skip
-        """Give commands to the NIC and frames to its port until all have ended; frames come when so many
-        RECEIVE commands have ended.
+        """Load memory, give commands to the NIC and frames to its port until all have ended, and read memory.
+
+        Frames come when so many RECEIVE commands have ended.
         """
         keep: list[Any] = []
         commands = [self._commands(name, orders) for name, orders in (("RECEIVE", receives), ("SEND", sends))]
@@ -133,12 +183,12 @@ class WholeNic:
         out, ends = np.zeros(room, np.uint8), np.zeros(max(1, len(sends)), np.uint32)
         run = np.zeros(1, RUN)
         for name, array in (
-            ("distances", memory.distances), ("means", memory.means), ("headers", memory.headers),
-            ("values", memory.values), ("receives", commands[0]), ("sends", commands[1]), ("arrivals", came),
-            ("out", out), ("out_ends", ends),
+            ("receives", commands[0]), ("sends", commands[1]), ("arrivals", came), ("out", out),
+            ("out_ends", ends),
         ):  # fmt: skip
             run[name] = array.ctypes.data
-        run["out_room"], run["rows"], run["units"] = room, memory.means.size, self.engines + 1
+        values_read, descriptors_read = self._rows(memory, run[0], keep)
+        run["out_room"] = room
         run["receive_count"], run["send_count"] = len(receives), len(sends)
         run["arrival_count"], run["out_frames"] = len(arrivals), len(sends)
         for name in ("idle", "busy", "refuse", "pry"):
@@ -146,6 +196,8 @@ class WholeNic:
         run["seed"], run["limit"], run["reset_at"] = seed, limit, reset_at
         self.model.library.nic_run(self.model.handle, run.ctypes.data)
         told = run[0]
+        if not told["faults"] and not told["was_reset"]:
+            memory.take(values_read, descriptors_read)
         made = [0, *ends[: int(told["out_frames"])].tolist()]
         return Told(
             int(told["clocks"]), commands[0][: int(told["receives_ended"])],
@@ -154,6 +206,25 @@ class WholeNic:
             {name: int(told["counters"][n]) for n, (name, _) in enumerate(COUNTER_EVENTS)},
             faults(int(told["faults"])), bool(told["was_reset"]), int(told["reasons"]), int(told["refused"]),
         )  # fmt: skip
+
+    @staticmethod
+    def _rows(memory: NicMemory, run: Any, keep: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+        """Tell what is loaded and read; return where what is read comes: values, and descriptors."""
+        values, side, read = RowStream(16), RowStream(16), RowStream(8)
+        for rows in memory.packets():
+            values.packet(rows, memory.values[rows].view(np.uint8))
+            side.packet(rows, side_bytes(memory.headers[rows], memory.distances[rows]))
+            read.packet(rows, np.zeros(0, np.uint8))
+        values.place(run["values"], keep)
+        side.place(run["side"], keep)
+        read.place(run["read"], keep, finally_at=0)
+        found = np.zeros((memory.used, LANES), np.int16), np.zeros(memory.used, np.uint16)
+        for name, array, size in zip(("values_read", "descriptors_read"), found, (16, 2), strict=True):
+            last = np.zeros(array.nbytes // size, np.uint8)
+            keep.append(last)
+            run[name]["data"], run[name]["last"] = array.ctypes.data, last.ctypes.data
+            run[name]["room"], run[name]["count"] = last.size, 0
+        return found
 
     @staticmethod
     def _commands(name: str, orders: Sequence[Order]) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.coding.asc.params import LANES
-from oscar.coding.frame import HEADER_BYTES, pack_frame, unpack_frame
+from oscar.coding.frame import pack_frame, unpack_frame
 from oscar.errors import FrameError
 from oscar_hdl.coder.rows import DESCRIBED, FrameRows, frame_rows
 from oscar_sim.batches import SHARES
@@ -33,9 +33,9 @@ Sum = tuple[int, FrameRows]
 class Traffic:
     """One batch: commands of both directions, frames that come, and what has to come out."""
 
-    def __init__(self, generate: Generator, rows: int, frames: int) -> None:
-        self.generate, self.rng, self.memory = generate, generate.rng, NicMemory(rows)
-        self.row, self.rows = 0, rows
+    def __init__(self, generate: Generator, nic: WholeNic, frames: int) -> None:
+        self.generate, self.rng, self.memory = generate, generate.rng, NicMemory(nic.rows)
+        self.row, self.rows, self.log2 = 0, nic.rows, nic.block_log2
         self.receives: list[Order] = []
         self.sends: list[Order] = []
         self.arrivals: list[Arrival] = []
@@ -44,14 +44,10 @@ class Traffic:
         self.wanted: list[bytes] = []
         self.sums: list[Sum | None] = []  # None: an error is to come
         self.values = 0
-        # Of the last RECEIVE: positions, row, sums (None: it fails), log2 of its blocks.
-        self.last: tuple[np.ndarray, int, np.ndarray | None, int] | None = None
-        log2 = int(self.rng.integers(10, 14))
-        self.send_log2 = log2
-        self.encoders = [Encoder(AscParams(sent_rows=False, block_log2=log2)) for _ in range(LINKS)]
-        self.senders = [
-            Encoder(AscParams(block_log2=int(self.rng.choice([0, 10, 12])))) for _ in range(LINKS)
-        ]
+        # Of the last RECEIVE: positions, row, sums (None: it fails).
+        self.last: tuple[np.ndarray, int, np.ndarray | None] | None = None
+        self.encoders = [Encoder(AscParams(sent_rows=False, block_log2=self.log2)) for _ in range(LINKS)]
+        self.senders = [Encoder(AscParams(block_log2=self.log2)) for _ in range(LINKS)]
         self.decoders = [Decoder(AscParams()) for _ in range(LINKS)]
         self.counts = [[0] * LINKS, [0] * LINKS]
         while len(self.receives) + len(self.sends) < frames:
@@ -90,7 +86,7 @@ class Traffic:
         values, positions = data
         rows, link = frame_rows(values, positions), int(self.rng.integers(LINKS))
         fields = self._fields(1, link, values.size, self._place(rows))
-        fields["block_log2"] = self.send_log2
+        fields["block_log2"] = self.log2
         frame = self.encoders[link].encode(
             values, step=link, context=positions, width=16, chunk=fields["chunk"], sub=7
         )
@@ -104,7 +100,7 @@ class Traffic:
         target = self._target()
         if target is None:
             return False
-        values, positions, at, local, log2 = target
+        values, positions, at, local = target
         link, rng = int(self.rng.integers(LINKS)), self.rng
         fields = self._fields(0, link, values.size, at)
         before = self.senders[link].state_dict()
@@ -133,39 +129,44 @@ class Traffic:
                 self.senders[link].load_state_dict(before)
                 self.counts[0][link] -= 1
                 expected = None
+        elif 0.3 <= kind < 0.34:  # of other blocks
+            other = Encoder(AscParams(block_log2=self.log2 + int(rng.integers(1, 3))))
+            other.load_state_dict(before)
+            self.senders[link].load_state_dict(before)
+            frame = other.encode(values, step=link, context=positions, width=16, chunk=fields["chunk"], sub=7)
+            self.counts[0][link] -= 1
+            expected = None
         else:
             self.decoders[link].decode(frame, step=link, context=positions)
             self.good.append(frame)
         self._arrive(frame, fields["peer"])
-        # Rows of frames that follow each other are added to by one decoder if their blocks are of one size.
-        own = frame[HEADER_BYTES] & 31
-        adopt = local is None or log2 not in (0, own) or rng.random() < 0.3
+        adopt = local is None or rng.random() < 0.3
         self.receives.append(Order(fields | {"adopt" if adopt else "add": 1}, self._after()))
         total = None if expected is None else expected.astype(np.int64) + (0 if adopt else local)
         if total is not None:
             total = (total + 32768) % 65536 - 32768
         self.sums.append(None if total is None else (at, frame_rows(total, positions)))
-        self.last = positions, at, total, own
+        self.last = positions, at, total
         return not ends
 
-    def _target(self) -> tuple[np.ndarray, np.ndarray, int, np.ndarray | None, int] | None:
-        """Return values, positions, their first row, what is there (None: anything), the log2 of its blocks.
+    def _target(self) -> tuple[np.ndarray, np.ndarray, int, np.ndarray | None] | None:
+        """Return values, positions, their first row, what is there (None: anything).
 
         The rows are new, or those of the frame before. None: there is no room.
         """
         rng = self.rng
         if self.last and rng.random() < 0.4:
-            positions, at, local, log2 = self.last
+            positions, at, local = self.last
             rows = self.generate().rows
             values = np.resize(rows.values.reshape(-1)[: rows.count], positions.size).astype(np.int16)
             self.values += values.size
-            return values, positions, at, local, log2
+            return values, positions, at, local
         data = self._frame()
         if data is None:
             return None
         values, positions = data
         local = rng.integers(-900, 900, values.size) * (rng.random(values.size) < rng.random())
-        return values, positions, self._place(frame_rows(local.astype(np.int16), positions)), local, 0
+        return values, positions, self._place(frame_rows(local.astype(np.int16), positions)), local
 
     def _arrive(self, frame: bytes, peer: int) -> None:
         """A peer's frame comes, behind the end of a command that is aborted."""
@@ -256,7 +257,7 @@ class Traffic:
 def whole(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:
     """Run a batch through a NIC; return what was wrong."""
     rng = generate.rng
-    traffic = Traffic(generate, nic.rows, int(rng.integers(2, 16)))
+    traffic = Traffic(generate, nic, int(rng.integers(2, 16)))
     if not (traffic.receives or traffic.sends):
         return []
     idle, busy, refuse = (float(x) for x in rng.choice(SHARES, 3))

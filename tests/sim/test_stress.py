@@ -66,7 +66,7 @@ def test_wrong_values_bytes_and_counts_are_seen(units: dict[str, Any], seed: int
 
 def test_what_a_nic_does_wrong_is_seen(units: dict[str, Any], seed: int) -> None:
     """What it did is changed in one place: memory outside of frames, a frame, a counter."""
-    traffic = Traffic(Generator(seed, largest=2000), units["nic"].rows, 10)
+    traffic = Traffic(Generator(seed, largest=2000), units["nic"], 10)
     told = units["nic"].run(
         traffic.memory, receives=traffic.receives, sends=traffic.sends, arrivals=traffic.arrivals, seed=seed
     )

@@ -37,7 +37,8 @@ from oscar_hdl.nic.control.list_ports import (
 from oscar_hdl.nic.control.list_unit import list_unit
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, STORED, VERSION
 from oscar_hdl.nic.memory.planner import planner
-from oscar_hdl.nic.ports import FrameCommand, TopPort
+from oscar_hdl.nic.ports import FrameCommand, NicProbe, TopPort
+from oscar_hdl.nic.probe_strobes import probe_strobes
 from oscar_hdl.nic.receive.frame_finder import frame_finder
 from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, HeldFrame, OldestFrame
 from oscar_hdl.nic.receive.receiver import receiver
@@ -69,6 +70,7 @@ def nic_core(
     clear_row: Any, clear_rows: Any, top: TopPort, bad_packets: Any, s_axis_sums: Any, s_axis_list: Any, *,
     engines: int, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 14,
     block_log2: int = 0, banks: int = 1, granule_log2: int = 8, pair: Any = engine_pair,
+    probe: NicProbe | None = None,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
@@ -86,7 +88,7 @@ def nic_core(
     block_log2: of the blocks that memory is made for, others are refused; 0: any, 10 to 17;
     banks: of the memory; block b of it is for an engine whose number is b modulo banks, too;
     granule_log2: of the values of a plan's block, 3 to 12;
-    pair: what two engines are, with engine_pair's arguments.
+    pair: what two engines are, with engine_pair's arguments; probe: what a bench may see.
     """
     if engines % 2 or not 2 <= engines <= 64:
         raise ValueError(f"a NIC has an even number of engines, 2 to 64, got {engines}")
@@ -244,6 +246,8 @@ def nic_core(
         (encoded_header, [port.header for port in sources]),
     ):
         parts += [copy_bit(other, copy) for other, copy in zip(others, own, strict=True)]
+    if probe is not None:
+        parts.append(probe_strobes(clk, receive, send, decode_takes, encode_takes, probe))
     decoding, encoding = bit(), bit()
     receive_failed, send_failed, refused, list_refused = bit(), bit(), bit(), bit()
 

@@ -13,7 +13,7 @@ from oscar_hdl.nic.memory.bank_ports import RowCommand, bank_count
 from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS, TopPort
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS, NicProbe, TopPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.stream_copy import stream_copy
@@ -26,6 +26,7 @@ def oscar_nic(
     s_axis_side: Any, s_axis_read: Any, m_axis_values: Any, m_axis_descriptors: Any, s_axis_list: Any, *,
     engines: int = 2, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
     block_log2: int = 12, granule_log2: int = 8, banks: int = 0, pair: Any = engine_pair,
+    probe: NicProbe | None = None,
 ) -> Any:  # fmt: skip
     """Decode frames into memory and encode memory into frames, as a driver asks (docs/registers.md).
 
@@ -39,7 +40,7 @@ def oscar_nic(
     engines: 2, 4, 8 .. 64; sets: table sets of a direction; store_log2: a frame store has 2^store_log2 words
     of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all frames; others are
     refused; granule_log2: of the values of a plan's block; banks: see row_memory;
-    pair: see nic_core.
+    pair: see nic_core; probe: what a bench may see of it.
     """
     UNITS = engines + 1
     phase, clear, cleared, never, held = word(5), bit(), bit(), bit(), bit()
@@ -63,6 +64,7 @@ def oscar_nic(
         encode_rows, clear, cleared, clear_row, clear_rows, top, bad_packets, totals, s_axis_list,
         engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
         block_log2=block_log2, banks=banks or bank_count(engines), granule_log2=granule_log2, pair=pair,
+        probe=probe,
     )  # fmt: skip
     memory = row_memory(
         clk, held, phase, positions, sums, decode_rows, adopt, sources, encode_rows, load_values, load_side,

@@ -53,3 +53,11 @@ class FrameCommand:
         self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
         self.abort, self.adopt = bit(), bit()  # receive: give up waiting; rows are replaced, not added to
         self.block_log2 = word(5)  # send only
+
+
+class NicProbe:
+    """Strobes that tell a bench what a NIC does inside; no part of the NIC needs them."""
+
+    def __init__(self) -> None:
+        self.received, self.sent = bit(), bit()  # a command ends
+        self.decode_row, self.encode_row = bit(), bit()  # a row's positions, or its values, are read

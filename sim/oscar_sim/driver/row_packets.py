@@ -29,13 +29,21 @@ def value_words(rows: FrameRows) -> list[int]:
     return words_of(flat)
 
 
+def side_bytes(headers: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Return (rows, 16) bytes: a word for each row, its header, and its distances in three bits each.
+
+    headers: (rows,) uint16; distances: (rows, 32) uint8.
+    """
+    bits = np.zeros((headers.size, STREAM_BITS), np.uint8)
+    bits[:, :16] = headers[:, None].astype(np.uint16) >> np.arange(16, dtype=np.uint16) & 1
+    places = np.arange(DISTANCE_BITS, dtype=np.uint8)
+    bits[:, DISTANCES_AT:] = (distances[:, :, None] >> places & 1).reshape(len(bits), -1)
+    return np.packbits(bits, axis=1, bitorder="little")
+
+
 def side_words(rows: FrameRows) -> list[int]:
     """Return a word for each row: its header, and its distances in three bits each."""
-    bits = np.zeros((rows.means.size, STREAM_BITS), np.uint8)
-    bits[:, :16] = rows.headers[:, None].astype(np.uint16) >> np.arange(16, dtype=np.uint16) & 1
-    places = np.arange(DISTANCE_BITS, dtype=np.uint8)
-    bits[:, DISTANCES_AT:] = (rows.distances[:, :, None] >> places & 1).reshape(len(bits), -1)
-    return words_of(np.packbits(bits, axis=1, bitorder="little"))
+    return words_of(side_bytes(rows.headers, rows.distances))
 
 
 def packet_start(row: int, count: int) -> int:

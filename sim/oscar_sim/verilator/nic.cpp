@@ -1,8 +1,8 @@
-// A driver, memory and a network around a whole NIC (nic_flat of oscar_sim). Called through ctypes: nic.py mirrors
-// the structs.
+// A driver and a network around a whole NIC with its memory (nic_probe of oscar_sim). Called through ctypes: whole.py
+// mirrors the structs.
+#include <algorithm>
 #include <iterator>
-#include <vector>
-#include "memory.h"
+#include "faults.h"
 
 extern "C" {
 
@@ -21,17 +21,28 @@ struct Arrival {
   uint32_t peer, unused;  // who made it
 };
 
+// A stream's words, and a byte for each that says whether it is a packet's last. Those before `meanwhile` come before
+// commands, those from `finally` on when all commands have ended, those between at any time.
+struct Words {
+  const uint8_t *data, *last;
+  uint32_t count, meanwhile, finally, unused;
+};
+
+// What a stream gave.
+struct Taken {
+  uint8_t *data, *last;
+  uint32_t room, count;
+};
+
 struct NicRun {
-  // memory
-  uint8_t *distances, *means;
-  uint16_t* headers;
-  int16_t* values;
+  Words values, side, read;
+  Taken values_read, descriptors_read;
   Command *receives, *sends;
   Arrival* arrivals;
   uint8_t* out;        // frames that the NIC made, one after the other
   uint32_t* out_ends;  // where each ends
   uint64_t out_room;
-  uint32_t rows, units, receive_count, send_count, arrival_count, out_frames;
+  uint32_t receive_count, send_count, arrival_count, out_frames;
   Stress stress;
   uint32_t pry;  // moments of the driver in which it writes what it should not
   uint64_t seed, limit;
@@ -53,24 +64,7 @@ constexpr uint32_t IRQ_BAD = 1 << 2, PEER_AT = 20;
 constexpr uint32_t ABORT_AFTER = 3000;  // clocks: the command waits for its frame
 constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x1C, 0x38, 0x30, 0x34, 0x50, 0x5C, 0x80, 0xB8, 0xBC, 0xC4, 0xFC};
 constexpr int COUNTERS_NUMBER = 16, MOST_GIVEN = 3, ERRORS_KEPT = 3;
-constexpr uint32_t TOP_CLOCKS = 17, TOP_GROUP = 4;  // of frame_top, and for each 32 rows
 constexpr uint32_t QUIET = 200000;  // clocks without anything that happens
-
-inline uint32_t get(const void* port, uint32_t at, uint32_t bits) {
-  uint64_t word;
-  memcpy(&word, static_cast<const uint8_t*>(port) + at / 8, 8);
-  return uint32_t(word >> at % 8) & ((1u << bits) - 1);
-}
-
-// A wide input, put together from the units' parts.
-struct Wide {
-  uint64_t words[12] = {};
-  void put(uint32_t at, uint64_t value) {
-    words[at / 64] |= value << at % 64;
-    if (at % 64) words[at / 64 + 1] |= value >> (64 - at % 64);
-  }
-  void give(void* port, size_t size) const { memcpy(port, words, size); }
-};
 
 // One access at a time of an AXI4-Lite manager, whose channels have delays of their own.
 struct Manager {
@@ -117,12 +111,44 @@ struct Direction {
   uint64_t at[256] = {};  // when each was given
 };
 
-struct Unit {
-  ReadMemory positions{true}, sources{false};
-  SumMemory sums;
+// A stream of rows into the NIC.
+struct Feed {
+  const Words& words;
+  uint32_t size, at = 0;
+  bool valid = false;
+  template <typename Data>
+  void offer(uint32_t limit, uint32_t idle, Random& rng, uint8_t& tvalid, Data& tdata, uint8_t& tlast) {
+    if (!valid && at < limit) valid = !rng.chance(idle);
+    tvalid = valid;
+    if (!valid) return;
+    memcpy(&tdata, words.data + uint64_t(size) * at, size);
+    tlast = words.last[at];
+  }
+  bool look(bool ready) {
+    if (!valid || !ready) return false;
+    valid = false, ++at;
+    return true;
+  }
 };
 
-enum class Step { ENABLE, IDLE, IRQ, CLEAR, RESULTS_IN, RESULTS_OUT, PENDING, WRITING, ABORTING, PRYING, COUNTING, OVER };
+// A stream of rows out of the NIC.
+struct Sink {
+  Taken& taken;
+  uint32_t size;
+  bool held = false, held_last = false;
+  uint8_t held_data[16] = {};
+  uint32_t look(bool valid, bool ready, const void* data, bool last) {
+    if (held && (!valid || memcmp(held_data, data, size) || held_last != last)) return UNSTABLE;
+    held = valid && !ready, held_last = last;
+    if (valid) memcpy(held_data, data, size);
+    if (!valid || !ready) return 0;
+    if (taken.count == taken.room) return BYTES_BEYOND;
+    memcpy(taken.data + uint64_t(size) * taken.count, data, size), taken.last[taken.count++] = last;
+    return 0;
+  }
+};
+
+enum class Step { LOADING, ENABLE, IDLE, IRQ, CLEAR, RESULTS_IN, RESULTS_OUT, PENDING, WRITING, ABORTING, PRYING, COUNTING, READING, OVER };
 
 struct Driver {
   Vtop& p;
@@ -130,28 +156,21 @@ struct Driver {
   Random rng;
   Manager bus;
   Direction ways[2];
-  Rows memory;
-  std::vector<Unit> units;
-  Step step = Step::ENABLE;
+  Feed values, side, read;
+  Sink values_read, descriptors_read;
+  Step step = Step::LOADING;
   int way = 0, part = 0, counter = 0;
-  uint64_t t = 0, moved = 0, cleared_at = 0, known_at = 0, out_at = 0;
-  uint32_t symbol = 0;
+  uint64_t t = 0, moved = 0, out_at = 0;
   uint32_t arrival = 0, arrived = 0, out_frames = 0, faults = 0, aborted = 0;
   bool pried = false;
-  bool rx_valid = false, tx_held = false, tx_last = false, clearing = false, looking = false;
+  bool rx_valid = false, tx_held = false, tx_last = false;
   uint8_t held[80] = {};
 
   explicit Driver(Model& m, NicRun& r)
       : p(*m.top), run(r), rng(r.seed),
         ways{{RECEIVE, r.receives, r.receive_count}, {SEND, r.sends, r.send_count}},
-        memory{r.distances, r.means, r.headers, r.values, r.rows, 32 * r.rows}, units(r.units) {
-    for (Unit& u : units) {
-      u.positions.begin(&memory), u.sources.begin(&memory);
-      u.positions.slots = u.sources.slots = &u != &units.back();  // the last is of raw blocks
-      u.sums.given = u.sums.totals = r.values, u.sums.headers = r.headers;
-      u.sums.rows = r.rows, u.sums.count = 32 * r.rows;
-    }
-  }
+        values{r.values, 16}, side{r.side, 16}, read{r.read, 8},
+        values_read{r.values_read, 16}, descriptors_read{r.descriptors_read, 2} {}
 
   // --- registers
 
@@ -211,7 +230,7 @@ struct Driver {
     if (p.irq) {
       step = Step::IRQ;
     } else if (ways[0].ended == ways[0].count && ways[1].ended == ways[1].count && out_frames >= run.out_frames &&
-               arrival == run.arrival_count) {
+               arrival == run.arrival_count && came(&Words::finally)) {
       if (t - moved > 300) step = Step::COUNTING, counter = 0;  // what is left over has time to show
     } else if (may_abort()) {
       step = Step::ABORTING, aborted = ways[0].ended + 1;
@@ -267,11 +286,11 @@ struct Driver {
       case Step::PRYING: pried_open(error), step = Step::IDLE; break;
       case Step::COUNTING:
         run.counters[counter] = bus.data;
-        step = ++counter == COUNTERS_NUMBER ? Step::OVER : Step::COUNTING;
+        step = ++counter == COUNTERS_NUMBER ? Step::READING : Step::COUNTING;
         break;
       default: break;
     }
-    if (step != Step::IDLE && step != Step::OVER) begin();
+    if (step != Step::IDLE && step != Step::READING) begin();
   }
 
   // --- frames
@@ -320,75 +339,57 @@ struct Driver {
     if (p.m_axis_tx_tlast) run.out_ends[out_frames++] = uint32_t(out_at);
   }
 
-  // --- memory
+  // --- rows
 
-  void serve() {
-    Wide position_ok, position_data, position_mean, local, source_ok, source_data, source_mean;
-    for (uint32_t i = 0; i < run.units; ++i) {
-      Unit& u = units[i];
-      u.positions.now(t, rng), u.sources.now(t, rng), u.sums.now(t, rng);
-      position_ok.put(i, u.positions.ok), source_ok.put(i, u.sources.ok);
-      position_data.put(4 * i, u.positions.data), position_mean.put(4 * i, u.positions.mean);
-      source_data.put(19 * i, u.sources.data), source_mean.put(4 * i, u.sources.mean);
-      local.put(16 * i, u.sums.local);
-    }
-    position_ok.give(&p.position_ok, sizeof(p.position_ok));
-    position_data.give(&p.position_data, sizeof(p.position_data));
-    position_mean.give(&p.position_mean, sizeof(p.position_mean));
-    local.give(&p.sum_local, sizeof(p.sum_local));
-    source_ok.give(&p.source_ok, sizeof(p.source_ok));
-    source_data.give(&p.source_data, sizeof(p.source_data));
-    source_mean.give(&p.source_mean, sizeof(p.source_mean));
-    p.cleared = clearing && t == cleared_at;
-    if (p.cleared) clearing = false;
-    p.top_known = looking && t == known_at;
-    if (p.top_known) looking = false;
-    if (!looking) p.top_symbol = symbol;
+  // Whether all streams of rows have come to a bound, and what was asked for is read.
+  bool came(uint32_t Words::*bound) const {
+    return values.at >= values.words.*bound && side.at >= side.words.*bound && read.at >= read.words.*bound;
   }
 
-  void remember() {
-    const uint32_t refuse = run.stress.refuse;
-    for (uint32_t i = 0; i < run.units; ++i) {
-      Unit& u = units[i];
-      const uint32_t in = get(&p.decode_rows, 20 * i, 20), out = get(&p.encode_rows, 20 * i, 20);
-      const int phase = (p.phase + (i + 1 < run.units ? TURN * i : RAW_AHEAD)) % LANES;
-      faults |= u.positions.look(t, phase, get(&p.position_take, i, 1), get(&p.position_header, i, 1),
-                                 get(&p.position_row, 12 * i, 12), refuse, rng, in);
-      faults |= u.sources.look(t, phase, get(&p.source_take, i, 1), get(&p.source_header, i, 1),
-                               get(&p.source_row, 12 * i, 12), refuse, rng, out);
-      faults |= u.sums.look(t, get(&p.sum_take, i, 1), get(&p.sum_row, 12 * i, 12), get(&p.sum_valid, i, 1),
-                            get(&p.sum_total, 16 * i, 16), get(&p.sum_described, i, 1),
-                            get(&p.sum_described_row, 12 * i, 12), get(&p.sum_row_class, 4 * i, 4),
-                            get(&p.sum_row_size, 3 * i, 3), get(&p.sum_row_top, 4 * i, 4), in, get(&p.adopt, i, 1));
-    }
-    if (p.top_ask) {
-      symbol = 0;
-      for (uint32_t row = p.top_row; row < std::min<uint32_t>(run.rows, p.top_row + (p.top_count + 31) / LANES); ++row)
-        symbol = std::max<uint32_t>(symbol, run.headers[row] >> TOP_AT & 15);
-      looking = true, known_at = t + TOP_CLOCKS + TOP_GROUP * ((p.top_count + 1023) / 1024);
-      if (run.stress.busy) known_at = t + 1 + rng.below(60);
-    }
-    if (p.clear) {
-      const uint32_t from = p.clear_row, to = std::min<uint32_t>(run.rows, from + p.clear_rows);
-      for (uint32_t row = from; row < to; ++row) {
-        run.headers[row] &= ~DESCRIBED_BITS;
-        memset(run.values + LANES * row, 0, 2 * LANES);
-      }
-      clearing = true, cleared_at = t + 1 + (run.stress.busy ? rng.below(40) : 1);
+  void offer_rows() {
+    const auto limit = [this](const Words& words) {
+      return step == Step::LOADING ? words.meanwhile : step == Step::READING ? words.count : words.finally;
+    };
+    const uint32_t idle = run.stress.idle;
+    values.offer(limit(values.words), idle, rng, p.s_axis_values_tvalid, p.s_axis_values_tdata, p.s_axis_values_tlast);
+    side.offer(limit(side.words), idle, rng, p.s_axis_side_tvalid, p.s_axis_side_tdata, p.s_axis_side_tlast);
+    read.offer(limit(read.words), idle, rng, p.s_axis_read_tvalid, p.s_axis_read_tdata, p.s_axis_read_tlast);
+    p.m_axis_values_tready = !rng.chance(run.stress.busy);
+    p.m_axis_descriptors_tready = !rng.chance(run.stress.busy);
+  }
+
+  void look_rows() {
+    if (values.look(p.s_axis_values_tready) | side.look(p.s_axis_side_tready) | read.look(p.s_axis_read_tready)) moved = t;
+    const uint32_t before = run.values_read.count;
+    faults |= values_read.look(p.m_axis_values_tvalid, p.m_axis_values_tready, &p.m_axis_values_tdata,
+                               p.m_axis_values_tlast);
+    faults |= descriptors_read.look(p.m_axis_descriptors_tvalid, p.m_axis_descriptors_tready, &p.m_axis_descriptors_tdata,
+                                    p.m_axis_descriptors_tlast);
+    if (run.values_read.count != before) moved = t;
+  }
+
+  // Loading and reading are over when all words were taken; what is written then is there before a command.
+  void go_on() {
+    if (step == Step::LOADING && came(&Words::meanwhile)) {
+      step = Step::ENABLE, begin();
+    } else if (step == Step::READING && came(&Words::count) && run.values_read.count == run.values_read.room &&
+               run.descriptors_read.count == run.descriptors_read.room) {
+      step = Step::OVER;
     }
   }
 
   // One clock.
   void clock(Model& m) {
-    serve(), offer();
+    offer_rows(), offer();
     p.m_axis_tx_tready = !rng.chance(run.stress.busy);
     bus.inputs(p, run.stress.busy, rng);
     settle(m);
     bool error = false;
     const bool ended = bus.look(p, error);
-    frames(), remember();
+    frames(), look_rows();
     edge(m), ++t;
-    if (ended) done(error);
+    if (step == Step::LOADING || step == Step::READING) go_on();
+    else if (ended) done(error);
     else if (bus.doing == Manager::NOTHING && step == Step::IDLE) idle();
   }
 };
@@ -396,7 +397,8 @@ struct Driver {
 void rest(Model& m, uint32_t clocks) {
   Vtop& p = *m.top;
   p.s_axil_awvalid = p.s_axil_wvalid = p.s_axil_arvalid = p.s_axil_bready = p.s_axil_rready = 0;
-  p.s_axis_rx_tvalid = p.m_axis_tx_tready = p.cleared = p.top_known = 0;
+  p.s_axis_rx_tvalid = p.m_axis_tx_tready = p.s_axis_values_tvalid = p.s_axis_side_tvalid = p.s_axis_read_tvalid = 0;
+  p.m_axis_values_tready = p.m_axis_descriptors_tready = p.s_axis_list_tvalid = 0;
   for (; clocks; --clocks) settle(m), edge(m);
 }
 
@@ -412,7 +414,6 @@ extern "C" void nic_reset(Model* m, uint32_t clocks) {
 
 extern "C" void nic_run(Model* m, NicRun* run) {
   Driver driver(*m, *run);
-  driver.begin();
   while (driver.step != Step::OVER && !driver.faults) {
     if (run->reset_at >= 0 && driver.t == uint64_t(run->reset_at)) {
       run->was_reset = 1;
