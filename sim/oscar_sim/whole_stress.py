@@ -123,6 +123,8 @@ class Traffic:
             broken[int(rng.integers(len(broken)))] ^= 1 << int(rng.integers(8))
             frame = pack_frame(head, bytes(broken))
             try:
+                if broken[0] & 31 != self.log2:  # the software would take it
+                    raise FrameError("blocks of another size")
                 expected = self.decoders[link].decode(frame, step=link, context=positions)
                 ends = True  # it can be decoded: the link's ends part here
             except FrameError:
