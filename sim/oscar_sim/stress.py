@@ -34,10 +34,10 @@ from oscar_sim.results_file import prepared
 from oscar_sim.seeds import fresh
 from oscar_sim.units import Unit
 from oscar_sim.whole import WholeNic
-from oscar_sim.whole_stress import whole
+from oscar_sim.whole_stress import listed, whole
 
 # Of clocks, about as long for each: barrels and NICs are slow.
-SHARE = {"decoder": 40, "encoder": 40, "barrel_encoder": 8, "barrel_decoder": 8, "nic": 4}
+SHARE = {"decoder": 40, "encoder": 40, "barrel_encoder": 8, "barrel_decoder": 8, "nic": 3, "list": 1}
 BATCH_CLOCKS = 400_000  # about; a batch is checked when it is over
 RESETS, DAMAGE = 0.1, 0.2  # shares of blocks
 MOST_FAULTS = 20
@@ -85,7 +85,7 @@ def _run(
 
 def converted(kind: str) -> Any:
     """Return the converted RTL of one of CHECKS under Verilator, compiled unless it is as it was."""
-    return WholeNic() if kind == "nic" else Unit(kind, kind)
+    return WholeNic() if kind in ("nic", "list") else Unit(kind, kind)
 
 
 CHECKS: dict[str, Check] = {
@@ -94,6 +94,7 @@ CHECKS: dict[str, Check] = {
     "barrel_encoder": encode,
     "barrel_decoder": decode,
     "nic": whole,
+    "list": listed,
 }
 COLUMNS = ("clocks", "frames", "blocks", "values", "resets", "refused", "hangs", "mismatches")
 

@@ -29,11 +29,12 @@ ARRIVAL = np.dtype([("bytes", "u8"), *((n, "u4") for n in ("size", "after", "pee
 WORDS = [("data", "u8"), ("last", "u8"), *((n, "u4") for n in ("count", "meanwhile", "finally", "unused"))]
 TAKEN = [("data", "u8"), ("last", "u8"), ("room", "u4"), ("count", "u4")]
 RUN = np.dtype([
-    *((n, WORDS) for n in ("values", "side", "read")),
+    *((n, WORDS) for n in ("values", "side", "read", "list")),
     *((n, TAKEN) for n in ("values_read", "descriptors_read")),
-    *((n, "u8") for n in ("receives", "sends", "arrivals", "out", "out_ends")),
+    *((n, "u8") for n in ("receives", "sends", "arrivals", "out", "out_ends", "out_peers")),
     ("out_room", "u8"),
     *((n, "u4") for n in ("receive_count", "send_count", "arrival_count", "out_frames")),
+    *((n, "u4") for n in ("list_entries", "list_result")),
     *((n, "u4") for n in ("idle", "busy", "refuse", "pry")),
     ("seed", "u8"), ("limit", "u8"), ("reset_at", "i8"), ("clocks", "u8"), ("bad_frames", "u8"),
     *((n, "u4") for n in ("faults", "receives_ended", "sends_ended", "was_reset", "reasons", "refused")),
@@ -81,18 +82,20 @@ class NicMemory:
         self.headers[: self.used] = self.headers[: self.used] & ~np.uint16(DESCRIBED) | described
 
 
-class RowStream:
-    """Words of a stream of rows, packet by packet."""
+class Packets:
+    """Words of a stream into a NIC, packet by packet."""
 
     def __init__(self, word_bytes: int) -> None:
         self._size = word_bytes
         self._words: list[np.ndarray] = []
         self._last: list[np.ndarray] = []
 
-    def packet(self, rows: slice, data: np.ndarray) -> None:
-        """Add a packet: rows of the memory, and its words behind the first one, as bytes."""
-        start = packet_start(rows.start, LANES * (rows.stop - rows.start)).to_bytes(self._size, "little")
-        words = np.concatenate([np.frombuffer(start, np.uint8), data.reshape(-1)])
+    def packet(self, data: np.ndarray, rows: slice | None = None) -> None:
+        """Add a packet of words, given as bytes, behind one that says which rows of the memory they are of."""
+        words = data.reshape(-1).view(np.uint8)
+        if rows is not None:
+            start = packet_start(rows.start, LANES * (rows.stop - rows.start)).to_bytes(self._size, "little")
+            words = np.concatenate([np.frombuffer(start, np.uint8), words])
         self._words.append(words)
         last = np.zeros(words.size // self._size, np.uint8)
         last[-1] = 1
@@ -138,6 +141,8 @@ class Told:
     frames: list[bytes]
     counters: dict[str, int] = field(default_factory=dict)
     fault: str = ""
+    peers: list[int] = field(default_factory=list)  # to whom frames go
+    listed: int = 0  # LIST_RESULT
     reset: bool = False
     reasons: int = 0
     refused: int = 0
@@ -167,11 +172,12 @@ class WholeNic:
     def run(
         self, memory: NicMemory, *, receives: Sequence[Order] = (), sends: Sequence[Order] = (),
         arrivals: Sequence[Arrival] = (), stress: Stress = NO_STRESS, seed: int = 1,
-        reset_at: int = -1, limit: int = 1 << 40,
+        entries: np.ndarray | None = None, reset_at: int = -1, limit: int = 1 << 40,
     ) -> Told:  # fmt: skip
         """Load memory, give commands to the NIC and frames to its port until all have ended, and read memory.
 
-        Frames come when so many RECEIVE commands have ended.
+        Frames come when so many RECEIVE commands have ended. entries: (entries, 3) uint64, a list that gives
+        these commands; then frames come at any time, and only LIST_RESULT tells of ends.
         """
         keep: list[Any] = []
         commands = [self._commands(name, orders) for name, orders in (("RECEIVE", receives), ("SEND", sends))]
@@ -180,16 +186,23 @@ class WholeNic:
             keep.append(np.frombuffer(data, np.uint8))
             came[n] = (keep[-1].ctypes.data, len(data), after, peer, 0)
         room = sum(8 * order.fields["count"] + 4000 for order in sends) + 64
-        out, ends = np.zeros(room, np.uint8), np.zeros(max(1, len(sends)), np.uint32)
+        out = np.zeros(room, np.uint8)
+        ends, peers = (np.zeros(len(sends) + 1, np.uint32) for _ in range(2))
         run = np.zeros(1, RUN)
         for name, array in (
             ("receives", commands[0]), ("sends", commands[1]), ("arrivals", came), ("out", out),
-            ("out_ends", ends),
+            ("out_ends", ends), ("out_peers", peers),
         ):  # fmt: skip
             run[name] = array.ctypes.data
         values_read, descriptors_read = self._rows(memory, run[0], keep)
         run["out_room"] = room
-        run["receive_count"], run["send_count"] = len(receives), len(sends)
+        if entries is None:
+            run["receive_count"], run["send_count"] = len(receives), len(sends)
+        else:
+            packet = Packets(8)
+            packet.packet(entries)
+            packet.place(run[0]["list"], keep)
+            run["list_entries"] = len(entries)
         run["arrival_count"], run["out_frames"] = len(arrivals), len(sends)
         for name in ("idle", "busy", "refuse", "pry"):
             run[name] = int(65536 * getattr(stress, name))
@@ -204,17 +217,18 @@ class WholeNic:
             commands[1][: int(told["sends_ended"])],
             [out[a:b].tobytes() for a, b in pairwise(made)],
             {name: int(told["counters"][n]) for n, (name, _) in enumerate(COUNTER_EVENTS)},
-            faults(int(told["faults"])), bool(told["was_reset"]), int(told["reasons"]), int(told["refused"]),
+            faults(int(told["faults"])), peers[: int(told["out_frames"])].tolist(), int(told["list_result"]),
+            bool(told["was_reset"]), int(told["reasons"]), int(told["refused"]),
         )  # fmt: skip
 
     @staticmethod
     def _rows(memory: NicMemory, run: Any, keep: list[Any]) -> tuple[np.ndarray, np.ndarray]:
         """Tell what is loaded and read; return where what is read comes: values, and descriptors."""
-        values, side, read = RowStream(16), RowStream(16), RowStream(8)
+        values, side, read = Packets(16), Packets(16), Packets(8)
         for rows in memory.packets():
-            values.packet(rows, memory.values[rows].view(np.uint8))
-            side.packet(rows, side_bytes(memory.headers[rows], memory.distances[rows]))
-            read.packet(rows, np.zeros(0, np.uint8))
+            values.packet(memory.values[rows], rows)
+            side.packet(side_bytes(memory.headers[rows], memory.distances[rows]), rows)
+            read.packet(np.zeros(0, np.uint8), rows)
         values.place(run["values"], keep)
         side.place(run["side"], keep)
         read.place(run["read"], keep, finally_at=0)

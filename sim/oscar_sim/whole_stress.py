@@ -18,6 +18,7 @@ from oscar.coding.frame import pack_frame, unpack_frame
 from oscar.errors import FrameError
 from oscar_hdl.coder.rows import DESCRIBED, FrameRows, frame_rows
 from oscar_sim.batches import SHARES
+from oscar_sim.driver.lists import AFTER, COUNTS, NO_GATE, entry_words, packed, trigger
 from oscar_sim.frames import Generator
 from oscar_sim.units import Stress
 from oscar_sim.whole import HELD, Arrival, NicMemory, Order, Told, WholeNic
@@ -31,7 +32,12 @@ Sum = tuple[int, FrameRows]
 
 
 class Traffic:
-    """One batch: commands of both directions, frames that come, and what has to come out."""
+    """One batch: commands of both directions, frames that come, and what has to come out.
+
+    refusable: some RECEIVEs end with an error, are aborted, or have frames that come again.
+    """
+
+    refusable = True
 
     def __init__(self, generate: Generator, nic: WholeNic, frames: int) -> None:
         self.generate, self.rng, self.memory = generate, generate.rng, NicMemory(nic.rows)
@@ -52,10 +58,17 @@ class Traffic:
         self.counts = [[0] * LINKS, [0] * LINKS]
         while len(self.receives) + len(self.sends) < frames:
             kind = self.rng.random()
-            if not (self._send() if kind < 0.48 else self._receive() if kind < 0.96 else self._abort()):
+            send, receive = kind < 0.48, kind < 0.96 or not self.refusable
+            if not (self._send() if send else self._receive() if receive else self._abort()):
                 break
-        self._disorder()
+        if self.refusable:
+            self._disorder()
+        self.entries = self._entries()
         self.values_before, self.headers_before = self.memory.values.copy(), self.memory.headers.copy()
+
+    def _entries(self) -> np.ndarray | None:
+        """Return the list that gives the commands; None: they are given by registers."""
+        return None
 
     def _frame(self) -> tuple[np.ndarray, np.ndarray] | None:
         frame = self.generate()
@@ -117,7 +130,7 @@ class Traffic:
             self._arrive(frame, fields["peer"] ^ int(rng.integers(1, 256)))
             self.bad += 1
         expected: np.ndarray | None = values
-        if 0.15 <= kind < 0.3:  # forged, with a right CRC
+        if self.refusable and 0.15 <= kind < 0.3:  # forged, with a right CRC
             head, payload = unpack_frame(frame)
             broken = bytearray(payload)
             broken[int(rng.integers(len(broken)))] ^= 1 << int(rng.integers(8))
@@ -131,7 +144,7 @@ class Traffic:
                 self.senders[link].load_state_dict(before)
                 self.counts[0][link] -= 1
                 expected = None
-        elif 0.3 <= kind < 0.34:  # of other blocks
+        elif self.refusable and 0.3 <= kind < 0.34:  # of other blocks
             other = Encoder(AscParams(block_log2=self.log2 + int(rng.integers(1, 3))))
             other.load_state_dict(before)
             self.senders[link].load_state_dict(before)
@@ -216,6 +229,11 @@ class Traffic:
         """Return what was wrong."""
         found = [told.fault] if told.fault else []
         found += [f"frame {n} sent differs" for n, f in enumerate(told.frames) if f != self.wanted[n]]
+        found += [
+            f"frame {n} goes to peer {peer}"
+            for n, (peer, order) in enumerate(zip(told.peers, self.sends, strict=False))
+            if peer != order.fields["peer"]
+        ]
         found += [f"SEND {n} ended with error {e}" for n, e in enumerate(told.sends["error"].tolist()) if e]
         for n, error in enumerate(told.receives["error"].tolist()):
             if error not in self._errors(n):
@@ -256,10 +274,104 @@ class Traffic:
         return found
 
 
+class ListTraffic(Traffic):
+    """One batch whose commands a list gives, with triggers at random.
+
+    SENDs of a link follow each other, as their tables do; so frames of links may leave in any order.
+    """
+
+    refusable = False
+
+    def _entries(self) -> np.ndarray:
+        first, events = len(self.receives), Counter[int]()
+        chain, before = list(range(len(self.sends))), dict[int, int]()
+        for n, send in enumerate(self.sends):
+            if (behind := before.get(link := send.fields["step"])) is not None:
+                chain[behind] = n
+                events[n] += 1
+            before[link] = n
+        triggers = self._gates(first, chain, events)
+        words = [
+            entry_words(packed("RECEIVE", **order.fields), trigger(gate=gate, need=need))
+            for order, (gate, need) in zip(self.receives, triggers, strict=True)
+        ]
+        words += [
+            entry_words(
+                packed("SEND", **order.fields),
+                trigger(kind=1, events=events[n], next=first + chain[n]),
+            )
+            for n, order in enumerate(self.sends)
+        ]
+        return np.array(words, np.uint64).reshape(-1, 3)
+
+    def _gates(self, first: int, chain: list[int], events: Counter[int]) -> list[tuple[int, int]]:
+        """Return gate and need of each RECEIVE, and count those of a SEND in `events`.
+
+        No frame is held up by a SEND that waits for one of those behind it.
+        """
+        rng, found, closed = self.rng, [], set[int]()
+        for _ in self.receives:
+            need, gate = int(rng.choice([COUNTS, AFTER, NO_GATE])), -first
+            if need == AFTER and self.sends:
+                gate = int(rng.integers(len(self.sends)))
+                closed |= {n for n in range(len(self.sends)) if self._leads(chain, n, gate)}
+            elif need == COUNTS and (free := sorted(set(range(len(self.sends))) - closed)):
+                gate = int(rng.choice(free))
+                events[gate] += 1
+            else:
+                need = NO_GATE
+            found.append((first + gate, need))
+        return found
+
+    @staticmethod
+    def _leads(chain: list[int], n: int, to: int) -> bool:
+        """Whether SEND n is before `to` on its link, or that one."""
+        while n != to and chain[n] != n:
+            n = chain[n]
+        return n == to
+
+    def faults(self, told: Told) -> list[str]:
+        """Return what was wrong."""
+        found = [told.fault] if told.fault else []
+        order = self._order(told)
+        if any(n is None for n in order):
+            return [*found, f"frames differ, or leave in another order on their link: {order}"]
+        peers = [self.sends[n].fields["peer"] for n in order if n is not None]
+        if peers != told.peers:
+            found.append(f"frames go to peers {told.peers}, not {peers}")
+        if told.fault or told.reset:
+            return found
+        if told.listed != 1 and told.listed & 0xFFFFFF00:
+            found.append(f"LIST_RESULT is {told.listed:08x}")
+        told.receives = np.zeros(len(self.receives), [("error", "u4")])
+        return found + self._counted(told) + self._memory_faults(told)
+
+    def _order(self, told: Told) -> list[int | None]:
+        """Return which SEND each frame is of, as links have them; None: of none."""
+        left: dict[int, list[int]] = {}
+        for n, send in enumerate(self.sends):
+            left.setdefault(send.fields["step"], []).append(n)
+        found: list[int | None] = []
+        for data in told.frames:
+            at = next((ns[0] for ns in left.values() if ns and self.wanted[ns[0]] == data), None)
+            if at is not None:
+                left[self.sends[at].fields["step"]].pop(0)
+            found.append(at)
+        return found
+
+
 def whole(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:
     """Run a batch through a NIC; return what was wrong."""
-    rng = generate.rng
-    traffic = Traffic(generate, nic, int(rng.integers(2, 16)))
+    return _batch(Traffic(generate, nic, int(generate.rng.integers(2, 16))), nic, seed, tally)
+
+
+def listed(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:
+    """Run a batch through a NIC whose commands a list gives; return what was wrong."""
+    return _batch(ListTraffic(generate, nic, int(generate.rng.integers(2, 24))), nic, seed, tally)
+
+
+def _batch(traffic: Traffic, nic: WholeNic, seed: int, tally: Counter[str]) -> list[str]:
+    rng = traffic.rng
     if not (traffic.receives or traffic.sends):
         return []
     idle, busy, refuse = (float(x) for x in rng.choice(SHARES, 3))
@@ -267,7 +379,7 @@ def whole(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) ->
     reset_at = int(rng.integers(rng.choice([200, 40_000]))) if rng.random() < 0.4 else -1
     told = nic.run(
         traffic.memory, receives=traffic.receives, sends=traffic.sends, arrivals=traffic.arrivals,
-        stress=Stress(idle, busy, refuse, pry), seed=seed, reset_at=reset_at,
+        entries=traffic.entries, stress=Stress(idle, busy, refuse, pry), seed=seed, reset_at=reset_at,
     )  # fmt: skip
     found = traffic.faults(told)
     for _ in range(int(rng.choice([1, 1, 2]))):  # links begin anew

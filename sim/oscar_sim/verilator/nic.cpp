@@ -35,14 +35,16 @@ struct Taken {
 };
 
 struct NicRun {
-  Words values, side, read;
+  Words values, side, read, list;
   Taken values_read, descriptors_read;
   Command *receives, *sends;
   Arrival* arrivals;
   uint8_t* out;        // frames that the NIC made, one after the other
   uint32_t* out_ends;  // where each ends
+  uint32_t* out_peers;  // to whom each goes
   uint64_t out_room;
   uint32_t receive_count, send_count, arrival_count, out_frames;
+  uint32_t list_entries, list_result;  // 0: commands are given by registers
   Stress stress;
   uint32_t pry;  // moments of the driver in which it writes what it should not
   uint64_t seed, limit;
@@ -60,7 +62,8 @@ namespace {
 // Registers (docs/registers.md).
 constexpr uint32_t STATUS = 0x08, IRQ_STATUS = 0x0C, IRQ_ENABLE = 0x10, COUNTERS = 0x80;
 constexpr uint32_t ABORT = 0x14, RECEIVE = 0x20, SEND = 0x40, ORDER = 0x0C, RESULT = 0x10;
-constexpr uint32_t IRQ_BAD = 1 << 2, PEER_AT = 20;
+constexpr uint32_t LIST_COMMAND = 0x18, LIST_RESULT = 0x1C, LIST_RUN = 1u << 31, IRQ_LIST = 1 << 9;
+constexpr uint32_t IRQ_BAD = 1 << 2, IRQ_COMMANDS = 0x7F;
 constexpr uint32_t ABORT_AFTER = 3000;  // clocks: the command waits for its frame
 constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x1C, 0x38, 0x30, 0x34, 0x50, 0x5C, 0x80, 0xB8, 0xBC, 0xC4, 0xFC};
 constexpr int COUNTERS_NUMBER = 16, MOST_GIVEN = 3, ERRORS_KEPT = 3;
@@ -148,7 +151,7 @@ struct Sink {
   }
 };
 
-enum class Step { LOADING, ENABLE, IDLE, IRQ, CLEAR, RESULTS_IN, RESULTS_OUT, PENDING, WRITING, ABORTING, PRYING, COUNTING, READING, OVER };
+enum class Step { LOADING, ENABLE, LISTING, IDLE, IRQ, CLEAR, RESULTS_IN, RESULTS_OUT, LIST_ENDS, PENDING, WRITING, ABORTING, PRYING, COUNTING, READING, OVER };
 
 struct Driver {
   Vtop& p;
@@ -156,20 +159,20 @@ struct Driver {
   Random rng;
   Manager bus;
   Direction ways[2];
-  Feed values, side, read;
+  Feed values, side, read, list;
   Sink values_read, descriptors_read;
   Step step = Step::LOADING;
   int way = 0, part = 0, counter = 0;
-  uint64_t t = 0, moved = 0, out_at = 0;
+  uint64_t t = 0, moved = 0, out_at = 0, frame_at = 0;
   uint32_t arrival = 0, arrived = 0, out_frames = 0, faults = 0, aborted = 0;
-  bool pried = false;
+  bool pried = false, listed = false;
   bool rx_valid = false, tx_held = false, tx_last = false;
   uint8_t held[80] = {};
 
   explicit Driver(Model& m, NicRun& r)
       : p(*m.top), run(r), rng(r.seed),
         ways{{RECEIVE, r.receives, r.receive_count}, {SEND, r.sends, r.send_count}},
-        values{r.values, 16}, side{r.side, 16}, read{r.read, 8},
+        values{r.values, 16}, side{r.side, 16}, read{r.read, 8}, list{r.list, 8},
         values_read{r.values_read, 16}, descriptors_read{r.descriptors_read, 2} {}
 
   // --- registers
@@ -177,7 +180,9 @@ struct Driver {
   void begin() {
     const uint32_t busy = run.stress.busy;
     switch (step) {
-      case Step::ENABLE: return bus.write(IRQ_ENABLE, 0x7F, busy, rng);
+      case Step::ENABLE: return bus.write(IRQ_ENABLE, run.list_entries ? IRQ_LIST : IRQ_COMMANDS, busy, rng);
+      case Step::LISTING: return bus.write(LIST_COMMAND, LIST_RUN | run.list_entries, busy, rng);
+      case Step::LIST_ENDS: return bus.read(LIST_RESULT, busy, rng);
       case Step::IRQ: return bus.read(IRQ_STATUS, busy, rng);
       case Step::CLEAR: return bus.write(IRQ_STATUS, bus.data, busy, rng);
       case Step::RESULTS_IN: return bus.read(RECEIVE + RESULT, busy, rng);
@@ -230,7 +235,7 @@ struct Driver {
     if (p.irq) {
       step = Step::IRQ;
     } else if (ways[0].ended == ways[0].count && ways[1].ended == ways[1].count && out_frames >= run.out_frames &&
-               arrival == run.arrival_count && came(&Words::finally)) {
+               arrival == run.arrival_count && came(&Words::finally) && (listed || !run.list_entries)) {
       if (t - moved > 300) step = Step::COUNTING, counter = 0;  // what is left over has time to show
     } else if (may_abort()) {
       step = Step::ABORTING, aborted = ways[0].ended + 1;
@@ -263,12 +268,14 @@ struct Driver {
   void done(bool error) {
     if (error && step != Step::PRYING) faults |= SPURIOUS;
     switch (step) {
-      case Step::ENABLE: step = Step::IDLE; break;
+      case Step::ENABLE: step = run.list_entries ? Step::LISTING : Step::IDLE; break;
+      case Step::LISTING: moved = t, step = Step::IDLE; break;
       case Step::IRQ:
         if (bus.data & IRQ_BAD) moved = t;
         step = Step::CLEAR;
         break;
-      case Step::CLEAR: step = Step::RESULTS_IN; break;
+      case Step::CLEAR: step = run.list_entries ? Step::LIST_ENDS : Step::RESULTS_IN; break;
+      case Step::LIST_ENDS: run.list_result = bus.data, listed = true, moved = t, step = Step::IDLE; break;
       case Step::RESULTS_IN:
         ends(ways[0], bus.data);
         run.reasons |= 1u << (bus.data >> 23 & 15);
@@ -325,8 +332,7 @@ struct Driver {
       faults |= UNSTABLE;
     tx_held = valid && !p.m_axis_tx_tready, tx_last = p.m_axis_tx_tlast;
     if (valid) memcpy(held, &p.m_axis_tx_tdata, BYTES);
-    if (valid && out_frames < run.send_count && p.m_axis_tx_tdest != (run.sends[out_frames].order >> PEER_AT & 255))
-      faults |= MISFRAMED;
+    if (valid && out_at != frame_at && p.m_axis_tx_tdest != run.out_peers[out_frames]) faults |= MISFRAMED;
     if (!valid || !p.m_axis_tx_tready) return;
     const uint32_t n = uint32_t(__builtin_popcountll(keep));
     if (!n || (keep & (keep + 1)) || (n < BYTES && !p.m_axis_tx_tlast)) faults |= MISFRAMED;
@@ -335,15 +341,17 @@ struct Driver {
       return;
     }
     memcpy(run.out + out_at, &p.m_axis_tx_tdata, n);
+    run.out_peers[out_frames] = p.m_axis_tx_tdest;
     out_at += n, moved = t;
-    if (p.m_axis_tx_tlast) run.out_ends[out_frames++] = uint32_t(out_at);
+    if (p.m_axis_tx_tlast) run.out_ends[out_frames++] = uint32_t(out_at), frame_at = out_at;
   }
 
   // --- rows
 
   // Whether all streams of rows have come to a bound, and what was asked for is read.
   bool came(uint32_t Words::*bound) const {
-    return values.at >= values.words.*bound && side.at >= side.words.*bound && read.at >= read.words.*bound;
+    const auto full = [bound](const Feed& feed) { return feed.at >= feed.words.*bound; };
+    return full(values) && full(side) && full(read) && full(list);
   }
 
   void offer_rows() {
@@ -354,12 +362,15 @@ struct Driver {
     values.offer(limit(values.words), idle, rng, p.s_axis_values_tvalid, p.s_axis_values_tdata, p.s_axis_values_tlast);
     side.offer(limit(side.words), idle, rng, p.s_axis_side_tvalid, p.s_axis_side_tdata, p.s_axis_side_tlast);
     read.offer(limit(read.words), idle, rng, p.s_axis_read_tvalid, p.s_axis_read_tdata, p.s_axis_read_tlast);
+    list.offer(limit(list.words), idle, rng, p.s_axis_list_tvalid, p.s_axis_list_tdata, p.s_axis_list_tlast);
     p.m_axis_values_tready = !rng.chance(run.stress.busy);
     p.m_axis_descriptors_tready = !rng.chance(run.stress.busy);
   }
 
   void look_rows() {
-    if (values.look(p.s_axis_values_tready) | side.look(p.s_axis_side_tready) | read.look(p.s_axis_read_tready)) moved = t;
+    if (values.look(p.s_axis_values_tready) | side.look(p.s_axis_side_tready) | read.look(p.s_axis_read_tready) |
+        list.look(p.s_axis_list_tready))
+      moved = t;
     const uint32_t before = run.values_read.count;
     faults |= values_read.look(p.m_axis_values_tvalid, p.m_axis_values_tready, &p.m_axis_values_tdata,
                                p.m_axis_values_tlast);
