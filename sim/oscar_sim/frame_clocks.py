@@ -34,9 +34,9 @@ class Given:
 class Times:
     """Of each frame of a run, in clocks: when it could begin, its first row, first word, end.
 
-    Sent: begin is its command; first_row is the first one that is read behind that, so it is right for frames
-    that are alone, and for the first one; first_word is the first one out and end the last. Received: begin is the
-    last word in, first_word is not told, end is the last sum.
+    Sent: begin is its command; first_row is the first row read behind that, so it is right for frames that
+    are alone, and for the first one; first_word is the first one out and end the last. Received: begin is
+    the last word in, first_word is not told, end is the last sum.
     """
 
     begin: np.ndarray

@@ -91,7 +91,7 @@ class Packets:
         self._last: list[np.ndarray] = []
 
     def packet(self, data: np.ndarray, rows: slice | None = None) -> None:
-        """Add a packet of words, given as bytes, behind one that says which rows of the memory they are of."""
+        """Add a packet of words, given as bytes, behind one that says which rows they are of."""
         words = data.reshape(-1).view(np.uint8)
         if rows is not None:
             start = packet_start(rows.start, LANES * (rows.stop - rows.start)).to_bytes(self._size, "little")
