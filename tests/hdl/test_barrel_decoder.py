@@ -110,15 +110,6 @@ def test_a_block_waits_for_its_bytes_and_others_go_on() -> None:
     check_all(bench)
 
 
-def test_words_of_a_full_buffer_wait_and_are_not_lost() -> None:
-    """A feeder that looks at no `room`: its block's words stand in the way of the others', that is all."""
-    rng = dice("barrel decoder full")
-    bench, tables = ready_bench(rng, no_memory=0.7)
-    bench.heeds_room = False
-    bench.decode([decoding(rng, tables, rng.randrange(400, 900), zero=0.1) for _ in range(5)])
-    check_all(bench)
-
-
 def damage(rng: random.Random, block: DecodedBlock, kind: str) -> bytes:
     """Return other bytes of a block, 96 or more."""
     data = bytearray(block.data)

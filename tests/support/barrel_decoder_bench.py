@@ -42,9 +42,10 @@ class Decoding:
     totals: dict[tuple[int, int], int] = field(default_factory=dict)
     described: list[tuple[int, int, int, int]] = field(default_factory=list)
 
-    def words(self, filler: int) -> list[int]:
-        """Return the bytes from the end to the begin, sixteen a word; the first one is filled below."""
-        data = bytes([filler] * (-len(self.data) % WORD_BYTES)) + self.data[::-1]
+    def words(self, offset: int, filler: int) -> list[int]:
+        """Return the bytes from the end to the begin, sixteen a word, `offset` others above the last ones."""
+        data = self.data[::-1] + bytes([filler] * offset)
+        data = bytes([filler] * (-len(data) % WORD_BYTES)) + data
         return [int.from_bytes(data[i : i + WORD_BYTES], "little") for i in range(0, len(data), WORD_BYTES)]
 
 
@@ -80,8 +81,9 @@ class BarrelDecoderBench:
         self.left: dict[int, list[int]] = {}  # words that threads are to be given
         self.requests: list[tuple[int, bool, bool, int]] = []  # thread, header, read, row
         self.answers: list[tuple[int, Decoding, bool, int]] = []  # clock 0, block, header, row
-        self.heeds_room = True  # gives words only to threads that have room
+        self.way: list[tuple[int, int]] = []  # clocks and threads of the words of the last clocks, or to come
         self.held: Decoding | None = None  # is given no words
+        self.delay = 1 + rng.randrange(12)  # clocks from the look at `room` until a word leaves
         self.trace: Trace | None = None
         self.watch: Callable[[BarrelDecoderBench], None] | None = None  # called in each clock
 
@@ -101,7 +103,7 @@ class BarrelDecoderBench:
         out = {
             "job": ("idle", "done", "done_thread", "bad"),
             "tables": (),
-            "feed": ("ready", "room"),
+            "feed": ("room",),
             "position": ("take", "thread", "row", "header", "read"),
             "sums": tuple(vars(self.sums)),
             "counts": tuple(vars(self.counts)),
@@ -193,24 +195,30 @@ class BarrelDecoderBench:
                 counted[place >> 4][place & 15] += 1 << int(self.counts.step)
 
     def give_bytes(self) -> None:
-        """Offer words of a thread that has room for them, now and then of another."""
-        feed, rng = self.feed, self.rng
-        if feed.valid and feed.ready and not self.rst:
-            self.left[int(feed.thread)].pop(0)
-        elif feed.valid and not self.rst:
-            return
+        """Choose a thread that has room, give it a word some clocks later; no word comes behind another at once."""
+        feed, rng, now = self.feed, self.rng, self.sim.clocks
         feed.valid.next = False
         feed.thread.next, feed.data.next = rng.randrange(THREADS), rng.getrandbits(128)
-        old = self.sim.clocks - 1
-        started = [
+        if self.rst:
+            self.way.clear()
+            return
+        for thread in [t for clock, t in self.way if clock == now]:
+            feed.valid.next, feed.thread.next, feed.data.next = True, thread, self.left[thread].pop(0)
+        self.way = [each for each in self.way if each[0] >= now - 13]
+        sent = [t for _, t in self.way]
+        coming = [t for clock, t in self.way if clock > now]
+        may = [
             t
             for t, words in self.left.items()
-            if words and self.running[t].started_at < old and self.running[t] is not self.held
+            if len(words) > coming.count(t)
+            and self.running[t].started_at + 6 <= now
+            and self.running[t] is not self.held
+            and int(feed.room) >> t & 1
+            and sent.count(t) < 8
         ]
-        may = [t for t in started if not self.heeds_room or int(feed.room) >> t & 1]
-        if not self.rst and may and rng.random() >= self.no_bytes:
-            thread = rng.choice(may)
-            feed.valid.next, feed.thread.next, feed.data.next = True, thread, self.left[thread][0]
+        last = max((clock for clock, _ in self.way), default=0)
+        if may and rng.random() >= self.no_bytes and last <= now + self.delay - 2:
+            self.way.append((now + self.delay, rng.choice(may)))
 
     def jobs(self, now: int) -> None:
         """Keep results, and start a block on a thread that is free."""
@@ -222,9 +230,9 @@ class BarrelDecoderBench:
             entry = self.running.pop(thread)
             entry.bad, entry.done, entry.done_at = bool(job.bad), True, now
         job.start.next = False
-        for name, bits in (("thread", 3), ("values", 18), ("bytes", 19), ("first", 7), ("last", 7)):
+        for name, bits in (("thread", 3), ("values", 18), ("bytes", 19), ("offset", 4), ("last", 7)):
             getattr(job, name).next = rng.getrandbits(bits)
-        if job.start or self.rst:
+        if self.rst or (self.decoded and now < self.decoded[-1].started_at + 4):
             return
         free = [t for t in range(self.threads) if t not in self.running and int(job.idle) >> t & 1]
         if free and self.queue and not self.writes:
@@ -234,9 +242,10 @@ class BarrelDecoderBench:
             job.start.next, job.thread.next, job.values.next = True, entry.thread, len(block.values)
             for name in ("bank", "thinning", "seeds", "first", "last"):
                 getattr(job, name).next = getattr(block, name)
-            job.bytes.next = len(entry.data)
+            offset = rng.randrange(WORD_BYTES)
+            job.bytes.next, job.offset.next = len(entry.data), offset
             self.running[entry.thread] = entry
-            self.left[entry.thread] = entry.words(rng.randrange(256))
+            self.left[entry.thread] = entry.words(offset, rng.randrange(256))
             self.decoded.append(entry)
 
     def load(self, table: Rows, bank: int) -> None:

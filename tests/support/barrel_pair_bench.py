@@ -143,14 +143,15 @@ class PairBench(BankBench):
             assert not self.adding.pop(int(job.done_thread))
             self.bad += bool(job.bad)
         blocks.start.next = False
-        started, job.start.next = bool(job.start), False
+        job.start.next = False
         free = [t for t in range(THREADS) if int(job.idle) >> t & 1 and t not in self.adding]
-        if self.to_add and free and not started and not self.quad_writes:
+        if self.to_add and free and not self.quiet and not self.quad_writes:
             carried, first = self.to_add.pop(0)
             assert carried.data is not None
             thread = self.rng.choice(free)
             job.start.next, job.thread.next, job.values.next = True, thread, carried.values
-            job.bank.next, job.thinning.next, job.bytes.next = False, 0, len(carried.data)
+            job.bank.next, job.thinning.next = False, 0
+            job.bytes.next, job.offset.next = len(carried.data), 0
             job.seeds.next, job.first.next, job.last.next = carried.entry
             blocks.start.next, blocks.thread.next, blocks.first.next = True, thread, first
             blocks.adopt.next = False
@@ -158,23 +159,19 @@ class PairBench(BankBench):
             self.adding[thread] = [
                 int.from_bytes(data[i : i + WORD_BYTES], "little") for i in range(0, len(data), WORD_BYTES)
             ]
-            self.fresh = thread
+            self.quiet = 6
 
     def give_bytes(self) -> None:
-        """Offer words of a thread that has room, but not in the clock of its start."""
+        """Give a thread that has room a word every second clock, the first one some clocks behind its start."""
         feed = self.feed
-        if feed.valid and feed.ready:
-            self.adding[int(feed.thread)].pop(0)
-        elif feed.valid:
-            return
-        feed.valid.next = False
-        fresh = self.fresh if self.decode.start.next or self.decode.start else -1
-        may = [t for t, words in self.adding.items() if words and int(self.feed.room) >> t & 1 and t != fresh]
-        if may:
+        self.quiet = max(0, self.quiet - 1)
+        given, feed.valid.next = bool(feed.valid), False
+        may = [t for t, words in self.adding.items() if words and int(self.feed.room) >> t & 1]
+        if may and not given and not self.quiet:
             thread = self.rng.choice(may)
-            feed.valid.next, feed.thread.next, feed.data.next = True, thread, self.adding[thread][0]
+            feed.valid.next, feed.thread.next, feed.data.next = True, thread, self.adding[thread].pop(0)
 
-    fresh = -1
+    quiet = 0  # clocks until words come
 
     def tables(self, table: Table) -> None:
         """Write both units' bank 0."""

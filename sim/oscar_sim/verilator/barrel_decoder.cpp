@@ -1,5 +1,5 @@
 // Runs blocks through a barrel decoder whose ports are position_*, sums_*, counts_*, job_*, tables_*, feed_*.
-// Memory answers in any order, words of threads come in any order between each other.
+// Memory answers in any order; words of threads come in any order between each other, from any place.
 #include "decoder_block.h"
 
 namespace {
@@ -34,12 +34,11 @@ struct BarrelRun {
   DecoderBlock* running[THREADS] = {};
   Request requests[THREADS];
   uint64_t began[THREADS] = {};
-  uint32_t given[THREADS] = {};  // words
+  uint32_t given[THREADS] = {}, offsets[THREADS] = {};  // words; bytes of the last one that are not the block's
   Turn turns[TURNS] = {};
-  uint64_t t = 0, written_at = 0, started_at = 0, moved = 0, count = 0;
-  bool was_idle[THREADS] = {}, resetting = false, offers = false;
+  uint64_t t = 0, written_at = 0, started_at = 0, moved = 0, count = 0, fed_at = 0;
+  bool was_idle[THREADS] = {}, resetting = false;
   uint32_t phase, wait = 0, room = 0;
-  int offered = 0;
 
   BarrelRun(Model& m, DecoderBlock* b, uint32_t n, const Frame* f, uint32_t nf, uint64_t seed)
       : p(*m.top), rng(seed), blocks(b), frames(f), number(n), frames_count(nf), ended(n), phase(rng.below(16)) {}
@@ -61,9 +60,9 @@ struct BarrelRun {
 
   void job() {
     p.job_start = 0, p.job_thread = rng.below(THREADS), p.job_values = rng.next() & 0x3FFFF;
-    p.job_bytes = rng.next() & 0x7FFFF, p.job_first = rng.next() & 127, p.job_last = rng.next() & 127;
+    p.job_bytes = rng.next() & 0x7FFFF, p.job_offset = rng.next() & 15, p.job_first = rng.next() & 127, p.job_last = rng.next() & 127;
     if (wait && wait--) return;
-    if (next == number || frame <= blocks[next].frame || t < written_at + 4 || t < started_at + 2) return;
+    if (next == number || frame <= blocks[next].frame || t < written_at + 4 || t < started_at + 4) return;
     const int from = rng.below(THREADS);
     for (int i = 0; i < THREADS; ++i) {
       const int thread = (from + i) % THREADS;
@@ -72,6 +71,7 @@ struct BarrelRun {
       p.job_start = 1, p.job_thread = thread, p.job_values = b.rows.count, p.job_bytes = b.size;
       p.job_bank = b.bank, p.job_thinning = b.thinning;
       p.job_seeds = b.seeds, p.job_first = b.first, p.job_last = b.last;
+      p.job_offset = offsets[thread] = rng.below(WORD);
       running[thread] = &b, began[thread] = started_at = moved = t, given[thread] = 0;
       memset(b.counts, 0, COUNTS * sizeof(uint32_t));
       std::fill_n(b.described, b.rows.rows, UNTOLD);
@@ -82,30 +82,31 @@ struct BarrelRun {
     }
   }
 
-  static uint32_t words(const DecoderBlock& b) { return (b.size + WORD - 1) / WORD; }
+  uint32_t words(const DecoderBlock& b, int thread) const { return (b.size + offsets[thread] + WORD - 1) / WORD; }
 
-  // A word on offer stays; `early` blocks do not look whether there is room for it.
+  // A word in two clocks at most, to a thread that has room.
   void feed() {
-    if (!offers) {
-      const int from = rng.below(THREADS);
-      for (int i = 0; i < THREADS && !offers; ++i) {
-        const int thread = (from + i) % THREADS;
-        const DecoderBlock* b = running[thread];
-        if (!b || t < began[thread] + 2 || given[thread] == words(*b)) continue;
-        if (!(room >> thread & 1) && !b->early) continue;
-        if (rng.chance(b->stress.idle)) return idle();
-        offers = true, offered = thread;
-      }
+    idle();
+    if (t < fed_at + 2) return;
+    const int from = rng.below(THREADS);
+    for (int i = 0; i < THREADS; ++i) {
+      const int thread = (from + i) % THREADS;
+      const DecoderBlock* b = running[thread];
+      if (!b || t < began[thread] + 6 || given[thread] == words(*b, thread) || !(room >> thread & 1)) continue;
+      if (!rng.chance(b->stress.idle)) give(*b, thread);
+      return;
     }
-    if (!offers) return idle();
-    const DecoderBlock& b = *running[offered];
-    p.feed_valid = 1, p.feed_thread = offered;
+  }
+
+  void give(const DecoderBlock& b, int thread) {
+    p.feed_valid = 1, p.feed_thread = thread;
     for (uint32_t i = 0; i < WORD; ++i) {
-      const int64_t at = int64_t(WORD) * (words(b) - 1 - given[offered]) + WORD - 1 - i;
-      const uint32_t byte = at < int64_t(b.size) ? b.bytes[at] : rng.next() & 0xFF;
+      const int64_t at = int64_t(WORD) * (words(b, thread) - 1 - given[thread]) + WORD - 1 - i - offsets[thread];
+      const uint32_t byte = at >= 0 && at < int64_t(b.size) ? b.bytes[at] : rng.next() & 0xFF;
       if (i % 4 == 0) p.feed_data[i / 4] = 0;
       p.feed_data[i / 4] |= byte << 8 * (i % 4);
     }
+    ++given[thread], fed_at = moved = t;
   }
 
   void idle() {
@@ -172,7 +173,6 @@ struct BarrelRun {
 
   uint32_t look() {
     uint32_t fault = take() | sums() | symbols();
-    if (p.feed_valid && p.feed_ready) ++given[offered], offers = false, moved = t;
     room = p.feed_room;
     for (int i = 0; i < THREADS; ++i) was_idle[i] = p.job_idle >> i & 1;
     if (p.job_start) was_idle[p.job_thread] = false;
@@ -243,7 +243,7 @@ struct BarrelRun {
     const int thread = p.job_done_thread;
     DecoderBlock* b = running[thread];
     if (!b || requests[thread].open || !(p.job_idle >> thread & 1)) return SPURIOUS;
-    if (given[thread] != words(*b)) return BYTES_SHORT;
+    if (given[thread] != words(*b, thread)) return BYTES_SHORT;
     for (Turn& turn : turns)
       if (turn.block == b && turn.at + TOLD_AT > t) return SPURIOUS;
     b->bad = p.job_bad, b->clocks = uint32_t(t - began[thread]);
@@ -260,7 +260,7 @@ struct BarrelRun {
     for (uint32_t i = sink; i < number; ++i) ended[i] = 0;
     for (int i = 0; i < THREADS; ++i) running[i] = nullptr, requests[i] = {}, was_idle[i] = false;
     for (Turn& turn : turns) turn.block = nullptr;
-    offers = false, room = 0, frame = blocks[sink].frame, written = 0, wait = 4 + rng.below(40);
+    room = 0, frame = blocks[sink].frame, written = 0, wait = 4 + rng.below(40);
     moved = t;
   }
 

@@ -82,17 +82,16 @@ def decode_bytes(
     job: BarrelDecoderJob. feed: BarrelFeed. plan25, plan29: DecodePlan. taken: LaneBytes of each lane. over,
     fresh, enough, settled: of ring_levels.
     """
-    begin, put, looked, open_to, room = Begin(), Put(), word(3), word(THREADS), word(THREADS)
+    begin, put, looked, ends, room = Begin(), Put(), word(3), bit(), word(THREADS)
     place1, words1 = word(PLACE_BITS), word(WORDS_BITS)
-    start = block_begin(clk, rst, phase, job, begin)
-    fill = feed_words(clk, rst, feed, begin, open_to, put, looked, words1)
+    start = block_begin(clk, rst, phase, job, ends, begin)
+    fill = feed_words(clk, rst, feed, begin, put, looked, words1, ends)
     rings = byte_rings(clk, phase, plan25, plan29, begin, put, taken, looked, place1)
     levels = ring_levels(clk, rst, phase, job, begin, words1, place1, over, fresh, enough, room, settled)
 
     @always_comb
     def share() -> None:
         looked.next = phase[3:]
-        open_to.next = room | over
         feed.room.next = room | over
 
     return start, fill, rings, levels, share

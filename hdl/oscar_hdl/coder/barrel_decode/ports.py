@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oscar_hdl.coder.barrel.ports import STATE_BITS, THREAD_BITS, THREADS, WIDTH
+from oscar_hdl.coder.barrel.ports import STATE_BITS, THREAD_BITS, THREADS, WIDTH, WORD_BYTES
 from oscar_hdl.coder.ports import ROW_BITS, VALUES_BITS
 from oscar_hdl.streams.bundles import bit, word
 
@@ -27,7 +27,7 @@ class BarrelDecoderJob:
         self.start, self.thread, self.idle = bit(), word(THREAD_BITS), word(THREADS)
         self.bank, self.thinning, self.values = bit(), word(2), word(VALUES_BITS)
         self.seeds, self.first, self.last = word(3), word(7), word(7)
-        self.bytes = word(19)
+        self.bytes, self.offset = word(19), word(4)  # offset: other bytes in the last word, before the block
         self.done, self.done_thread, self.bad = bit(), word(THREAD_BITS), bit()
 
 
@@ -35,8 +35,8 @@ class BarrelFeed:
     """Bytes of threads' blocks, from each block's end to its begin, sixteen a word."""
 
     def __init__(self) -> None:
-        self.valid, self.ready, self.thread, self.data = bit(), bit(), word(THREAD_BITS), word(128)
-        self.room = word(THREADS)  # threads whose words are taken at once
+        self.valid, self.thread, self.data = bit(), word(THREAD_BITS), word(8 * WORD_BYTES)
+        self.room = word(THREADS)  # threads to which eight words may be sent
 
 
 class BarrelPosition:
@@ -136,10 +136,10 @@ class LaneBytes:
 
 
 class Begin:
-    """A thread has a new block, which begins at a place less than 0 by its bytes."""
+    """A thread has a new block, which begins at a place less than 0 by its bytes and its offset."""
 
     def __init__(self) -> None:
-        self.waits, self.write = bit(), bit()  # to be written, which is not done in phase 2
+        self.waits, self.write = bit(), bit()  # written when neither a turn's end nor a word is
         self.thread, self.place = word(THREAD_BITS), word(PLACE_BITS)
 
 

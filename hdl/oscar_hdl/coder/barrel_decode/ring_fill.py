@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS, WORD_BYTES
 from oscar_hdl.coder.barrel_decode.ports import PLACE_BITS, RING_BITS, WORDS_BITS
 from oscar_hdl.streams.bundles import bit, word
 
@@ -14,23 +14,28 @@ LEVEL_BITS = RING_BITS + 1
 
 
 @block
-def block_begin(clk: Any, rst: Any, phase: Any, job: Any, begin: Any) -> Any:
-    """Tell where a block begins, Begin: one clock behind job's start, or two; job: BarrelDecoderJob."""
-    waits = bit()
+def block_begin(clk: Any, rst: Any, phase: Any, job: Any, ends: Any, begin: Any) -> Any:
+    """Tell where a block begins, Begin: one clock behind job's start, or up to four.
+
+    job: BarrelDecoderJob. ends: a word is counted, as at most every second clock.
+    """
+    waits, lacks, offset = bit(), word(PLACE_BITS), word(4)
 
     @always_comb
     def write() -> None:
         begin.waits.next = waits
-        begin.write.next = waits and phase[2:] != 2
+        begin.write.next = waits and phase[2:] != 2 and not ends
+        begin.place.next = lacks - offset
 
     @always(clk.posedge)
     def take() -> None:
-        if phase[2:] != 2:
+        if begin.write:
             waits.next = False
         if job.start:
             waits.next = True
             begin.thread.next = job.thread
-            begin.place.next = 0 - job.bytes
+            lacks.next = 0 - job.bytes
+            offset.next = job.offset
         if rst:
             waits.next = False
 
@@ -39,38 +44,36 @@ def block_begin(clk: Any, rst: Any, phase: Any, job: Any, begin: Any) -> Any:
 
 @block
 def feed_words(
-    clk: Any, rst: Any, feed: Any, begin: Any, open_to: Any, put: Any, looked: Any, words: Any
-) -> Any:
+    clk: Any, rst: Any, feed: Any, begin: Any, put: Any, looked: Any, words: Any, ends: Any
+) -> Any:  # fmt: skip
     """Write words of sixteen bytes into rings, in two clocks each.
 
-    feed: BarrelFeed. begin: Begin. open_to u8: threads whose words are taken. put: Put. words u16: of thread
-    `looked` u3, a clock later: words that are to come, less than 0.
+    feed: BarrelFeed. begin: Begin. put: Put. words u16: of thread `looked` u3, a clock later: words that are
+    to come, less than 0. ends: the second clock of a word.
     """
     counts = [word(WORDS_BITS) for _ in range(THREADS)]
-    full, half, goes, ends, thread, data = bit(), bit(), bit(), bit(), word(THREAD_BITS), word(128)
+    first, half, thread, data = bit(), bit(), word(THREAD_BITS), word(8 * WORD_BYTES)
     now, following = word(WORDS_BITS), word(WORDS_BITS)
 
     @always_comb
     def look() -> None:
         now.next = counts[thread]
-        goes.next = full and (half or open_to[thread])
-        ends.next = half and not begin.write
-        feed.ready.next = not full or (half and not begin.write)
+        ends.next = half
 
     @always(clk.posedge)
     def take() -> None:
-        if ends or not full:
-            full.next = feed.valid
+        if feed.valid:
             thread.next = feed.thread
             data.next = feed.data
-        half.next = goes and not ends
+        first.next = feed.valid
+        half.next = first
         if rst:
-            full.next = False
+            first.next = False
             half.next = False
 
     @always(clk.posedge)
     def write() -> None:
-        put.write.next = goes
+        put.write.next = first or half
         put.at.next = concat(thread, now[RING_BITS - 4 :], half)
         put.low.next = data[32:]
         put.high.next = data[64:32]
@@ -84,7 +87,7 @@ def feed_words(
         following.next = now + 1
         if begin.write:
             counts[begin.thread].next = begin.place[PLACE_BITS:4]
-        elif ends:
+        elif half:
             counts[thread].next = following
         words.next = counts[looked]
 
@@ -96,7 +99,7 @@ def ring_levels(
     clk: Any, rst: Any, phase: Any, job: Any, begin: Any, words1: Any, place1: Any, over: Any, fresh: Any,
     enough: Any, room: Any, settled: Any,
 ) -> Any:  # fmt: skip
-    """Look at a thread a clock, which is the lower three bits of phase.
+    """Look at a thread a clock, which is the lower three bits of phase. A block's place ends at -offset.
 
     job: BarrelDecoderJob. begin: Begin. words1 u16, place1 u20: of the thread a clock ago. over u8: threads
     whose turns are all done; fresh u8: whose block had none yet. enough u8: the bytes of a turn are there,
@@ -104,10 +107,13 @@ def ring_levels(
     """
     thread1, thread2, known1, known2 = word(THREAD_BITS), word(THREAD_BITS), bit(), bit()
     level2, whole2, exact2, at = word(LEVEL_BITS), bit(), bit(), word(THREAD_BITS)
+    # Sixteen less the offset: the lower four bits of a block's last place; the others are 0 if it is sixteen.
+    ends, end, end1, ALL = [word(5) for _ in range(THREADS)], word(5), word(5), (1 << WORDS_BITS) - 1
 
     @always_comb
     def point() -> None:
         at.next = phase[THREAD_BITS:]
+        end.next = 16 - job.offset
         settled.thread.next = thread2
         settled.exact.next = exact2
         settled.strobe.next = known2 and whole2 and over[thread2]
@@ -120,7 +126,12 @@ def ring_levels(
         known2.next = known1 and not (job.start and job.thread == thread1)
         level2.next = concat(words1[RING_BITS - 3 :], False, False, False, False) - place1[LEVEL_BITS:]
         whole2.next = words1 == 0
-        exact2.next = place1 == 0
+        exact2.next = place1[4:] == end1[4:] and (
+            (end1[4] and place1[PLACE_BITS:4] == 0) or (not end1[4] and place1[PLACE_BITS:4] == ALL)
+        )
+        end1.next = ends[at]
+        if job.start:
+            ends[job.thread].next = end
         if rst:
             known1.next = False
             known2.next = False

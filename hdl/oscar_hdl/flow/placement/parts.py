@@ -108,6 +108,25 @@ def receiver(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
 
 
+def barrel_receiver(
+    units: int = 2, bus_bits: int = 64, store_log2: int = 12, block_log2: int = 12, row_bits: int = 10
+) -> Any:  # fmt: skip
+    """The receiver of so many barrel decoders, with banks of 2^row_bits rows."""
+    from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
+    from oscar_hdl.nic.memory.barrel_ports import BankBlock
+    from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver as function
+    from oscar_hdl.nic.receive.ports import BarrelUnits, ClearPort, Dropped, HeldFrame, OldestFrame
+
+    def make() -> tuple[Any, ...]:
+        jobs, feeds = [BarrelDecoderJob() for _ in range(units)], [BarrelFeed() for _ in range(units)]
+        places = [BankBlock(row_bits) for _ in range(units)]
+        head = frames_in(bus_bits), FrameCommand(), word(ROW_BITS), Dropped(), OldestFrame(), HeldFrame()
+        barrels = BarrelUnits(jobs, feeds, places, RawJob(), Stream(16), word(ROW_BITS))
+        return (*head, TablesPort(), Stream(64), barrels, ClearPort())
+
+    return wide(function, make, bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2)
+
+
 def sender(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
     """The sender of so many encoders."""
     from oscar_hdl.nic.send.sender import sender as function

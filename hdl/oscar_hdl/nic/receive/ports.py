@@ -6,11 +6,16 @@ from collections.abc import Sequence
 
 from myhdl import SignalType
 
+from oscar_hdl.coder.barrel.ports import THREAD_BITS
+from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
 from oscar_hdl.coder.ports import DecoderJob, RawJob
+from oscar_hdl.nic.memory.barrel_ports import BankBlock
 from oscar_hdl.nic.ports import COUNT_BITS, FRAME_ROW_BITS, PEER_BITS
 from oscar_hdl.nic.receive.block_counter import Blocks
 from oscar_hdl.nic.receive.block_places import BlockPlaces
 from oscar_hdl.streams.bundles import Stream, bit, word
+
+FRAMES = 2  # of which blocks may be under way at once: banks of tables and counts
 
 
 class DecoderUnits:
@@ -27,6 +32,34 @@ class DecoderUnits:
             )
         self.jobs, self.bytes, self.bases = list(jobs), list(bytes), list(bases)  # Stream(16) each
         self.raw, self.raw_bytes = raw, raw_bytes  # whose base is the last
+
+
+class BarrelUnits:
+    """What decodes: barrel decoders, with their bytes and where in their banks blocks are, and raw_decoder.
+
+    A block whose number in memory is b is for decoder b modulo their number: 1, 2, 4 or 8.
+    """
+
+    def __init__(
+        self, jobs: Sequence[BarrelDecoderJob], feeds: Sequence[BarrelFeed], places: Sequence[BankBlock],
+        raw: RawJob, raw_bytes: Stream, raw_base: SignalType,
+    ) -> None:  # fmt: skip
+        if len(jobs) not in (1, 2, 4, 8) or len(feeds) != len(jobs) or len(places) != len(jobs):
+            raise ValueError(
+                f"expected 1, 2, 4 or 8 jobs, and as many feeds and places, "
+                f"got {len(jobs)}, {len(feeds)} and {len(places)}"
+            )
+        self.jobs, self.feeds, self.places = list(jobs), list(feeds), list(places)
+        self.raw, self.raw_bytes, self.raw_base = raw, raw_bytes, raw_base  # raw_base: its block's first row
+
+
+class DealtBlock:
+    """A coded block that is dealt; start (strobe): a bit for each unit. The rest holds until the next."""
+
+    def __init__(self, units: int, row_bits: int) -> None:
+        self.start, self.thread, self.bank, self.thinning = word(units), word(THREAD_BITS), bit(), word(2)
+        self.values, self.seeds, self.first, self.last = word(18), word(3), word(7), word(7)
+        self.bytes, self.offset, self.row = word(19), word(4), word(row_bits)  # row: in the bank
 
 
 class Dropped:
@@ -130,5 +163,5 @@ class DealPort:
         self.count, self.row = word(COUNT_BITS), word(row_bits)
         self.number, self.entry = word(8), word(entry_bits)  # of the directory, two clocks later
         self.blocks, self.places = Blocks(row_bits), BlockPlaces(at_bits)  # the walk
-        self.quiet = word(2)  # levels, a bit for each bank: no unit has a block of it
-        self.wrong = word(2)  # strobes, a bit for each bank: a block of it was bad
+        self.quiet = word(FRAMES)  # levels, a bit for each bank: no unit has a block of it
+        self.wrong = word(FRAMES)  # strobes, a bit for each bank: a block of it was bad

@@ -1,0 +1,261 @@
+"""Deals the blocks of frames to threads that are free, and says when all of a frame are done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import Signal, always, always_comb, block, concat, enum, modbv
+
+from oscar.coding.asc.params import CODED, CONSTANT
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
+from oscar_hdl.nic.receive.line_turns import ThreadSpan
+from oscar_hdl.nic.receive.ports import FRAMES, BarrelUnits, DealPort, DealtBlock, ReaderUse, StepPort
+from oscar_hdl.nic.receive.unit_threads import unit_threads
+from oscar_hdl.streams.bundles import bit, word
+
+# Clocks from a step to the next block until its entry is there (3), where it ends (4), its values (5), and a
+# thread that is free (6): it is chosen in the next.
+ENTRY_CLOCKS, PAUSE = 2, 4
+DRAIN_CLOCKS = 6  # until deal.quiet knows of the last block
+
+
+@block
+def block_bank(row: Any, unit: Any, found: Any, *, block_log2: int, units: int) -> Any:
+    """Split a block's first row into whose bank it is in, and the row in the bank."""
+    BANK_BITS = units.bit_length() - 1
+    LOW, END = block_log2 - 5, len(found) + BANK_BITS
+    if len(row) < END:
+        raise ValueError(f"banks of 2^{len(found)} rows: rows have {END} bits or more, got {len(row)}")
+    if units == 1:
+
+        @always_comb
+        def pass_on() -> None:
+            unit.next = 0
+            found.next = row[END:]
+
+        return pass_on
+    HIGH = LOW + BANK_BITS
+
+    @always_comb
+    def split() -> None:
+        unit.next = row[HIGH:LOW]
+        found.next = concat(row[END:HIGH], row[LOW:])
+
+    return split
+
+
+@block
+def block_facts(
+    clk: Any, choosing: Any, deal: DealPort, thread: Any, unit: Any, row: Any, dealt: DealtBlock,
+    span: ThreadSpan,
+) -> Any:  # fmt: skip
+    """Keep what there is to say of the block for which a thread is chosen, which is dealt a clock later.
+
+    choosing: level. thread u3, unit: where it will be coded; row: its first one in the bank.
+    """
+    CHUNK, AT, END = len(span.top), len(span.at), len(span.top) + 4
+    behind, places, blocks = word(END), deal.places, deal.blocks
+    at = word(AT)
+
+    if AT == THREAD_BITS:
+
+        @always_comb
+        def point() -> None:
+            at.next = thread
+
+    else:
+
+        @always_comb
+        def point() -> None:
+            at.next = concat(unit, thread)
+
+    @always_comb
+    def tell() -> None:
+        span.put.next = dealt.start != 0
+
+    @always(clk.posedge)
+    def keep() -> None:
+        behind.next = places.end[END:] - 1
+        if choosing:
+            dealt.thread.next = thread
+            dealt.bank.next = deal.bank
+            dealt.thinning.next = deal.thinning
+            dealt.values.next = blocks.values
+            dealt.seeds.next = deal.entry[5:2]
+            dealt.first.next = deal.entry[12:5]
+            dealt.last.next = deal.entry[19:12]
+            dealt.bytes.next = deal.entry[43:24]
+            dealt.offset.next = places.start[4:]
+            dealt.row.next = row
+            span.at.next = at
+            span.top.next = behind[END:4]
+            span.bottom.next = places.start[END:4]
+
+    return point, tell, keep
+
+
+@block
+def raw_turn(
+    clk: Any, rst: Any, deal: DealPort, use: ReaderUse, raw: Any, base: Any, raw_feed: StepPort, free: Any,
+    mixed: Any, alone: Any, quiet: Any,
+) -> Any:  # fmt: skip
+    """Say when raw_decoder may have a block, and keep that block's fields: raw RawJob, base its first row.
+
+    free: it may. mixed: it has one of another frame than that which is dealt. alone: nobody has one of
+    another frame. quiet: of all units but this, then deal.quiet is of all.
+    """
+    EVERY = (1 << FRAMES) - 1
+    busy, rests, owner, lonely = bit(), bit(), bit(), word(FRAMES)
+
+    @always_comb
+    def look() -> None:
+        for b in range(FRAMES):
+            lonely.next[b] = deal.quiet[b] or deal.bank == b
+
+    @always(clk.posedge)
+    def watch() -> None:
+        busy.next = (busy or raw.start) and not raw.done
+        use.raw_reads.next = raw_feed.go or not raw_feed.done
+        rests.next = raw.idle and not busy and not raw.start and not use.raw_reads
+        free.next = raw.idle and not busy and not raw.start and not use.raw_reads and not use.reads
+        mixed.next = not rests and owner != deal.bank
+        alone.next = lonely == EVERY
+        for b in range(FRAMES):
+            deal.quiet.next[b] = quiet[b] and (rests or owner != b)
+        if rst:
+            busy.next = False
+
+    @always(clk.posedge)
+    def keep() -> None:
+        if free and alone:
+            owner.next = deal.bank
+            raw.bank.next = deal.bank
+            raw.thinning.next = deal.thinning
+            raw.values.next = deal.blocks.values
+            raw.width.next = deal.entry[7:2]
+            raw.constant.next = deal.entry[2:] == CONSTANT
+            raw.value.next = deal.entry[32:16]
+            base.next = deal.blocks.base
+
+    return look, watch, keep
+
+
+@block
+def barrel_dealer(
+    clk: Any, rst: Any, deal: DealPort, span: ThreadSpan, opened: Any, use: ReaderUse, units: BarrelUnits,
+    raw_feed: StepPort, *, block_log2: int,
+) -> Any:  # fmt: skip
+    """Start a job for each block that is not a constant 0, as soon as a thread of its unit is free.
+
+    deal.places.start is where the first block begins; `done` comes when all are dealt, or need not be. span:
+    where a block of a thread lies. opened (strobe): the reader of chunks begins at a raw block. raw_feed: with
+    it a raw block begins (go); all its bytes went out (done, a level).
+
+    Blocks of the frame before, of another bank, may be under way, and may add to the same rows: memory orders
+    them row by row. No raw block is worked on beside blocks of another frame.
+    """
+    jobs, bank_places, raw = units.jobs, units.places, units.raw
+    blocks, places, UNITS, EVERY = deal.blocks, deal.places, len(jobs), (1 << FRAMES) - 1
+    states = enum("IDLE", "WAIT", "CHOOSE", "STEP", "DRAIN")
+    state = Signal(states.IDLE)
+    dealt = DealtBlock(UNITS, len(bank_places[0].first))
+    free_of = [word(THREADS) for _ in jobs]
+    quiet_of, wrong_of = [word(FRAMES) for _ in jobs], [word(FRAMES) for _ in jobs]
+    unit, row = word(max(1, UNITS.bit_length() - 1)), word(len(dealt.row))
+    free, thread, some, choosing, pause = word(THREADS), word(THREAD_BITS), bit(), bit(), word(3)
+    coded, constant, nothing, raw_free, mixed, alone, quiet = (
+        bit(), bit(), bit(), bit(), bit(), bit(), word(FRAMES)
+    )  # fmt: skip
+
+    parts = [
+        block_bank(blocks.base, unit, row, block_log2=block_log2, units=UNITS),
+        block_facts(clk, choosing, deal, thread, unit, row, dealt, span),
+        raw_turn(clk, rst, deal, use, raw, units.raw_base, raw_feed, raw_free, mixed, alone, quiet),
+    ]
+    threads = [
+        unit_threads(clk, rst, dealt, jobs[n], bank_places[n], free_of[n], quiet_of[n], wrong_of[n], unit=n)
+        for n in range(UNITS)
+    ]
+
+    @always_comb
+    def collect() -> None:
+        all_quiet = modbv(EVERY)[FRAMES:]
+        any_wrong = modbv(0)[FRAMES:]
+        for n in range(UNITS):
+            all_quiet[:] = all_quiet & quiet_of[n]
+            any_wrong[:] = any_wrong | wrong_of[n]
+        quiet.next = all_quiet
+        deal.wrong.next = any_wrong
+        choosing.next = state == states.CHOOSE
+
+    @always(clk.posedge)
+    def choose() -> None:
+        free.next = free_of[unit]
+        some.next = free != 0
+        for i in range(THREADS):
+            if free[THREADS - 1 - i]:
+                thread.next = THREADS - 1 - i
+
+    @always(clk.posedge)
+    def look() -> None:
+        coded.next = deal.entry[2:] == CODED
+        constant.next = deal.entry[2:] == CONSTANT
+        nothing.next = deal.entry[2:] == CONSTANT and deal.entry[32:16] == 0
+
+    @always(clk.posedge)
+    def walk() -> None:
+        """From a block to the next."""
+        blocks.first.next = state == states.IDLE and deal.go
+        blocks.forward.next = state == states.STEP
+        places.forward.next = state == states.STEP and not constant
+        places.add.next = state == states.WAIT and pause == ENTRY_CLOCKS - 1
+        pause.next = 0
+        if state == states.WAIT or state == states.DRAIN:
+            pause.next = pause + 1
+        if state == states.IDLE:
+            deal.number.next = 0
+        elif state == states.STEP:
+            deal.number.next = deal.number + 1
+
+    @always(clk.posedge)
+    def run() -> None:
+        dealt.start.next = 0
+        raw.start.next = False
+        raw_feed.go.next = False
+        opened.next = False
+        deal.done.next = False
+        if state == states.IDLE:
+            if deal.go:
+                state.next = states.WAIT
+        elif state == states.WAIT:
+            if pause == PAUSE:
+                state.next = states.CHOOSE
+        elif state == states.CHOOSE:
+            if deal.stop:
+                state.next = states.DRAIN
+            elif nothing:
+                state.next = states.STEP
+            elif coded and some and not mixed:
+                dealt.start.next[unit] = True
+                state.next = states.STEP
+            elif raw_free and alone and not coded:
+                raw.start.next = True
+                raw_feed.go.next = not constant
+                opened.next = not constant
+                state.next = states.STEP
+        elif state == states.STEP:
+            state.next = states.WAIT
+            if blocks.final:
+                state.next = states.DRAIN
+        elif state == states.DRAIN and pause == DRAIN_CLOCKS:
+            deal.done.next = True
+            state.next = states.IDLE
+        if rst:
+            state.next = states.IDLE
+            dealt.start.next = 0
+            raw.start.next = False
+            raw_feed.go.next = False
+            opened.next = False
+            deal.done.next = False
+
+    return parts, threads, collect, choose, look, walk, run

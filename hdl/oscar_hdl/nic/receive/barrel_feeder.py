@@ -1,0 +1,141 @@
+"""Feeds the threads of all barrel decoders from the store, a line of it at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS, WORD_BYTES
+from oscar_hdl.coder.barrel_decode.ports import BarrelFeed
+from oscar_hdl.nic.receive.chunk_reader import ChunkAsk
+from oscar_hdl.nic.receive.frame_store import CHUNK_BITS, COLUMN_CLOCKS
+from oscar_hdl.nic.receive.line_turns import ThreadSpan, line_turns
+from oscar_hdl.streams.bundles import bit, word
+
+COLUMN_AT = 6  # clocks from a unit's turn until the last column of its line is there
+
+
+def turns_of(units: int, columns: int) -> int:
+    """Return how many turns go round: as many as there are units, or clocks in which a unit takes a line."""
+    return max(units, COLUMN_CLOCKS * columns)
+
+
+@block
+def column_offer(tag: Any, chunk: Any, offer: Any, own: Any, *, column: int, columns: int) -> Any:
+    """Give what a column has, offer: the word for a decoder, its thread u3 and whether there is one.
+
+    own: it is the reader's.
+    """
+    MINE, OWN, BYTES = THREAD_BITS + column, THREAD_BITS + columns + column, WORD_BYTES
+    turned = word(CHUNK_BITS)
+
+    @always_comb
+    def turn() -> None:
+        """The byte that lies last pops first."""
+        for i in range(BYTES):
+            turned.next[8 * i + 8 : 8 * i] = chunk[8 * (BYTES - 1 - i) + 8 : 8 * (BYTES - 1 - i)]
+
+    @always_comb
+    def join() -> None:
+        offer.next = concat(tag[MINE], tag[THREAD_BITS:], turned)
+        own.next = tag[OWN]
+
+    return turn, join
+
+
+@block
+def either(select: Any, at: int, low: Any, high: Any, chosen: Any) -> Any:
+    """Let `chosen` be low, or high if bit `at` of select is 1."""
+
+    @always_comb
+    def choose() -> None:
+        chosen.next = low
+        if select[at]:
+            chosen.next = high
+
+    return choose
+
+
+@block
+def chosen_of(select: Any, parts: Sequence[Any], chosen: Any, *, at: int = 0) -> Any:
+    """Let `chosen` be the part whose number is in `select` from bit `at` on; there are 1, 2 or 4."""
+    if len(parts) == 1:
+        (part,) = parts
+
+        @always_comb
+        def pass_on() -> None:
+            chosen.next = part
+
+        return pass_on
+    low, high = parts
+    if len(parts) == 4:
+        low, high = word(len(chosen)), word(len(chosen))
+        halves = [chosen_of(select, parts[:2], low, at=at), chosen_of(select, parts[2:], high, at=at)]
+        return halves, either(select, at + 1, low, high, chosen)
+    return either(select, at, low, high, chosen)
+
+
+@block
+def unit_feed(clk: Any, turn: Any, offers: Sequence[Any], feed: BarrelFeed, *, unit: int) -> Any:
+    """Give a decoder the columns of its lines, the last one first, each when it is there."""
+    COLUMNS, BEFORE = len(offers), (unit + COLUMN_AT - 1) % (1 << len(turn))
+    CLOCKS = COLUMN_CLOCKS * COLUMNS
+    place, chosen = word(len(turn)), word(len(offers[0]))
+    pick = chosen_of(place, offers[::-1], chosen, at=1)
+
+    @always(clk.posedge)
+    def count() -> None:
+        place.next = turn - BEFORE
+
+    @always_comb
+    def give() -> None:
+        feed.valid.next = chosen[CHUNK_BITS + THREAD_BITS] and not place[0] and place < CLOCKS
+        feed.thread.next = chosen[CHUNK_BITS + THREAD_BITS : CHUNK_BITS]
+        feed.data.next = chosen[CHUNK_BITS:]
+
+    return pick, count, give
+
+
+@block
+def barrel_feeder(
+    clk: Any, rst: Any, span: ThreadSpan, chunk: ChunkAsk, line: Any, tag: Any, chunks: Sequence[Any],
+    tags: Sequence[Any], feeds: Sequence[BarrelFeed],
+) -> Any:  # fmt: skip
+    """Give words of blocks to the threads that have room, and single chunks to a reader.
+
+    Units take turns, a clock each, in which a line of a thread's block is asked for. span: a block begins.
+    chunk: of the reader, who takes the turn of a unit. line, tag, chunks, tags: frame_store's. feeds: of the
+    units, 1, 2, 4 or 8.
+    """
+    UNITS, COLUMNS = len(feeds), len(chunks)
+    turn = word((turns_of(UNITS, COLUMNS) - 1).bit_length())
+    rooms, room_of, ALL = word(THREADS * UNITS), [feed.room for feed in feeds], COLUMNS
+    offers, owns = [word(CHUNK_BITS + THREAD_BITS + 1) for _ in chunks], [bit() for _ in chunks]
+    place, data = word(3), word(CHUNK_BITS)
+
+    turns = line_turns(clk, rst, turn, rooms, span, chunk, line, tag)
+    columns = [
+        column_offer(tags[c], chunks[c], offers[c], owns[c], column=c, columns=COLUMNS)
+        for c in range(COLUMNS)
+    ]
+    units = [unit_feed(clk, turn, offers, feeds[u], unit=u) for u in range(UNITS)]
+    reader = chosen_of(place, chunks, data)
+
+    @always_comb
+    def join() -> None:
+        for u in range(UNITS):
+            rooms.next[THREADS * u + THREADS : THREADS * u] = room_of[u]
+        chunk.land.next = False
+        for c in range(ALL):
+            if owns[c]:
+                chunk.land.next = True
+        chunk.data.next = data
+        place.next = chunk.at[3:]
+
+    @always(clk.posedge)
+    def count() -> None:
+        turn.next = turn + 1
+
+    return turns, columns, units, reader, join, count

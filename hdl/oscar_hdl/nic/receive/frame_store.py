@@ -1,0 +1,95 @@
+"""The store of frames: words of the bus go in, a line leaves by sixteen bytes, its last column first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder.barrel.ports import WORD_BYTES
+from oscar_hdl.streams.block_ram import block_ram
+from oscar_hdl.streams.bundles import bit, word
+
+CHUNK_BITS = 8 * WORD_BYTES  # what a unit takes at once: a column of a line
+COLUMN_CLOCKS = 2  # from a column of a line to the one before it: a unit takes a chunk in so many
+
+
+def columns_of(bus_bits: int) -> int:
+    """Return how many chunks a line has: a word of the bus, or two of 8 bytes."""
+    return max(1, bus_bits // CHUNK_BITS)
+
+
+def chunk_bits(bus_bits: int, store_log2: int) -> int:
+    """Return the bits of a chunk's number, in a store of 2^store_log2 words."""
+    return store_log2 + (bus_bits // 8).bit_length() - WORD_BYTES.bit_length()
+
+
+@block
+def two_later(clk: Any, data: Any, later: Any) -> Any:
+    """Give `data` as `later` two clocks later."""
+    between = word(len(data))
+
+    @always(clk.posedge)
+    def hold() -> None:
+        between.next = data
+        later.next = between
+
+    return hold
+
+
+@block
+def column(clk: Any, wr_en: Any, wr_addr: Any, wr_data: Any, line: Any, chunk: Any, *, number: int) -> Any:
+    """Keep column `number` of all lines, each a word of the bus."""
+    LOW, HIGH = number * CHUNK_BITS, (number + 1) * CHUNK_BITS
+    part = word(CHUNK_BITS)
+    memory = block_ram(clk, wr_en, wr_addr, part, line, chunk)
+
+    @always_comb
+    def cut() -> None:
+        part.next = wr_data[HIGH:LOW]
+
+    return memory, cut
+
+
+@block
+def halves(clk: Any, wr_en: Any, wr_addr: Any, wr_data: Any, line: Any, chunk: Any) -> Any:
+    """Keep lines of two words of 8 bytes."""
+    at_bits = len(wr_addr)
+    line_at, wr_low, wr_high = word(at_bits - 1), bit(), bit()
+    low, high = word(CHUNK_BITS // 2), word(CHUNK_BITS // 2)
+    memories = [
+        block_ram(clk, wr_low, line_at, wr_data, line, low),
+        block_ram(clk, wr_high, line_at, wr_data, line, high),
+    ]
+
+    @always_comb
+    def part() -> None:
+        line_at.next = wr_addr[at_bits:1]
+        wr_low.next = wr_en and not wr_addr[0]
+        wr_high.next = wr_en and wr_addr[0]
+        chunk.next = concat(high, low)
+
+    return memories, part
+
+
+@block
+def frame_store(
+    clk: Any, wr_en: Any, wr_addr: Any, wr_data: Any, line: Any, tag: Any, chunks: Sequence[Any],
+    tags: Sequence[Any],
+) -> Any:  # fmt: skip
+    """Write words of the bus, and read lines: a line a clock, each of its columns two clocks behind the next.
+
+    wr_en, wr_addr, wr_data: a word. line: a register; chunks: its last column two clocks later, the one
+    before that another two clocks later, and so on to the first; tags: what `tag` was, with each of them.
+    Nothing sensible comes of a line that is written while it is read.
+    """
+    COLUMNS = len(chunks)
+    lines = [word(len(line)) for _ in range(COLUMNS - 1)] + [line]
+    passed = [*tags, tag]
+    ways = [two_later(clk, lines[n + 1], lines[n]) for n in range(COLUMNS - 1)]
+    tag_ways = [two_later(clk, passed[n + 1], passed[n]) for n in range(COLUMNS)]
+    if len(wr_data) < CHUNK_BITS:
+        return tag_ways, halves(clk, wr_en, wr_addr, wr_data, line, chunks[0])
+    memories = [column(clk, wr_en, wr_addr, wr_data, lines[n], chunks[n], number=n) for n in range(COLUMNS)]
+    return ways, tag_ways, memories

@@ -1,0 +1,164 @@
+"""Which line of the store is read in a clock: the next one of a thread's block, or the reader's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.coder.barrel.ports import THREAD_BITS
+from oscar_hdl.nic.receive.chunk_reader import ChunkAsk
+from oscar_hdl.nic.receive.line_choice import line_choice
+from oscar_hdl.streams.bundles import bit, word
+
+PUT_LATER = 4  # clocks from a span's `put` until it is written
+
+
+class ThreadSpan:
+    """A block in the store, for a thread: put (strobe), in the four clocks behind which the rest holds.
+
+    at: unit << 3 | thread. top, bottom: chunks of its last byte and its first; whole: they are in one line.
+    """
+
+    def __init__(self, at_bits: int, chunk_bits: int) -> None:
+        self.put, self.at = bit(), word(at_bits)
+        self.top, self.bottom, self.whole = word(chunk_bits), word(chunk_bits), bit()
+
+
+@block
+def span_table(
+    clk: Any, span: ThreadSpan, put: Any, at: Any, step: Any, step_at: Any, step_top: Any, step_whole: Any,
+    top: Any, bottom: Any, whole: Any,
+) -> Any:  # fmt: skip
+    """Keep what is left of each thread's block.
+
+    put (strobe): span is written; step (strobe, not with put): step_top and step_whole, of thread step_at.
+    at: a thread; top, bottom, whole of its block a clock later.
+    """
+    CHUNK = len(top)
+    tops = [word(CHUNK + 1) for _ in range(1 << len(at))]
+    bottoms = [word(CHUNK) for _ in range(1 << len(at))]
+    written, write, write_at, line = word(CHUNK + 1), bit(), word(len(at)), word(CHUNK + 1)
+
+    @always_comb
+    def choose() -> None:
+        write.next = put or step
+        written.next = concat(step_whole, step_top)
+        write_at.next = step_at
+        if put:
+            written.next = concat(span.whole, span.top)
+            write_at.next = span.at
+        top.next = line[CHUNK:]
+        whole.next = line[CHUNK]
+
+    @always(clk.posedge)
+    def access() -> None:
+        if write:
+            tops[write_at].next = written
+        if put:
+            bottoms[span.at].next = span.bottom
+        line.next = tops[at]
+        bottom.next = bottoms[at]
+
+    return choose, access
+
+
+@block
+def line_turns(
+    clk: Any, rst: Any, turn: Any, rooms: Any, span: ThreadSpan, chunk: ChunkAsk, line: Any, tag: Any
+) -> Any:  # fmt: skip
+    """Read a line a clock, of unit `turn` four clocks before.
+
+    rooms: eight bits a unit, threads that have room. span: a block begins; chunk: of the reader, which goes
+    before. line: the one to read, with `tag`, for whom its columns are: a bit for each that is the reader's,
+    a bit for each that is the thread's, thread u3.
+    """
+    CHUNK, LINE, AT, THREAD_COUNT = len(chunk.at), len(line), len(span.at), len(rooms)
+    SHIFT, COLUMNS = CHUNK - LINE, 1 << (CHUNK - LINE)
+    live, wants, pause = word(THREAD_COUNT), word(THREAD_COUNT), bit()
+    thread2, some2, at2, turn2 = word(THREAD_BITS), bit(), word(AT), word(len(turn))
+    top3, bottom3, whole3, some3, at3 = word(CHUNK), word(CHUNK), bit(), bit(), word(AT)
+    own3, mine3, line3, below3 = word(COLUMNS), word(COLUMNS), word(LINE), word(LINE)
+    step4, put4, at4, top4, whole4 = bit(), bit(), word(AT), word(CHUNK), bit()
+    puts, asks = word(PUT_LATER), word(3)
+
+    choice = line_choice(clk, rst, turn, wants, pause, thread2, some2)
+    table = span_table(clk, span, put4, at2, step4, at4, top4, whole4, top3, bottom3, whole3)
+
+    @always_comb
+    def look() -> None:
+        wants.next = live & rooms
+        pause.next = span.put or chunk.ask
+        turn2.next = turn - 2
+        put4.next = puts[PUT_LATER - 1]
+        line3.next = top3[CHUNK:SHIFT]
+        below3.next = top3[CHUNK:SHIFT] - 1
+
+    if AT == THREAD_BITS:
+
+        @always_comb
+        def point() -> None:
+            at2.next = thread2
+
+    else:
+
+        @always_comb
+        def point() -> None:
+            at2.next = concat(turn2[AT - THREAD_BITS :], thread2)
+
+    if SHIFT:
+
+        @always_comb
+        def own() -> None:
+            for c in range(COLUMNS):
+                own3.next[c] = asks[2] and chunk.at[SHIFT:] == c
+                mine3.next[c] = c <= top3[SHIFT:] and (not whole3 or c >= bottom3[SHIFT:])
+
+        @always(clk.posedge)
+        def go_down() -> None:
+            top4.next = concat(below3, modbv(COLUMNS - 1)[SHIFT:])
+
+    else:
+
+        @always_comb
+        def own() -> None:
+            own3.next = asks[2]
+            mine3.next = 1
+
+        @always(clk.posedge)
+        def go_down() -> None:
+            top4.next = below3
+
+    @always(clk.posedge)
+    def follow() -> None:
+        puts.next = concat(puts[PUT_LATER - 1 :], span.put)
+        asks.next = concat(asks[2:], chunk.ask)
+        some3.next = some2
+        at3.next = at2
+        step4.next = some3 and not whole3
+        at4.next = at3
+        whole4.next = below3 == bottom3[CHUNK:SHIFT]
+        line.next = line3
+        tag.next = concat(own3, modbv(0)[COLUMNS:], at3[THREAD_BITS:])
+        if some3:
+            tag.next = concat(own3, mine3, at3[THREAD_BITS:])
+        if asks[2]:
+            line.next = chunk.at[CHUNK:SHIFT]
+        if rst:
+            puts.next = 0
+            asks.next = 0
+            some3.next = False
+            step4.next = False
+            tag.next = 0
+
+    @always(clk.posedge)
+    def keep() -> None:
+        for n in range(THREAD_COUNT):
+            if some3 and whole3 and at3 == n:
+                live.next[n] = False
+            if put4 and span.at == n:
+                live.next[n] = True
+        if rst:
+            live.next = 0
+
+    return choice, table, look, point, own, go_down, follow, keep

@@ -1,0 +1,72 @@
+"""Starts blocks on the threads of a barrel decoder, and knows of which frame each thread has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import always, always_comb, block
+
+from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS
+from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob
+from oscar_hdl.nic.memory.barrel_ports import BankBlock
+from oscar_hdl.nic.receive.ports import FRAMES, DealtBlock
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def unit_threads(
+    clk: Any, rst: Any, dealt: DealtBlock, job: BarrelDecoderJob, place: BankBlock, free: Any, quiet: Any,
+    wrong: Any, *, unit: int,
+) -> Any:  # fmt: skip
+    """Pass on the blocks that are for this unit.
+
+    free u8: threads without a block. quiet: levels, a bit for each bank of tables and counts: no thread has a
+    block of it. wrong: strobes, a bit for each bank: a block of it was bad.
+    """
+    open_to = word(THREADS * FRAMES)  # threads with a block, of one bank behind the other
+    start = bit()
+
+    # Rows that a frame adopts are cleared before its blocks are dealt, so that all blocks add.
+    @always_comb
+    def pass_on() -> None:
+        start.next = dealt.start[unit]
+        job.start.next = dealt.start[unit]
+        job.thread.next = dealt.thread
+        job.bank.next = dealt.bank
+        job.thinning.next = dealt.thinning
+        job.values.next = dealt.values
+        job.seeds.next = dealt.seeds
+        job.first.next = dealt.first
+        job.last.next = dealt.last
+        job.bytes.next = dealt.bytes
+        job.offset.next = dealt.offset
+        place.start.next = dealt.start[unit]
+        place.thread.next = dealt.thread
+        place.first.next = dealt.row
+        place.adopt.next = False
+
+    @always(clk.posedge)
+    def follow() -> None:
+        for b in range(FRAMES):
+            for i in range(THREADS):
+                if start and dealt.thread == i and dealt.bank == b:
+                    open_to.next[THREADS * b + i] = True
+                elif job.done and job.done_thread == i:
+                    open_to.next[THREADS * b + i] = False
+        if rst:
+            open_to.next = 0
+
+    @always(clk.posedge)
+    def tell() -> None:
+        free.next = job.idle
+        wrong.next = 0
+        for b in range(FRAMES):
+            quiet.next[b] = open_to[THREADS * b + THREADS : THREADS * b] == 0
+            for i in range(THREADS):
+                if job.done and job.bad and job.done_thread == i and open_to[THREADS * b + i]:
+                    wrong.next[b] = True
+        if rst:
+            free.next = ALL_THREADS
+            wrong.next = 0
+
+    return pass_on, follow, tell
