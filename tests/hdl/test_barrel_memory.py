@@ -1,4 +1,4 @@
-"""barrel_memory: rows are where units look for them, whoever loads, adds, clears and reads at the same time."""
+"""barrel_memory: rows are where units look for them, whoever loads, adds, clears and reads meanwhile."""
 
 from __future__ import annotations
 

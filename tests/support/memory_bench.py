@@ -192,7 +192,9 @@ class MemoryBench:
     def add_raw(self, first: int, values: np.ndarray, width: int, *, adopt: bool) -> None:
         """Add a raw block of so many bits a value."""
         packed = sum((int(v) & ((1 << width) - 1)) << (width * i) for i, v in enumerate(values))
-        self.queues[self.raw_in].extend(packed >> 16 * i & 0xFFFF for i in range(-(-values.size * width // 16)))
+        self.queues[self.raw_in].extend(
+            packed >> 16 * i & 0xFFFF for i in range(-(-values.size * width // 16))
+        )
         self.decode_row.next, self.adopt.next = first, adopt
         self.decode.width.next, self.decode.constant.next = width, False
         whole = np.zeros(-(-values.size // 32) * 32, np.int64)

@@ -40,7 +40,7 @@ class SumPort:
 
 
 class RawPosition(PositionPort):
-    """Of the raw decoder, which asks (strobe, with header and row): `ok` is high when that row can be taken."""
+    """Of the raw decoder, which asks (strobe, with header, row): `ok` is high when that row can be taken."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A NIC's memory of rows in block RAM: a bank for each barrel unit, raw units, and what loads and reads them."""
+"""A NIC's memory of rows in block RAM: a bank for each barrel unit, and what all banks have once."""
 
 from __future__ import annotations
 

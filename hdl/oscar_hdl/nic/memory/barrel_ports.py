@@ -83,8 +83,8 @@ class GroupWrite:
 class GroupRead:
     """A row to read, of all banks, which holds from a phase 0 to a phase 3, and what a bank gives of it.
 
-    descriptor, mean: in the next turn, mean from its phase 2 on; data, distances: in the turn behind it, eight
-    lanes a clock. data are 0 of a row of class 0.
+    descriptor, mean: in the next turn, mean from its phase 2 on; data, distances: in the turn behind it,
+    eight lanes a clock. data are 0 of a row of class 0.
     """
 
     def __init__(self, row: SignalType) -> None:
@@ -107,8 +107,8 @@ class BankTop:
 class RowAsk:
     """A row that somebody wants to read of a bank: `want` (level) with row and bank (a bit for each).
 
-    taken: strobe; the next row may be wanted in the clock behind it. comes: level, in the four clocks in which
-    RowsRead has it.
+    taken: strobe; the next row may be wanted in the clock behind it. comes: level, in the four clocks in
+    which RowsRead has it.
     """
 
     def __init__(self, banks: int, row_bits: int) -> None:
@@ -117,7 +117,7 @@ class RowAsk:
 
 
 class RowsRead:
-    """What was read of a bank: eight lanes a clock; descriptor and mean are there in the first three of four."""
+    """What was read of a bank: eight lanes a clock; descriptor and mean in the first three of four."""
 
     def __init__(self) -> None:
         self.data, self.distances = word(GROUP_BITS), word(DISTANCES_BITS)

@@ -61,8 +61,8 @@ def frame_symbol(
     BLOCKS_BITS = ROWS_BITS - block_bits
     state = Signal(States.IDLE)
     line, skip, first_line = word(LINE_BITS), word(4), word(LINE_BITS)
-    # Whole blocks of the frame, and eights of rows of the last one if it is not; the bank of that one, counted
-    # from the frame's first. index: whose part is asked for; place: the same counted from the first.
+    # Whole blocks of the frame, and eights of rows of the last one if it is not; the bank of that one,
+    # counted from the frame's first. index: whose part is asked for; place: the same counted from the first.
     rows, whole, rest, rest_place = word(ROWS_BITS), word(BLOCKS_BITS), word(EIGHTS + 1), word(BANK_BITS)
     index, place, blocks, extra = word(4), word(BANK_BITS), word(BLOCKS_BITS + 1), bit()
     asks, asks_before, pending, clocks = word(BANKS), word(BANKS), word(BANKS), word(3)

@@ -22,7 +22,7 @@ def rows_out(
 
     command: RowCommand of one value or more; `clear` is ignored. m_axis_values: Stream of as many bits as
     RowsRead has values, ceil(count / 8) words of eight values; m_axis_descriptors: Stream(16), a row's
-    descriptor; both with tlast at the end. Up to eight rows are read ahead of what was taken of either stream.
+    descriptor; both with tlast at the end. Up to eight rows are read ahead of what was taken of either.
     """
     opening, asking, draining, restart = bit(), bit(), bit(), bit()
     bank, row, issue = word(len(ask.bank)), word(len(ask.row)), bit()
