@@ -10,7 +10,8 @@ import pytest
 from oscar_hdl.coder.barrel.ports import THREADS
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_sim.seeds import dice
-from support.barrel_bank_bench import BLOCK, ROWS, BankBench
+from support.bank_units import BLOCK, ROWS
+from support.barrel_bank_bench import BankBench
 from support.barrel_pair_bench import Carried, PairBench
 from support.decoder_block import random_freq
 from support.encoder_bench import SentBlock
@@ -104,7 +105,7 @@ def test_a_row_under_way_waits_and_others_go_on() -> None:
         answers.clear()
         for thread, at in todo:
             bench.begin(name, thread, 0, [(at, False, True)])
-        while any(a.todo or a.open for a in bench.askers[name]):
+        while any(a.todo or a.open for a in bench.units.askers[name]):
             bench.sim.run(1)
             port = getattr(bench, name)
             if port.given:

@@ -20,7 +20,8 @@ from oscar_hdl.streams.bundles import Stream
 from oscar_sim.blocks import ENTRY_BITS, entry_writes, table_words
 from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
-from support.barrel_bank_bench import BLOCK_BITS, BankBench
+from support.bank_units import BLOCK_BITS
+from support.barrel_bank_bench import BankBench
 from support.encoder_bench import Table
 
 

@@ -39,6 +39,22 @@ class SumPort:
         self.row_class, self.row_size, self.row_top = word(4), word(3), word(4)
 
 
+class RawPosition(PositionPort):
+    """Of the raw decoder, which asks (strobe, with header, row): `ok` is high when that row can be taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ask = bit()
+
+
+class RawSource(SourcePort):
+    """Of the raw packer, which asks (strobe, with row): `ok` is high when that row can be taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ask = bit()
+
+
 class CountPort:
     """What a unit counts: a symbol a clock, none behind the job's `done`."""
 

@@ -27,7 +27,8 @@ def raw_decoder(
     job: RawJob, not of a block of zeros. s_axis_raw: Stream(16), the block's bytes in memory order, two in a
     word: it takes ceil(values * width / 16) of them, none of a constant block; tlast is not looked at.
     position: PositionPort, sums: SumPort, counts: CountPort. Takes come with phase 0, of sums with phase 1,
-    strobes of counts with phase 11 and later.
+    strobes of counts with phase 11 and later. A RawPosition is asked for what is taken next, so that `ok` can
+    follow from it: a header a group ahead of its rows, a row from phase 3 on.
     """
     state = Signal(States.IDLE)
     last_value, last_in_group = word(17), word(10)
@@ -35,6 +36,7 @@ def raw_decoder(
     group, j = word(7), word(5)
     tick, early, ready = bit(), bit(), bit()  # a slot's last clock; a clock to skip a row; may take
     header, row, slot_begins = bit(), bit(), bit()  # what is taken
+    heads, asked, asking = bit(), bit(), getattr(position, "ask", bit())
     restart, fill, filling, given, value = bit(), bit(), bit(), bit(), word(16)
     memory = [word(16) for _ in range(1024)]  # values of a group
     write_at, read_at, fetched, value4 = word(10), word(10), word(16), word(16)
@@ -69,6 +71,7 @@ def raw_decoder(
         filling.next = state == States.FILL
         done.next = ended[5]
         header.next = tick and ready and state == States.HEADER
+        heads.next = state == States.NEXT or state == States.HEADER
         row.next = tick and ready and state == States.ROWS and row_live
         class_read.next = j
         if header3:
@@ -153,9 +156,9 @@ def raw_decoder(
         position.take.next = (header or row) and not rst
         sums.take.next = slot_begins and not rst
         slot_begins.next = row and not rst
-        position.header.next = header
+        position.header.next = heads
         position.row.next = concat(group, j)
-        if state == States.HEADER:
+        if heads:
             position.row.next = concat(group, modbv(0)[5:])
         sums.row.next = concat(group, slot_j)
         if tick or rst:
@@ -169,6 +172,20 @@ def raw_decoder(
                 slot_limit.next = last_value[10:5]
             elif row and short:
                 slot_limit.next = last_value[5:]
+
+    # Once a row, as soon as it is known that it has a class above 0.
+    @always(clk.posedge)
+    def ask() -> None:
+        asking.next = False
+        if state == States.NEXT:
+            asking.next = tick
+        elif state == States.ROWS and phase[2:] == 2 and row_live and not header3 and not asked:
+            asking.next = True
+            asked.next = True
+        if row or rst:
+            asked.next = False
+        if rst:
+            asking.next = False
 
     @always(clk.posedge)
     def windows() -> None:
@@ -274,4 +291,4 @@ def raw_decoder(
         if rst:
             class_at.next = 0
 
-    return parts, select, follow_block, control, take, windows, access, add, classify, describe
+    return parts, select, follow_block, control, take, ask, windows, access, add, classify, describe

@@ -212,7 +212,7 @@ def barrel_bank(row_bits: int = 10, block_log2: int = 11) -> Any:
         blocks = [BankBlock(row_bits) for _ in range(2)]
         decoding = BarrelPosition(), blocks[0], BarrelSums()
         loading = GroupWrite(1, row_bits), SideWrite(1, row_bits)
-        reading = GroupRead(row_bits), BankTop(row_bits)
+        reading = GroupRead(word(row_bits)), BankTop(word(row_bits), word(row_bits - 2))
         return (word(4), *decoding, BarrelSource(), blocks[1], *loading, *reading)
 
     return wide(function, make, block_bits=block_log2 - 5)

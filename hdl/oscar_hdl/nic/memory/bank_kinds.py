@@ -50,7 +50,7 @@ def kind_writes(clk: Any, phase: Any, side: Any, sums: Any, sum_row: Any, change
     @always(clk.posedge)
     def choose() -> None:
         change.row.next = side.row
-        change.one.next = phase[2:] == 1 and side.header[index]
+        change.one.next = phase[2:] == 1 and (side.header[index] or side.kind[index])
         change.clears.next = 0
         if phase[2:] == 1 and side.clear[index]:
             change.clears.next = side.lanes[WIDTH:]
@@ -59,7 +59,7 @@ def kind_writes(clk: Any, phase: Any, side: Any, sums: Any, sum_row: Any, change
             change.row.next = sum_row
             change.one.next = sums.described
             change.data.next = concat(sums.row_top, sums.row_size, sums.row_class)
-        elif side.header[index]:
+        elif side.header[index] or side.kind[index]:
             change.data.next = concat(side.header_data[15:11], side.header_data[7:])
 
     return choose

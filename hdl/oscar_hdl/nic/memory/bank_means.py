@@ -16,13 +16,14 @@ ROW_LOG2 = 3  # rows of a word
 
 @block
 def bank_means(
-    clk: Any, phase: Any, side: Any, source_row1: Any, position_row0: Any, header_row2: Any,
+    clk: Any, phase: Any, side: Any, source_row1: Any, position_row0: Any, read_row2: Any, header_row2: Any,
     source_header2: Any, source_mean: Any, position_mean: Any, means: Any, source_means: Any, *, index: int,
 ) -> Any:  # fmt: skip
     """Keep means.
 
     side: SideWrite, in clocks of phase 1; rows come one after the other, eight that begin a word.
-    source_row1, position_row0: rows whose means are given in phase 3. header_row2: a group's first row, in
+    source_row1, position_row0: rows whose means are given in phase 3. read_row2: one whose mean is in
+    position_mean in phase 1. header_row2: a group's first row, in
     phase 2; means u32 of its rows 24 to 31 come in the next phase 1, in the clocks behind it the others';
     source_means the same of source_header2, rows 0 to 7 first.
     """
@@ -43,6 +44,8 @@ def bank_means(
     @always(clk.posedge)
     def access() -> None:
         row_at.next = position_row0
+        if phase[2:] == 2:
+            row_at.next = read_row2
         row_enable.next = False
         word_enable.next = False
         if phase[2:] == 1:

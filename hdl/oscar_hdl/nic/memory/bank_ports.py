@@ -40,11 +40,12 @@ class ValueWrite:
 class SideWrite:
     """A row's distances (`distances`) and header (`header`), or classes of 0 (`clear`), for a bank.
 
-    clear: of the rows of the group of `row` that `lanes` has bits for.
+    clear: of the rows of the group of `row` that `lanes` has bits for. kind: all of a header but the mean.
     """
 
     def __init__(self, banks: int, row_bits: int) -> None:
         self.distances, self.header, self.clear = word(banks), word(banks), word(banks)
+        self.kind = word(banks)
         self.row, self.lanes = word(row_bits), word(32)
         self.data, self.header_data = word(DISTANCE_BITS), word(HEADER_BITS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from myhdl import always, always_comb, block
@@ -9,7 +10,6 @@ from myhdl import always, always_comb, block
 from oscar_hdl.coder.barrel.ports import WIDTH
 from oscar_hdl.nic.memory.bank_means import ROW_LOG2
 from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, SYMBOL_BITS
-from oscar_hdl.nic.memory.side_bank import largest
 from oscar_hdl.streams.bundles import bit, word
 
 TREE = 3  # clocks from eight symbols to the largest
@@ -25,6 +25,25 @@ def top_of(found: Any, symbol: Any, *, lane: int) -> Any:
         symbol.next = found[HIGH:LOW]
 
     return cut
+
+
+@block
+def largest(clk: Any, parts: Sequence[Any], most: Any) -> Any:
+    """Give the largest of 2, 4, 8 .. numbers, a clock later for each doubling."""
+    if len(parts) > 2:
+        half = len(parts) // 2
+        first, second = word(len(most)), word(len(most))
+        trees = [largest(clk, parts[:half], first), largest(clk, parts[half:], second)]
+    else:
+        (first, second), trees = parts, []
+
+    @always(clk.posedge)
+    def choose() -> None:
+        most.next = first
+        if second > first:
+            most.next = second
+
+    return trees, choose
 
 
 @block

@@ -143,6 +143,7 @@ def bank_values(
         word_of(clk, phase, up_sides, lanes.source_distances, first=1, up=True),
         word_of(clk, phase, down_sides, lanes.distances, first=1, up=False),
         word_of(clk, phase, up_words, lanes.shown, first=3, up=True),
+        word_of(clk, phase, up_sides, lanes.shown_distances, first=3, up=True),
     ]
 
     # The rows of memory 0 and of the last one; each next one looks at them a clock later.

@@ -125,7 +125,8 @@ def barrel_bank(
     row3, adopt3, adopt_lanes, header3, header1 = word(ROWS), bit(), bit(), bit(), bit()
     sum_row, described_row, unused = word(ROWS), word(ROWS), [bit(), bit()]
     source_class, source_mean, mean = word(4), word(MEAN_BITS), word(MEAN_BITS)
-    headed_now, local, shown = turn.headed3, lanes.local, lanes.shown
+    headed_now, local = turn.headed3, lanes.local
+    shown, shown_distances = lanes.shown, lanes.shown_distances
     found, kinds = word(KINDS_BITS), word(HEAD_BITS * WIDTH)
     means, means_later, source_means = (word(MEAN_BITS * WIDTH) for _ in range(3))
     headed1, headed_lanes, means_lanes = bit(), bit(), bit()
@@ -150,8 +151,8 @@ def barrel_bank(
             found, live,
         ),
         bank_means(
-            clk, phase, side, from_source.row, comes.asked, wanted.row, sent.row, source_mean, mean, means,
-            source_means, index=index,
+            clk, phase, side, from_source.row, comes.asked, read.row, wanted.row, sent.row, source_mean, mean,
+            means, source_means, index=index,
         ),
         bank_top(clk, rst, phase, top, free, top_at, found),
         source_lanes(lanes.source, lanes.source_distances, kinds, headed_lanes, source.data),
@@ -175,6 +176,7 @@ def barrel_bank(
         if live and not adopt_lanes:
             position.local.next = local
         read.data.next = shown
+        read.distances.next = shown_distances
         if not read_live:
             read.data.next = 0
 
@@ -189,6 +191,7 @@ def barrel_bank(
             header1.next = header3
             headed1.next = headed_now
         if phase[2:] == 1:
+            read.mean.next = mean
             adopt_lanes.next = adopt3
             headed_lanes.next = headed1
             means_lanes.next = header1

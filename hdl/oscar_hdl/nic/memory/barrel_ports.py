@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from myhdl import SignalType
 
 from oscar_hdl.coder.barrel.ports import THREAD_BITS, WIDTH
-from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, SYMBOL_BITS
+from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
+from oscar_hdl.coder.barrel_encode.ports import BarrelSource
+from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
+from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, SYMBOL_BITS, RowCommand
 from oscar_hdl.streams.bundles import bit, word
 
 GROUP_BITS = 16 * WIDTH  # values of eight lanes
@@ -65,7 +70,7 @@ class BankLanes:
     def __init__(self) -> None:
         self.source, self.source_distances = word(GROUP_BITS), word(DISTANCES_BITS)
         self.local, self.distances = word(GROUP_BITS), word(DISTANCES_BITS)
-        self.shown = word(GROUP_BITS)
+        self.shown, self.shown_distances = word(GROUP_BITS), word(DISTANCES_BITS)
 
 
 class GroupWrite:
@@ -76,21 +81,76 @@ class GroupWrite:
 
 
 class GroupRead:
-    """A row to read, which holds from a phase 0 to a phase 3, and what the bank gives of it.
+    """A row to read, of all banks, which holds from a phase 0 to a phase 3, and what a bank gives of it.
 
-    descriptor: in the next turn; data: in the one behind it, eight lanes a clock.
+    descriptor, mean: in the next turn, mean from its phase 2 on; data, distances: in the turn behind it,
+    eight lanes a clock. data are 0 of a row of class 0.
     """
 
-    def __init__(self, row_bits: int) -> None:
-        self.row, self.descriptor, self.data = word(row_bits), word(DESCRIPTOR_BITS), word(GROUP_BITS)
+    def __init__(self, row: SignalType) -> None:
+        self.row, self.descriptor, self.mean = row, word(DESCRIPTOR_BITS), word(MEAN_BITS)
+        self.data, self.distances = word(GROUP_BITS), word(DISTANCES_BITS)
 
 
 class BankTop:
     """The largest symbol of rows of a bank: ask (strobe) with the first of `words` times eight rows.
 
-    known: strobe; symbol holds from there until the next ask.
+    row, words: of all banks, each of which looks at them with its own `ask`. known: strobe; symbol holds from
+    there until the next ask.
     """
 
-    def __init__(self, row_bits: int) -> None:
-        self.ask, self.row, self.words = bit(), word(row_bits), word(row_bits - 2)
+    def __init__(self, row: SignalType, words: SignalType) -> None:
+        self.ask, self.row, self.words = bit(), row, words
         self.known, self.symbol = bit(), word(SYMBOL_BITS)
+
+
+class RowAsk:
+    """A row that somebody wants to read of a bank: `want` (level) with row and bank (a bit for each).
+
+    taken: strobe; the next row may be wanted in the clock behind it. comes: level, in the four clocks in
+    which RowsRead has it.
+    """
+
+    def __init__(self, banks: int, row_bits: int) -> None:
+        self.want, self.row, self.bank = bit(), word(row_bits), word(banks)
+        self.taken, self.comes = bit(), bit()
+
+
+class RowsRead:
+    """What was read of a bank: eight lanes a clock; descriptor and mean in the first three of four."""
+
+    def __init__(self) -> None:
+        self.data, self.distances = word(GROUP_BITS), word(DISTANCES_BITS)
+        self.descriptor, self.mean = word(DESCRIPTOR_BITS), word(MEAN_BITS)
+
+
+class BarrelUnits:
+    """Ports of all barrel units: lists with an element for each bank."""
+
+    def __init__(
+        self, positions: Sequence[BarrelPosition], decode_blocks: Sequence[BankBlock],
+        sums: Sequence[BarrelSums], sources: Sequence[BarrelSource], encode_blocks: Sequence[BankBlock],
+    ) -> None:  # fmt: skip
+        self.positions, self.decode_blocks, self.sums = positions, decode_blocks, sums
+        self.sources, self.encode_blocks = sources, encode_blocks
+
+
+class RawUnits:
+    """Ports of raw_decoder and raw_packer, the first rows of their blocks, and whether local values are 0.
+
+    Rows and adopt hold from a job's start to its done.
+    """
+
+    def __init__(
+        self, position: RawPosition, sums: SumPort, source: RawSource, decode_row: SignalType,
+        adopt: SignalType, encode_row: SignalType,
+    ) -> None:  # fmt: skip
+        self.position, self.sums, self.source = position, sums, source
+        self.decode_row, self.adopt, self.encode_row = decode_row, adopt, encode_row
+
+
+class RowCommands:
+    """What is loaded and read: three commands side by side."""
+
+    def __init__(self, load_values: RowCommand, load_side: RowCommand, unload: RowCommand) -> None:
+        self.load_values, self.load_side, self.unload = load_values, load_side, unload

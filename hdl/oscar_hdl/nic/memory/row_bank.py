@@ -17,40 +17,13 @@ from oscar_hdl.nic.memory.bank_ports import (
     MemoryClocks,
     PlaceClocks,
 )
+from oscar_hdl.nic.memory.bank_row import bank_row
 from oscar_hdl.nic.memory.bank_rows import BankRows, bank_rows
 from oscar_hdl.nic.memory.lane_shift import lane_shift
 from oscar_hdl.nic.memory.side_bank import side_bank
 from oscar_hdl.nic.memory.unit_lanes import engine_lanes, raw_lanes
 from oscar_hdl.nic.memory.value_bank import value_bank
 from oscar_hdl.streams.bundles import bit, word
-
-
-@block
-def bank_row(base: Any, row: Any, found: Any, *, block_bits: int, skip_bits: int) -> Any:
-    """Leave out the bits of a row's number that choose its bank.
-
-    base: first row of the block in the NIC's memory, a multiple of 2^block_bits; row: u12, in the block.
-    Above block_bits come skip_bits that say the bank; what is above these, and the row, are left.
-    """
-    LOW = block_bits + skip_bits
-    TOP = LOW + len(found) - block_bits
-    if len(base) < TOP:
-        raise ValueError(f"rows of the memory's {TOP} bits need bases as wide, got {len(base)} bits")
-    if not 5 <= block_bits <= min(12, len(found)):
-        raise ValueError(f"a block has 2^5 to 2^12 rows and fits a bank, got 2^{block_bits}")
-
-    if TOP == LOW:
-
-        @always_comb
-        def place() -> None:
-            found.next = row[block_bits:]
-    else:
-
-        @always_comb
-        def place() -> None:
-            found.next = concat(base[TOP:LOW], row[block_bits:])
-
-    return place
 
 
 class Place:

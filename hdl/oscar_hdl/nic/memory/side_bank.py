@@ -8,6 +8,7 @@ from typing import Any
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, FOUR, SYMBOL_BITS, TURNS
+from oscar_hdl.nic.memory.bank_top import largest
 from oscar_hdl.nic.memory.side_four import Described, DescriptorWrite, side_four
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
@@ -23,25 +24,6 @@ def symbol_of(descriptor: Any, symbol: Any) -> Any:
         symbol.next = descriptor[11:7]
 
     return cut
-
-
-@block
-def largest(clk: Any, parts: Sequence[Any], most: Any) -> Any:
-    """Give the largest of 2, 4, 8 .. numbers, a clock later for each doubling."""
-    if len(parts) > 2:
-        half = len(parts) // 2
-        first, second = word(len(most)), word(len(most))
-        trees = [largest(clk, parts[:half], first), largest(clk, parts[half:], second)]
-    else:
-        (first, second), trees = parts, []
-
-    @always(clk.posedge)
-    def choose() -> None:
-        most.next = first
-        if second > first:
-            most.next = second
-
-    return trees, choose
 
 
 @block

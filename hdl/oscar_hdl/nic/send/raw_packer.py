@@ -20,7 +20,8 @@ def raw_packer(
     job: RawJob; values and width (1..16) hold from start to done. constant: only the first row is read, value
     is its first value from done to the next start, and no bytes are given. done: all bytes were taken.
     allow (level): a row may be read, because the bytes of one (up to 64) will be taken without a pause but
-    those between pairs that come one by one. source: SourcePort. m_axis: Stream(16, keep=2), tlast with the
+    those between pairs that come one by one. source: SourcePort; a RawSource is asked for each row, so that
+    `ok` can follow from it. m_axis: Stream(16, keep=2), tlast with the
     last pair.
 
     depth_log2: of the FIFO of pairs, which is to bridge such a pause: lanes of the store and six pairs more.
@@ -38,6 +39,7 @@ def raw_packer(
     far, far_valid, far_last, far_ends = word(31), bit(), bit(), word(5)
     rest, tail, tail_two = word(16), bit(), bit()
     push, pair, two, last = bit(), word(16), bit(), bit()
+    asking = getattr(source, "ask", bit())
 
     fifo = pair_fifo(clk, rst, push, pair, two, last, m_axis, empty, depth_log2=depth_log2)
 
@@ -51,9 +53,11 @@ def raw_packer(
     @always(clk.posedge)
     def watch():
         source.take.next = state == states.ROW and clocks == 2 and ready and not (last_row and stop == 0)
+        asking.next = state == states.ROW and clocks == 1 and not (last_row and stop == 0)
         job.done.next = state == states.DRAIN and clocks == 7 and empty
         if rst:
             source.take.next = False
+            asking.next = False
             job.done.next = False
         ready.next = source.ok and allow and empty
         last_row.next = row == job.values[18:5]

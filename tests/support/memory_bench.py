@@ -1,0 +1,234 @@
+"""A test bench of `barrel_memory`: streams, commands, models of all units, and both raw units as they are."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+import numpy as np
+from myhdl import block
+
+from oscar_hdl.coder.decode.raw_decoder import raw_decoder
+from oscar_hdl.coder.ports import CountPort, RawJob, RawPosition, RawSource, SumPort
+from oscar_hdl.coder.rows import FrameRows, descriptors
+from oscar_hdl.nic.memory.bank_ports import STREAM_LANES, RowCommand
+from oscar_hdl.nic.memory.barrel_memory import barrel_memory
+from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits, RowCommands
+from oscar_hdl.nic.ports import ROW_BITS as NIC_ROW_BITS
+from oscar_hdl.nic.ports import STREAM_BITS, TopPort
+from oscar_hdl.nic.send.raw_packer import raw_packer
+from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.reset_hold import CLOCKS
+from oscar_sim.compiled import copies_of
+from oscar_sim.cycles import elaborated
+from oscar_sim.driver.row_packets import side_words, value_words, values_of
+from support.bank_units import BLOCK, BLOCK_BITS, ROW_BITS, ROWS, Rows, UnitsModel, signed
+
+
+@block
+def memory_and_raw_units(bench: MemoryBench, row_bits: int) -> Any:
+    """The memory, raw_decoder and raw_packer."""
+    b = bench
+    units = BarrelUnits(
+        [u.position for u in b.units], [u.blocks["position"] for u in b.units], [u.sums for u in b.units],
+        [u.source for u in b.units], [u.blocks["source"] for u in b.units],
+    )  # fmt: skip
+    raw = RawUnits(b.raw_position, b.raw_sums, b.raw_source, b.decode_row, b.adopt, b.encode_row)
+    return (
+        barrel_memory(
+            b.clk, b.rst, b.phase, units, raw, RowCommands(*b.commands.values()), b.top, b.in_values,
+            b.in_side, b.out_values, b.out_descriptors, row_bits=row_bits, block_log2=BLOCK_BITS + 5,
+        ),
+        raw_decoder(
+            b.clk, b.rst, b.raw_phase, b.decode, b.raw_in, b.raw_position, b.raw_sums, b.raw_counts
+        ),
+        raw_packer(b.clk, b.rst, b.encode, b.allow, b.raw_source, b.raw_out),
+    )  # fmt: skip
+
+
+class MemoryBench:
+    """A NIC's memory with all that asks it; `rows` are what each bank should hold."""
+
+    def __init__(self, rng: random.Random, banks: int) -> None:
+        self.rng, self.banks, self.come, self.blocks = rng, banks, 1.0, banks * ROWS // BLOCK
+        self.rows = [Rows() for _ in range(banks)]
+        self.units = [UnitsModel(rng, rows) for rows in self.rows]
+        self.clk, self.rst = bit(), bit()
+        self.phase, self.raw_phase = word(4, rng.randrange(16)), word(5, rng.randrange(32))
+        row_bits = ROW_BITS + banks.bit_length() - 1
+        self.commands = {name: RowCommand(row_bits) for name in ("values", "side", "unload")}
+        self.top, self.allow = TopPort(), bit(True)
+        self.in_values, self.in_side = Stream(STREAM_BITS), Stream(STREAM_BITS)
+        self.out_values, self.out_descriptors = Stream(STREAM_BITS), Stream(16)
+        self.raw_position, self.raw_sums, self.raw_source = RawPosition(), SumPort(), RawSource()
+        self.decode_row, self.encode_row, self.adopt = word(NIC_ROW_BITS), word(NIC_ROW_BITS), bit()
+        self.decode, self.encode, self.raw_counts = RawJob(), RawJob(), CountPort()
+        self.raw_in, self.raw_out = Stream(16), Stream(16, keep=2)
+        self.queues: dict[Any, deque[int]] = {
+            stream: deque() for stream in (self.in_values, self.in_side, self.raw_in)
+        }
+        self.taken: dict[Any, list[tuple[int, bool]]] = {
+            stream: [] for stream in (self.out_values, self.out_descriptors, self.raw_out)
+        }
+        made = elaborated(lambda: memory_and_raw_units(self, row_bits))
+        ports: list[Any] = [self.rst, self.phase, self.raw_phase, self.top, self.allow, self.adopt]
+        ports += [self.decode_row, self.encode_row, self.decode, self.encode]
+        ports += [*self.commands.values(), *self.queues, *self.taken]
+        ports += [[u.position, u.sums, u.source, *u.blocks.values()] for u in self.units]
+        self.sim = copies_of(made, self.clk, self.each, [ports])
+
+    def each(self) -> None:
+        """Do what happens beside the memory in a clock."""
+        now, phase = self.sim.clocks, int(self.phase)
+        self.phase.next, self.raw_phase.next = (phase + 1) % 16, (int(self.raw_phase) + 1) % 32
+        for stream, queue in self.queues.items():
+            if stream.tvalid and stream.tready:
+                queue.popleft()
+            keeps = stream.tvalid and not stream.tready and queue
+            shown = bool(queue) and (bool(keeps) or self.rng.random() < self.come)
+            stream.tvalid.next = shown
+            stream.tdata.next = queue[0] if shown else self.rng.getrandbits(len(stream.tdata))
+        for stream, taken in self.taken.items():
+            if stream.tvalid and stream.tready:
+                taken.append((int(stream.tdata), bool(stream.tlast)))
+            # Bytes of raw_packer are taken without a pause while `allow` is high.
+            stream.tready.next = stream is self.raw_out or self.rng.random() < self.come
+        for unit in self.units:
+            unit.step(now, phase % 4, bool(self.rst))
+
+    def reset(self) -> None:
+        """Begin anew; memory keeps what it holds."""
+        self.rst.next = True
+        self.sim.run(2)
+        for unit in self.units:
+            unit.forget()
+        for left in (*self.queues.values(), *self.taken.values()):
+            left.clear()
+        self.sim.run(CLOCKS)
+        self.rst.next = False
+        self.sim.run(1)
+
+    def at(self, row: int) -> tuple[Rows, int]:
+        """Return the bank of a row of the NIC's, and its row there."""
+        line, bank = divmod(row // BLOCK, self.banks)
+        return self.rows[bank], line * BLOCK + row % BLOCK
+
+    def start(self, name: str, first: int, count: int, *, clear: bool = False) -> None:
+        """Give a command."""
+        command = self.commands[name]
+        command.first.next, command.count.next, command.clear.next = first, count, clear
+        command.start.next = True
+        self.sim.run(1)
+        command.start.next = False
+        self.sim.run(2)
+
+    @property
+    def idle(self) -> bool:
+        """Whether commands, units and raw units have ended."""
+        jobs = [*self.commands.values(), self.decode, self.encode]
+        return all(job.idle for job in jobs) and all(unit.idle for unit in self.units)
+
+    def wait(self, limit: int = 60_000) -> None:
+        """Wait until all have."""
+        for _ in range(limit // 4):
+            self.sim.run(4)
+            if self.idle:
+                self.sim.run(24)
+                return
+        raise AssertionError("no end")
+
+    def load(self, first: int, rows: FrameRows) -> None:
+        """Load a frame, behind whose last value anything may come."""
+        words, over = value_words(rows), -rows.count % STREAM_LANES
+        words[-1] |= self.rng.getrandbits(16 * over) << 16 * (STREAM_LANES - over)
+        self.queues[self.in_values].extend(words)
+        self.queues[self.in_side].extend(w | self.rng.getrandbits(17) << 15 for w in side_words(rows))
+        for row in range(0, rows.means.size, BLOCK):
+            bank, at = self.at(first + row)
+            bank.load(at, rows.part(row, min(BLOCK * 32, rows.count - 32 * row)))
+        self.start("values", first, rows.count)
+        self.start("side", first, rows.count)
+
+    def clear(self, first: int, count: int) -> None:
+        """Clear the rows of so many values."""
+        for row in range(first, first + -(-count // 32)):
+            bank, at = self.at(row)
+            bank.kinds[at] = bank.values[at] = 0
+        self.start("side", first, count, clear=True)
+
+    def held(self, first: int, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return values and descriptors that rows should have."""
+        places = [self.at(row) for row in range(first, first + number)]
+        values = np.array([bank.values[at] * bool(bank.kinds[at] & 15) for bank, at in places])
+        return values, np.array([bank.kinds[at] for bank, at in places])
+
+    def unload(self, first: int, count: int) -> None:
+        """Read a frame, and compare it with what memory should hold."""
+        for stream in (self.out_values, self.out_descriptors):
+            self.taken[stream].clear()
+        self.start("unload", first, count)
+        while not self.commands["unload"].idle:
+            self.sim.run(1)
+        values, kinds = self.held(first, -(-count // 32))
+        words, described = self.taken[self.out_values], self.taken[self.out_descriptors]
+        assert [last for _, last in words] == [False] * (-(-count // STREAM_LANES) - 1) + [True]
+        assert [last for _, last in described] == [False] * (kinds.size - 1) + [True]
+        read = values_of([w for w, _ in words], count)
+        assert read.tolist() == signed(values.reshape(-1)[:count]).tolist()
+        assert [kind for kind, _ in described] == kinds.tolist()
+
+    def largest(self, first: int, count: int) -> int:
+        """Return the largest symbol of a frame's rows."""
+        self.top.row.next, self.top.count.next, self.top.ask.next = first, count, True
+        self.sim.run(1)
+        self.top.ask.next = False
+        for _ in range(4000):
+            self.sim.run(1)
+            if self.top.known:
+                return int(self.top.symbol)
+        raise AssertionError("no end")
+
+    def add_raw(self, first: int, values: np.ndarray, width: int, *, adopt: bool) -> None:
+        """Add a raw block of so many bits a value."""
+        packed = sum((int(v) & ((1 << width) - 1)) << (width * i) for i, v in enumerate(values))
+        self.queues[self.raw_in].extend(
+            packed >> 16 * i & 0xFFFF for i in range(-(-values.size * width // 16))
+        )
+        self.decode_row.next, self.adopt.next = first, adopt
+        self.decode.width.next, self.decode.constant.next = width, False
+        whole = np.zeros(-(-values.size // 32) * 32, np.int64)
+        whole[: values.size] = values
+        for row, new in enumerate(whole.reshape(-1, 32)):
+            bank, at = self.at(first + row)
+            local = bank.values[at] * bool(bank.kinds[at] & 15) * (not adopt)
+            if new.any():
+                bank.add(at, (local + new) & 0xFFFF)
+        self.launch(self.decode, values.size)
+
+    def pack_raw(self, first: int, count: int, width: int, *, constant: bool = False) -> None:
+        """Have a block packed."""
+        self.encode_row.next = first
+        self.encode.width.next, self.encode.constant.next = width, constant
+        self.taken[self.raw_out].clear()
+        self.launch(self.encode, count)
+
+    def launch(self, job: RawJob, values: int) -> None:
+        """Start a raw unit."""
+        job.values.next, job.start.next = values, True
+        self.sim.run(1)
+        job.start.next = False
+        self.sim.run(1)
+
+    def check_packed(self, first: int, count: int, width: int) -> None:
+        """Compare the bytes of a block with what memory should hold."""
+        values = self.held(first, -(-count // 32))[0].reshape(-1)[:count].tolist()
+        packed = sum((int(v) & ((1 << width) - 1)) << (width * i) for i, v in enumerate(values))
+        taken = self.taken[self.raw_out]
+        assert [last for _, last in taken] == [False] * (-(-count * width // 16) - 1) + [True]
+        got = sum(pair << 16 * i for i, (pair, _) in enumerate(taken))
+        assert got & ((1 << width * count) - 1) == packed
+
+    def kinds_agree(self) -> bool:
+        """Whether descriptors of the model are those of its values: of the test, not of the memory."""
+        return all((descriptors(signed(rows.values)) == rows.kinds).all() for rows in self.rows)
