@@ -25,7 +25,7 @@ def _nic_probe(
 
 
 def nic_probe(
-    engines: int = 2, bus_bits: int = 64, sets: int = 16, store_log2: int = 13, rows_log2: int = 12,
+    units: int = 1, bus_bits: int = 64, sets: int = 16, store_log2: int = 13, rows_log2: int = 12,
     block_log2: int = 12,
 ) -> Any:  # fmt: skip
     """The top: see oscar_nic, and NicProbe."""
@@ -33,7 +33,7 @@ def nic_probe(
         bit(), bit(), AxiLite(8), bit(), frames_in(bus_bits), frames_out(bus_bits), Stream(STREAM_BITS),
         Stream(STREAM_BITS), Stream(64), Stream(STREAM_BITS), Stream(16), Stream(64), NicProbe(),
         {
-            "engines": engines, "bus_bits": bus_bits, "sets": sets, "store_log2": store_log2,
+            "units": units, "bus_bits": bus_bits, "sets": sets, "store_log2": store_log2,
             "rows_log2": rows_log2, "block_log2": block_log2,
         },
     )  # fmt: skip

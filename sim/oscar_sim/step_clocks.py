@@ -5,7 +5,7 @@ blocks go raw, are sent and received, each alone and then one right after the ot
 checked. Alone: sent, from the command to the first word out; received, from the last word in to the last sum.
 Following: from one end to the next.
 
-    python -m oscar_sim.step_clocks --engines 2 --block-log2 11
+    python -m oscar_sim.step_clocks --units 1 --block-log2 11
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def steps(nic: WholeNic, name: str, frames: Sequence[Given]) -> Iterator[Row]:
     for way, model in (("send", sent), ("receive", received)):
         alone = measure(nic, frames, send=way == "send", apart=True)
         queue = measure(nic, frames, send=way == "send", apart=False)
-        shape = nic.engines, 1 << log2
+        shape = nic.units, 1 << log2
         ends = queue.first_word if way == "send" else queue.end
         # The first frame waits for memories that are cleared: it begins where its first row says.
         begin = float(queue.first_row[0] - FIRST[way])
@@ -71,7 +71,7 @@ def steps(nic: WholeNic, name: str, frames: Sequence[Given]) -> Iterator[Row]:
                 "front": first, "rtl": took, "model_clocks": round(told),
                 "ratio": told / took if n else None, "follows": follows, "follows_model": round(gap),
                 "follows_ratio": gap / follows if follows else None,
-                "rate": coded.count / (took - first) / nic.engines,
+                "rate": coded.count / (took - first) / nic.units,
             }  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m oscar_sim.step_clocks", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--engines", type=int, default=2)
+    parser.add_argument("--units", type=int, default=1)
     parser.add_argument("--bus-bits", type=int, default=128)
     parser.add_argument("--block-log2", type=int, nargs="+", default=[11])
     parser.add_argument(
@@ -99,9 +99,9 @@ def main(argv: list[str] | None = None) -> int:
         every: list[Any] = []
         for log2 in args.block_log2:
             nic = WholeNic(
-                engines=args.engines, bus_bits=args.bus_bits, block_log2=log2, rows_log2=MOST_ROWS_LOG2
+                units=args.units, bus_bits=args.bus_bits, block_log2=log2, rows_log2=MOST_ROWS_LOG2
             )
-            print(f"# {args.engines} engines, a bus of {args.bus_bits} bits, blocks of {1 << log2} values")
+            print(f"# {args.units} units, a bus of {args.bus_bits} bits, blocks of {1 << log2} values")
             print(TABLE.heading)
             for model in args.models:
                 for row in steps(nic, model, frames_of(model, args.frames, args.seed)):

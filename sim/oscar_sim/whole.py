@@ -149,17 +149,17 @@ class Told:
 
 
 class WholeNic:
-    """A NIC of `engines` engines, whose frames have blocks of 2^block_log2 values."""
+    """A NIC of `units` barrel units, whose frames have blocks of 2^block_log2 values."""
 
     def __init__(
-        self, *, engines: int = 2, bus_bits: int = 64, sets: int = 16, block_log2: int = 10,
+        self, *, units: int = 1, bus_bits: int = 64, sets: int = 16, block_log2: int = 10,
         rows_log2: int = 12, **sizes: int,
     ) -> None:  # fmt: skip
         self.model = Model(
-            TOP, harness=HERE / "nic.cpp", engines=engines, bus_bits=bus_bits, sets=sets,
+            TOP, harness=HERE / "nic.cpp", units=units, bus_bits=bus_bits, sets=sets,
             block_log2=block_log2, rows_log2=rows_log2, **sizes,
         )  # fmt: skip
-        self.engines, self.rows, self.block_log2 = engines, 1 << rows_log2, block_log2
+        self.units, self.rows, self.block_log2 = units, 1 << rows_log2, block_log2
         for name in ("nic_run", "nic_reset"):
             getattr(self.model.library, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self.model.library.nic_reset.argtypes = [ctypes.c_void_p, ctypes.c_uint32]

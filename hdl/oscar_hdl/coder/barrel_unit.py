@@ -24,17 +24,16 @@ from oscar_hdl.streams.bundles import Stream
 class Decoding:
     """What a unit decodes with: a job, bytes, and the rows of its bank."""
 
-    def __init__(self) -> None:
-        self.job, self.feed = BarrelDecoderJob(), BarrelFeed()
-        self.position, self.sums = BarrelPosition(), BarrelSums()
+    def __init__(self, position: BarrelPosition, sums: BarrelSums) -> None:
+        self.job, self.feed, self.position, self.sums = BarrelDecoderJob(), BarrelFeed(), position, sums
 
 
 class Encoding:
     """What a unit encodes with: a job, where its bytes go, and the rows of its bank."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: BarrelSource) -> None:
         self.job, self.drain, self.bytes = BarrelEncoderJob(), BarrelDrain(), Stream(128, keep=16)
-        self.source = BarrelSource()
+        self.source = source
 
 
 class Link:

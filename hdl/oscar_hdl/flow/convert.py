@@ -7,6 +7,7 @@ process of its own with a fixed hash seed and every keyword given.
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -137,7 +138,7 @@ def rename(text: str, language: str) -> str:
         raise ConvertError(f"a port is called {found.pop()!r}, a word of {NAMES[language]}")
     text = _started(_replaced(text, names, r"\1_0", COMMENT[language]), language)
     if language == "verilog":
-        text = _looked_at(text)
+        text = _of_constant_widths(_looked_at(text))
     if language == "vhdl":
         types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
         states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
@@ -167,6 +168,38 @@ def _looked_at(text: str) -> str:
     text, count = re.subn(r"^(always @\((?!posedge)[^)]*)\)", r"\1, at_start)", text, flags=re.M)
     start = r"\1reg at_start = 0;\ninitial at_start <= 1;\n"
     return re.sub(r"^(module [^;]*;\n)", start, text, count=1, flags=re.M) if count else text
+
+
+def _value(bound: str, at: int) -> int:
+    """Return what a sum of products comes to where its only name is `at`."""
+    tree = ast.parse(bound.strip(), mode="eval").body
+
+    def worth(node: ast.expr) -> int:
+        if isinstance(node, ast.BinOp):
+            left, right = worth(node.left), worth(node.right)
+            return {ast.Add: left + right, ast.Sub: left - right, ast.Mult: left * right}[type(node.op)]
+        return at if isinstance(node, ast.Name) else int(ast.literal_eval(node))
+
+    return worth(tree)
+
+
+def _of_constant_widths(text: str) -> str:
+    """Return Verilog whose slices in loops say their width: both their bounds may not depend on the loop.
+
+    The bounds are sums and products of numbers and the loop's variable.
+    """
+
+    def width(slice_: re.Match[str]) -> str:
+        bounds = slice_["high"], slice_["low"]
+        names = set(re.findall(r"[A-Za-z_]\w*", " ".join(bounds)))
+        if len(names) != 1:
+            return slice_[0]
+        places = [[_value(bound, at) for bound in bounds] for at in range(3)]
+        widths = {high - low for high, low in places}
+        return f"[{slice_['low']} +: {widths.pop()}]" if len(widths) == 1 else slice_[0]
+
+    bound = r"[\w\s()*+-]+"
+    return re.sub(rf"\[(?P<high>{bound})-1:(?P<low>{bound})\]", width, text)
 
 
 def _cut_to_slices(text: str) -> str:

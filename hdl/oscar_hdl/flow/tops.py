@@ -65,18 +65,18 @@ def _splitter(granule_log2: int = 8) -> Any:
 
 
 def _oscar_nic(
-    engines: int = 2, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
+    units: int = 1, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
     block_log2: int = 12, granule_log2: int = 8,
 ) -> Any:  # fmt: skip
     from oscar_hdl.nic.oscar_nic import oscar_nic
     from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
 
-    if engines not in (2, 4, 8, 16, 32, 64):
-        raise ValueError(f"oscar_nic has 2, 4, 8, 16, 32 or 64 engines, got {engines}")
+    if units not in (1, 2, 4, 8):
+        raise ValueError(f"oscar_nic has 1, 2, 4 or 8 barrel units, got {units}")
     rx, tx = frames_in(bus_bits), frames_out(bus_bits)
     return oscar_nic(
         bit(), bit(), AxiLite(8), bit(), rx, tx, Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64),
-        Stream(STREAM_BITS), Stream(16), Stream(64), engines=engines, bus_bits=bus_bits, sets=sets,
+        Stream(STREAM_BITS), Stream(16), Stream(64), units=units, bus_bits=bus_bits, sets=sets,
         store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2, granule_log2=granule_log2,
     )  # fmt: skip
 
@@ -91,7 +91,7 @@ TOPS: dict[str, Top] = {
     "oscar_nic": _oscar_nic,
 }
 
-WITH_HELP = "parameters of the tops, instead of their own: engines=4 bus_bits=128"
+WITH_HELP = "parameters of the tops, instead of their own: units=2 bus_bits=128"
 TOP_HELP = f"of {', '.join(TOPS)}; or module:function, which returns a block (all)"
 
 
@@ -99,7 +99,7 @@ def parameter(text: str) -> tuple[str, int | bool | str]:
     """Return name and value of "NAME=VALUE": a number, true, false or a word; for argparse."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier() or not value:
-        raise ArgumentTypeError(f"expected NAME=VALUE, such as engines=4, got {text!r}")
+        raise ArgumentTypeError(f"expected NAME=VALUE, such as units=2, got {text!r}")
     if value in ("true", "false"):
         return name, value == "true"
     return name, int(value) if value.lstrip("-").isdigit() else value
@@ -113,7 +113,7 @@ def check_parameters(name: str, parameters: Mapping[str, Any]) -> None:
 
 
 def shape(name: str, parameters: Mapping[str, Any]) -> str:
-    """Return the parameters that a top is made with, its own defaults included: "engines=4, bus_bits=64".
+    """Return the parameters that a top is made with, its own defaults included: "units=2, bus_bits=64".
 
     Of a "module:function" those that are given: this process may not be able to import it.
     """

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
+from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS
+from oscar_hdl.coder.barrel_encode.table_spread import table_spread
+from oscar_hdl.coder.barrel_unit import Decoding, Encoding, Link, barrel_unit
 from oscar_hdl.coder.decode.raw_decoder import raw_decoder
-from oscar_hdl.coder.engine_pair import engine_pair
-from oscar_hdl.coder.ports import (
-    LANES,
-    TURN,
-    CountChain,
-    CountPort,
-    DecoderJob,
-    EncoderJob,
-    RawJob,
-    TablesPort,
-    TableWrites,
-)
+from oscar_hdl.coder.ports import CountChain, CountPort, RawJob, TablesPort, TableWrites
 from oscar_hdl.coder.tables.link_tables import link_tables
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers
@@ -36,15 +28,15 @@ from oscar_hdl.nic.control.list_ports import (
 )
 from oscar_hdl.nic.control.list_unit import list_unit
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, STORED, VERSION
+from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits
 from oscar_hdl.nic.memory.planner import planner
 from oscar_hdl.nic.ports import FrameCommand, NicProbe, TopPort
-from oscar_hdl.nic.probe_strobes import probe_strobes
 from oscar_hdl.nic.receive.frame_finder import frame_finder
-from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, HeldFrame, OldestFrame
-from oscar_hdl.nic.receive.receiver import receiver
-from oscar_hdl.nic.send.sender import sender
+from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver
+from oscar_hdl.nic.receive.ports import BarrelUnits as DecodeUnits
+from oscar_hdl.nic.receive.ports import ClearPort, Dropped, HeldFrame, OldestFrame
+from oscar_hdl.nic.send.barrel_sender import EncodeUnits, barrel_sender
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_hdl.streams.next_phase import next_phase
 from oscar_hdl.streams.zero import zero
 
 
@@ -59,48 +51,60 @@ def copy_bit(source: Any, target: Any) -> Any:
     return copy
 
 
+@block
+def probe_strobes(
+    clk: Any, receive: FrameCommand, send: FrameCommand, located: Sequence[Any], encode_takes: Any,
+    probe: NicProbe,
+) -> Any:  # fmt: skip
+    """Give a NicProbe's strobes, a clock late. located, encode_takes: of each unit (strobes)."""
+    UNITS = len(located)
+
+    @always(clk.posedge)
+    def tell():
+        probe.received.next = receive.done
+        probe.sent.next = send.done
+        probe.encode_row.next = encode_takes != 0
+        probe.decode_row.next = False
+        for i in range(UNITS):
+            if located[i]:
+                probe.decode_row.next = True
+
+    return tell
+
+
 COUNTERS = len(COUNTER_EVENTS)
-RAW_AHEAD = 2  # clocks that the raw decoder's phase is ahead
 
 
 @block
 def nic_core(
-    clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, positions: Any,
-    sums: Any, decode_rows: Any, adopt: Any, sources: Any, encode_rows: Any, clear: Any, cleared: Any,
-    clear_row: Any, clear_rows: Any, top: TopPort, bad_packets: Any, s_axis_sums: Any, s_axis_list: Any, *,
-    engines: int, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 14,
-    block_log2: int = 0, banks: int = 1, granule_log2: int = 8, pair: Any = engine_pair,
+    clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, rows: BarrelUnits,
+    raw_rows: RawUnits, clear: Any, cleared: Any, clear_row: Any, clear_rows: Any, top: TopPort,
+    bad_packets: Any, s_axis_sums: Any, s_axis_list: Any, *, bus_bits: int = 64, sets: int = 16,
+    store_log2: int = 12, rows_log2: int = 14, block_log2: int = 12, granule_log2: int = 8,
     probe: NicProbe | None = None,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
-    docs/protocol.md. Memory (docs/engine.md): phase u5; lists of engines + 1 elements, the last one for raw
-    and constant blocks: positions, sums, sources (PositionPort, SumPort, SourcePort), decode_rows and
-    encode_rows u20, the first row of a unit's block, still while it works; adopt: bits, local values are 0.
+    docs/protocol.md. Memory (docs/engine.md): phase u4; rows: of barrel units, as many as there are banks;
+    raw_rows: of raw and constant blocks.
     clear (pulse): let clear_rows u14 rows from clear_row u20 on read as zeros, then give `cleared` (pulse),
     until which they hold. top: TopPort, of frames to send. bad_packets u3 (strobes):
     to be counted. s_axis_sums: Stream(128, keep=16), packets of final sums, for the next plan (planner).
     s_axis_list: Stream(64), lists of commands (list_unit).
 
-    engines: pairs of a decoder and an encoder, even; sets: table sets of a direction, a power of two;
+    sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
-    block_log2: of the blocks that memory is made for, others are refused; 0: any, 10 to 17;
-    banks: of the memory; block b of it is for an engine whose number is b modulo banks, too;
-    granule_log2: of the values of a plan's block, 3 to 12;
-    pair: what two engines are, with engine_pair's arguments; probe: what a bench may see.
+    block_log2: of the blocks that memory is made for, others are refused, 10 to 17;
+    granule_log2: of the values of a plan's block, 3 to 12; probe: what a bench may see.
     """
-    if engines % 2 or not 2 <= engines <= 64:
-        raise ValueError(f"a NIC has an even number of engines, 2 to 64, got {engines}")
+    units = len(rows.positions)
+    if units not in (1, 2, 4, 8):
+        raise ValueError(f"a NIC has 1, 2, 4 or 8 barrel units, got {units}")
     if sets & (sets - 1) or not 2 <= sets <= 128:
         raise ValueError(f"a direction has a power of two of table sets, 2 to 128, got {sets}")
-    if banks < 1 or engines % (2 * banks):
-        raise ValueError(f"each bank has as many pairs of engines, got {engines} engines and {banks} banks")
-    UNITS, PAIRS = engines + 1, engines // 2
-    # Engines in the order of pairs: those of a bank are neighbours, and come to it one behind the other.
-    order = [place * banks + bank for bank in range(banks) for place in range(engines // banks)]
     CONFIG_VALUE = BY_NAME["CONFIG"].pack(
-        engines=engines,
+        units=units,
         bus_bytes=bus_bits // 8,
         store_log2=store_log2,
         sets_log2=sets.bit_length() - 1,
@@ -145,28 +149,21 @@ def nic_core(
     # Commands and jobs.
     receive, send = FrameCommand(), FrameCommand()
     send.count = top.count
-    turn, first_adopts, second_adopts = bit(), bit(), bit()
     dropped, last_reason, clearing, oldest = Dropped(), word(4), ClearPort(), OldestFrame()
     clearing.start, clearing.done, clearing.rows = clear, cleared, clear_rows
-    decoder_port, encoder_port = TablesPort(), TablesPort()
-    # Tables pass from pair to pair; a block looks into them many clocks after it has begun.
-    decoder_tables = [TableWrites() for _ in range(PAIRS + 1)]
-    encoder_tables = [TableWrites() for _ in range(PAIRS + 1)]
-    decoder_jobs = [DecoderJob() for _ in range(engines)]
-    encoder_jobs = [EncoderJob() for _ in range(engines)]
-    decoder_bytes = [Stream(16) for _ in range(engines)]
-    encoder_bytes = [Stream(16, keep=2) for _ in range(engines)]
+    decoder_port, encoder_port, send_port = TablesPort(), TablesPort(), TablesPort()
+    decoding = [Decoding(*two) for two in zip(rows.positions, rows.sums, strict=True)]
+    encoding = [Encoding(source) for source in rows.sources]
+    # Tables pass from unit to unit, and counts through all that count back to the tables.
+    links, quads = [Link() for _ in range(units + 1)], TableWrites()
     raw, raw_bytes, sent, raw_phase = RawJob(), Stream(16), Stream(64), word(5)
-    frame_banks = [bit() for _ in range(UNITS)]
-    used_banks = [job.bank for job in (*decoder_jobs, raw)]
-    none_sent = Stream(64)
-    # Counts pass from the tables through all that count back to them.
-    decoder_counts = [CountChain() for _ in range(PAIRS + 2)]
-    encoder_counts = [CountChain() for _ in range(PAIRS + 1)]
-    raw_count = CountPort()
+    none_sent, raw_count, raw_chain = Stream(64), CountPort(), CountChain()
+    for name in ("build", "learn", "learnt", "load", "save", "fresh", "last", "bank", "mask", "count_bank"):
+        setattr(send_port, name, getattr(encoder_port, name))
+    for name in ("forget", "query", "query_fresh", "checksum", "steady"):
+        setattr(send_port, name, getattr(encoder_port, name))
 
-    parts = [copy_bit(used, copy) for used, copy in zip(used_banks, frame_banks, strict=True)]
-    parts += [
+    parts = [
         axi_lite_registers(
             clk, rst, s_axil, values, locked, write_refused, wr_strobe, wr_index, wr_data, rd_index, rd_value,
             events, irq, fill,
@@ -188,85 +185,64 @@ def nic_core(
             planned, plan_refused, granule_log2=granule_log2, blocks_log2=PLAN_LOG2,
         ),
         event_counters(clk, rst, counter_events, second_events, third_events, rd_counter, counted),
-        receiver(
+        barrel_receiver(
             clk, rst, s_axis_rx, command=receive, row=clear_row, dropped=dropped, oldest_frame=oldest,
             held_frame=held, tables=decoder_port, m_axis_sent=sent, clear=clearing, bus_bits=bus_bits,
-            store_log2=store_log2, block_log2=block_log2, banks=banks,
-            decoders=DecoderUnits(decoder_jobs, decoder_bytes, raw, raw_bytes, decode_rows),
+            store_log2=store_log2, block_log2=block_log2,
+            units=DecodeUnits(
+                [one.job for one in decoding], [one.feed for one in decoding], rows.decode_blocks, raw,
+                raw_bytes, raw_rows.decode_row,
+            ),
         ),
-        sender(
-            clk, rst, m_axis_tx, send, top.row, top, encoder_port, encoder_jobs, encoder_bytes, encode_rows,
-            sources[engines], bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2, banks=banks,
+        barrel_sender(
+            clk, rst, m_axis_tx, send, top.row, top, send_port,
+            EncodeUnits(
+                [one.job for one in encoding], [one.drain for one in encoding],
+                [one.bytes for one in encoding], rows.encode_blocks, raw_rows.source, raw_rows.encode_row,
+            ),
+            bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2,
         ),
         link_tables(
-            clk, rst, decoder_port, sent, decoder_tables[0], decoder_counts[0], decoder_counts[PAIRS + 1],
+            clk, rst, decoder_port, sent, links[0].decoder_tables, links[0].decoder_counts, raw_chain,
             encoding=False, sets=sets,
         ),
         link_tables(
-            clk, rst, encoder_port, none_sent, encoder_tables[0], encoder_counts[0], encoder_counts[PAIRS],
+            clk, rst, encoder_port, none_sent, quads, links[0].encoder_counts, links[units].encoder_counts,
             encoding=True, sets=sets,
         ),
-        raw_decoder(clk, rst, raw_phase, raw, raw_bytes, positions[engines], sums[engines], raw_count),
-        symbol_counts(
-            clk, rst, raw_count, raw.bank, decoder_counts[PAIRS], decoder_counts[PAIRS + 1]
-        ),
+        table_spread(clk, rst, quads, links[0].encoder_tables, encoder_port.built, send_port.built),
+        raw_decoder(clk, rst, raw_phase, raw, raw_bytes, raw_rows.position, raw_rows.sums, raw_count),
+        symbol_counts(clk, rst, raw_count, raw.bank, links[units].decoder_counts, raw_chain),
     ]  # fmt: skip
-    parts += [zero(clk, signal) for signal in (send_abort, none_sent.tvalid)]
-    phases = [phase, *(word(5) for _ in range(PAIRS - 1))]
-    # From pair to pair the phase goes on by the turns of two places; with each bank it begins again.
-    steps = [2 * TURN if p % (PAIRS // banks) else -2 * TURN * (PAIRS // banks - 1) for p in range(1, PAIRS)]
     parts += [
-        next_phase(clk, before, after, ahead=step % LANES)
-        for (before, after), step in zip(pairwise(phases), steps, strict=True)
+        barrel_unit(clk, rst, phase, decoding[u], encoding[u], links[u], links[u + 1]) for u in range(units)
     ]
-    parts.append(next_phase(clk, phase, raw_phase, ahead=RAW_AHEAD))
-    for p in range(PAIRS):
-        first, second = order[2 * p : 2 * p + 2]
-        two = slice(first, second + 1, banks)
-        parts.append(
-            pair(
-                clk, rst, phases[p], decoder_tables[p], decoder_tables[p + 1], encoder_tables[p],
-                encoder_tables[p + 1], decoder_jobs[two], decoder_bytes[two], positions[two], sums[two],
-                decoder_counts[p], decoder_counts[p + 1], encoder_jobs[two], encoder_bytes[two], sources[two],
-                encoder_counts[p], encoder_counts[p + 1],
-            )
-        )  # fmt: skip
-
-    decoder_idle, encoder_idle = [bit() for _ in range(engines)], [bit() for _ in range(engines)]
-    decoded, encoded, encoded_header = ([bit() for _ in range(UNITS)] for _ in range(3))
-    decode_takes, encode_takes, rows_in, rows_out = word(UNITS), word(UNITS), word(3), word(3)
+    parts += [zero(clk, signal) for signal in (send_abort, none_sent.tvalid)]
+    decoder_idle, encoder_idle = ([word(THREADS) for _ in range(units)] for _ in range(2))
+    described, taken, headed, located = ([bit() for _ in range(units)] for _ in range(4))
+    decode_takes, encode_takes, rows_in, rows_out = word(units + 1), word(units + 1), word(3), word(3)
     parts += [
         row_counter(clk, phase, decode_takes, rows_in), row_counter(clk, phase, encode_takes, rows_out)
     ]  # fmt: skip
     for own, others in (
-        (decoder_idle, [job.idle for job in decoder_jobs]),
-        (encoder_idle, [job.idle for job in encoder_jobs]),
-        (decoded, [port.take for port in sums]),
-        (encoded, [port.take for port in sources]),
-        (encoded_header, [port.header for port in sources]),
+        (decoder_idle, [one.job.idle for one in decoding]),
+        (encoder_idle, [one.job.idle for one in encoding]),
+        (described, [one.sums.described for one in decoding]),
+        (located, [one.position.take for one in decoding]),
+        (taken, [one.source.take for one in encoding]),
+        (headed, [one.source.header for one in encoding]),
     ):
         parts += [copy_bit(other, copy) for other, copy in zip(others, own, strict=True)]
+    raw_described, raw_taken = raw_rows.sums.described, raw_rows.source.take
     if probe is not None:
-        parts.append(probe_strobes(clk, receive, send, decode_takes, encode_takes, probe))
-    decoding, encoding = bit(), bit()
+        parts.append(probe_strobes(clk, receive, send, located, encode_takes, probe))
+    decodes, encodes = bit(), bit()
     receive_failed, send_failed, refused, list_refused = bit(), bit(), bit(), bit()
 
-    # Frames take the banks in turn, from 0 on after a reset.
     @always(clk.posedge)
-    def modes():
+    def phases():
         phase.next = phase + 1
-        if receive.start:
-            turn.next = not turn
-            if turn:
-                second_adopts.next = receive.adopt
-            else:
-                first_adopts.next = receive.adopt
-        for i in range(UNITS):
-            adopt[i].next = first_adopts
-            if frame_banks[i]:
-                adopt[i].next = second_adopts
-        if rst:
-            turn.next = False
+        raw_phase.next = raw_phase + 1
 
     @always(clk.posedge)
     def commands():
@@ -311,19 +287,21 @@ def nic_core(
 
     @always(clk.posedge)
     def work():
-        decoding.next = False
-        encoding.next = False
-        for i in range(engines):
-            if not decoder_idle[i]:
-                decoding.next = True
-            if not encoder_idle[i]:
-                encoding.next = True
+        decodes.next = False
+        encodes.next = False
+        for i in range(units):
+            if decoder_idle[i] != ALL_THREADS:
+                decodes.next = True
+            if encoder_idle[i] != ALL_THREADS:
+                encodes.next = True
 
     @always_comb
     def ends():
-        for i in range(UNITS):
-            decode_takes.next[i] = decoded[i]
-            encode_takes.next[i] = encoded[i] and not encoded_header[i]
+        for i in range(units):
+            decode_takes.next[i] = described[i]
+            encode_takes.next[i] = taken[i] and not headed[i]
+        decode_takes.next[units] = raw_described
+        encode_takes.next[units] = raw_taken
         receive_failed.next = receive.done and receive.error != 0
         send_failed.next = send.done and send.error != 0
         refused.next = receive_refused or send_refused or write_refused or plan_refused or list_refused
@@ -345,8 +323,8 @@ def nic_core(
         counter_events.next[0] = True
         counter_events.next[1] = receive_running != 0
         counter_events.next[2] = send_running != 0
-        counter_events.next[3] = receive_running != 0 and not decoding
-        counter_events.next[4] = send_running != 0 and not encoding
+        counter_events.next[3] = receive_running != 0 and not decodes
+        counter_events.next[4] = send_running != 0 and not encodes
         counter_events.next[5] = rows_in[0]
         counter_events.next[6] = rows_out[0]
         counter_events.next[7] = s_axis_rx.tvalid and s_axis_rx.tready
@@ -402,4 +380,4 @@ def nic_core(
         elif rd_index >= FIRST_EDGE:
             rd_value.next = plan_edge
 
-    return parts, modes, commands, hold, locks, work, ends, notice, show
+    return parts, phases, commands, hold, locks, work, ends, notice, show

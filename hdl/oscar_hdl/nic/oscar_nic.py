@@ -6,11 +6,13 @@ from typing import Any
 
 from myhdl import always_comb, block, concat
 
-from oscar_hdl.coder.engine_pair import engine_pair
-from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
+from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
+from oscar_hdl.coder.barrel_encode.ports import BarrelSource
+from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
 from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.memory.bank_ports import RowCommand, bank_count
-from oscar_hdl.nic.memory.row_memory import row_memory
+from oscar_hdl.nic.memory.bank_ports import RowCommand
+from oscar_hdl.nic.memory.barrel_memory import barrel_memory
+from oscar_hdl.nic.memory.barrel_ports import BankBlock, BarrelUnits, RawUnits, RowCommands
 from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS, NicProbe, TopPort
@@ -24,9 +26,8 @@ from oscar_hdl.streams.zero import zero
 def oscar_nic(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, s_axis_values: Any,
     s_axis_side: Any, s_axis_read: Any, m_axis_values: Any, m_axis_descriptors: Any, s_axis_list: Any, *,
-    engines: int = 2, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
-    block_log2: int = 12, granule_log2: int = 8, banks: int = 0, pair: Any = engine_pair,
-    probe: NicProbe | None = None,
+    units: int = 1, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
+    block_log2: int = 12, granule_log2: int = 8, probe: NicProbe | None = None,
 ) -> Any:  # fmt: skip
     """Decode frames into memory and encode memory into frames, as a driver asks (docs/registers.md).
 
@@ -37,22 +38,21 @@ def oscar_nic(
     (row_unloader). What is read goes to the planner, too. s_axis_list, Stream(64): lists of
     commands (list_unit).
 
-    engines: 2, 4, 8 .. 64; sets: table sets of a direction; store_log2: a frame store has 2^store_log2 words
+    units: 1, 2, 4 or 8, each with a bank of memory; sets: table sets of a direction; store_log2: a frame store has 2^store_log2 words
     of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all frames; others are
-    refused; granule_log2: of the values of a plan's block; banks: see row_memory;
-    pair: see nic_core; probe: what a bench may see of it.
+    refused; granule_log2: of the values of a plan's block; probe: what a bench may see of it.
     """
-    UNITS = engines + 1
-    phase, clear, cleared, never, held = word(5), bit(), bit(), bit(), bit()
+    phase, clear, cleared, never, held = word(4), bit(), bit(), bit(), bit()
     clear_row, clear_rows = word(ROW_BITS), word(FRAME_ROW_BITS)
     bad_values, bad_side, bad_read, bad_packets = bit(), bit(), bit(), word(3)
     no_row, no_rows, unused_values, unused_read = word(ROW_BITS), word(FRAME_ROW_BITS), bit(), bit()
-    positions = [PositionPort() for _ in range(UNITS)]
-    sums = [SumPort() for _ in range(UNITS)]
-    sources = [SourcePort() for _ in range(UNITS)]
-    decode_rows = [word(ROW_BITS) for _ in range(UNITS)]
-    encode_rows = [word(ROW_BITS) for _ in range(UNITS)]
-    adopt = [bit() for _ in range(UNITS)]
+    bank_bits = rows_log2 - (units.bit_length() - 1)
+    rows = BarrelUnits(
+        [BarrelPosition() for _ in range(units)], [BankBlock(bank_bits) for _ in range(units)],
+        [BarrelSums() for _ in range(units)], [BarrelSource() for _ in range(units)],
+        [BankBlock(bank_bits) for _ in range(units)],
+    )  # fmt: skip
+    raw_rows = RawUnits(RawPosition(), SumPort(), RawSource(), word(ROW_BITS), bit(), word(ROW_BITS))
     top = TopPort()
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)
     values, side, read, nothing = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64)
@@ -60,17 +60,26 @@ def oscar_nic(
 
     reset = reset_hold(clk, rst, held)
     core = nic_core(
-        clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, positions, sums, decode_rows, adopt, sources,
-        encode_rows, clear, cleared, clear_row, clear_rows, top, bad_packets, totals, s_axis_list,
-        engines=engines, bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2,
-        block_log2=block_log2, banks=banks or bank_count(engines), granule_log2=granule_log2, pair=pair,
+        clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, rows, raw_rows, clear, cleared, clear_row,
+        clear_rows, top, bad_packets, totals, s_axis_list, bus_bits=bus_bits, sets=sets,
+        store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2, granule_log2=granule_log2,
         probe=probe,
     )  # fmt: skip
-    memory = row_memory(
-        clk, held, phase, positions, sums, decode_rows, adopt, sources, encode_rows, load_values, load_side,
-        unload, top, values, side, read, m_axis_descriptors, row_bits=rows_log2, block_log2=block_log2,
-        banks=banks,
-    )  # fmt: skip
+    memory = barrel_memory(
+        clk,
+        held,
+        phase,
+        rows,
+        raw_rows,
+        RowCommands(load_values, load_side, unload),
+        top,
+        values,
+        side,
+        read,
+        m_axis_descriptors,
+        row_bits=rows_log2,
+        block_log2=block_log2,
+    )
     copy = stream_copy(clk, held, unload.count, read, m_axis_values, totals)
     ports = [
         row_port(
@@ -88,5 +97,5 @@ def oscar_nic(
     def join() -> None:
         bad_packets.next = concat(bad_read, bad_side, bad_values)
 
-    unused = [never, no_row, no_rows, nothing.tready]
+    unused = [never, no_row, no_rows, nothing.tready, raw_rows.adopt]
     return reset, core, memory, copy, ports, join, [zero(clk, signal) for signal in unused]

@@ -11,21 +11,21 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def row_counter(clk: Any, phase: Any, takes: Any, rows: Any) -> Any:
-    """Set a bit of rows u3 for each row, a slot later.
+    """Set a bit of rows u3 for each row, a turn later.
 
-    phase u5 begins a slot with 0. takes: a bit for each unit (strobes), 3 to 96 of them; a unit takes a row a
-    slot, at the same phase in each.
+    phase: a turn begins where its two lower bits are 0. takes: a bit for each unit (strobes), 12 at most; a
+    unit takes a row a turn, always in the same clock of it.
     """
     UNITS = len(takes)
-    if not 3 <= UNITS <= 96:
-        raise ValueError(f"rows of 3 to 96 units can be counted, got {UNITS}")
+    if UNITS > 12:
+        raise ValueError(f"rows of 12 units can be counted, got {UNITS}")
     taken, left = word(UNITS), word(UNITS)
 
     @always(clk.posedge)
     def count():
         rows.next = left[3:]
         left.next = left >> 3
-        if phase == 0:
+        if phase[2:] == 0:
             left.next = taken
             taken.next = takes
         else:

@@ -195,7 +195,7 @@ REGISTERS: tuple[Register, ...] = (
     Register(
         "CONFIG", 0x04, "RO", "what the hardware was built with",
         (
-            Field("engines", 0, 7, "pairs of a decoder and an encoder"),
+            Field("units", 0, 7, "barrel units: a decoder and an encoder of eight lanes each, and their bank"),
             Field("bus_bytes", 7, 7, "bytes of a word of s_axis_rx and m_axis_tx"),
             Field("store_log2", 14, 5, "log2 of the words of a frame store"),
             Field("sets_log2", 19, 3, "log2 of the table sets of a direction"),

@@ -17,12 +17,13 @@ PUT_LATER = 4  # clocks from a span's `put` until it is written
 class ThreadSpan:
     """A block in the store, for a thread: put (strobe), in the four clocks behind which the rest holds.
 
-    at: unit << 3 | thread. top, bottom: chunks of its last byte and its first; whole: they are in one line.
+    at: unit << 3 | thread. top, bottom: chunks of its last byte and its first, in different lines: a block has
+    96 bytes or more.
     """
 
     def __init__(self, at_bits: int, chunk_bits: int) -> None:
         self.put, self.at = bit(), word(at_bits)
-        self.top, self.bottom, self.whole = word(chunk_bits), word(chunk_bits), bit()
+        self.top, self.bottom = word(chunk_bits), word(chunk_bits)
 
 
 @block
@@ -46,7 +47,7 @@ def span_table(
         written.next = concat(step_whole, step_top)
         write_at.next = step_at
         if put:
-            written.next = concat(span.whole, span.top)
+            written.next = concat(False, span.top)
             write_at.next = span.at
         top.next = line[CHUNK:]
         whole.next = line[CHUNK]
