@@ -69,12 +69,11 @@ def chosen_of(select: Any, parts: Sequence[Any], chosen: Any, *, at: int = 0) ->
             chosen.next = part
 
         return pass_on
-    low, high = parts
-    if len(parts) == 4:
-        low, high = word(len(chosen)), word(len(chosen))
-        halves = [chosen_of(select, parts[:2], low, at=at), chosen_of(select, parts[2:], high, at=at)]
-        return halves, either(select, at + 1, low, high, chosen)
-    return either(select, at, low, high, chosen)
+    if len(parts) == 2:
+        return either(select, at, *parts, chosen)
+    low, high = word(len(chosen)), word(len(chosen))
+    halves = [chosen_of(select, parts[:2], low, at=at), chosen_of(select, parts[2:], high, at=at)]
+    return halves, either(select, at + 1, low, high, chosen)
 
 
 @block
