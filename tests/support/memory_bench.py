@@ -11,7 +11,7 @@ from myhdl import block
 
 from oscar_hdl.coder.decode.raw_decoder import raw_decoder
 from oscar_hdl.coder.ports import CountPort, RawJob, RawPosition, RawSource, SumPort
-from oscar_hdl.coder.rows import FrameRows, descriptors
+from oscar_hdl.coder.rows import FrameRows
 from oscar_hdl.nic.memory.bank_ports import STREAM_LANES, RowCommand
 from oscar_hdl.nic.memory.barrel_memory import barrel_memory
 from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits, RowCommands
@@ -24,6 +24,11 @@ from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
 from oscar_sim.driver.row_packets import side_words, value_words, values_of
 from support.bank_units import BLOCK, BLOCK_BITS, ROW_BITS, ROWS, Rows, UnitsModel, signed
+
+
+def packed_bits(values: list[int], width: int) -> int:
+    """Return a raw block's bytes: the lower bits of its values, one behind the other."""
+    return sum((value & ((1 << width) - 1)) << width * i for i, value in enumerate(values))
 
 
 @block
@@ -191,10 +196,8 @@ class MemoryBench:
 
     def add_raw(self, first: int, values: np.ndarray, width: int, *, adopt: bool) -> None:
         """Add a raw block of so many bits a value."""
-        packed = sum((int(v) & ((1 << width) - 1)) << (width * i) for i, v in enumerate(values))
-        self.queues[self.raw_in].extend(
-            packed >> 16 * i & 0xFFFF for i in range(-(-values.size * width // 16))
-        )
+        bits, pairs = packed_bits(values.tolist(), width), -(-values.size * width // 16)
+        self.queues[self.raw_in].extend(bits >> 16 * i & 0xFFFF for i in range(pairs))
         self.decode_row.next, self.adopt.next = first, adopt
         self.decode.width.next, self.decode.constant.next = width, False
         whole = np.zeros(-(-values.size // 32) * 32, np.int64)
@@ -223,12 +226,7 @@ class MemoryBench:
     def check_packed(self, first: int, count: int, width: int) -> None:
         """Compare the bytes of a block with what memory should hold."""
         values = self.held(first, -(-count // 32))[0].reshape(-1)[:count].tolist()
-        packed = sum((int(v) & ((1 << width) - 1)) << (width * i) for i, v in enumerate(values))
         taken = self.taken[self.raw_out]
         assert [last for _, last in taken] == [False] * (-(-count * width // 16) - 1) + [True]
         got = sum(pair << 16 * i for i, (pair, _) in enumerate(taken))
-        assert got & ((1 << width * count) - 1) == packed
-
-    def kinds_agree(self) -> bool:
-        """Whether descriptors of the model are those of its values: of the test, not of the memory."""
-        return all((descriptors(signed(rows.values)) == rows.kinds).all() for rows in self.rows)
+        assert got & ((1 << width * count) - 1) == packed_bits(values, width)

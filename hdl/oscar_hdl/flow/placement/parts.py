@@ -216,3 +216,26 @@ def barrel_bank(row_bits: int = 10, block_log2: int = 11) -> Any:
         return (word(4), *decoding, BarrelSource(), blocks[1], *loading, *reading)
 
     return wide(function, make, block_bits=block_log2 - 5)
+
+
+def barrel_memory(units: int = 2, row_bits: int = 11, block_log2: int = 11) -> Any:
+    """A NIC's memory of 2^row_bits rows for so many barrel encoders and decoders, and raw units."""
+    from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
+    from oscar_hdl.coder.barrel_encode.ports import BarrelSource
+    from oscar_hdl.nic.memory.bank_ports import RowCommand
+    from oscar_hdl.nic.memory.barrel_memory import barrel_memory as function
+    from oscar_hdl.nic.memory.barrel_ports import BankBlock, BarrelUnits, RawUnits, RowCommands
+
+    bank_bits = row_bits - units.bit_length() + 1
+
+    def make() -> tuple[Any, ...]:
+        blocks = [[BankBlock(bank_bits) for _ in range(units)] for _ in range(2)]
+        decoding = [BarrelPosition() for _ in range(units)], blocks[0], [BarrelSums() for _ in range(units)]
+        barrels = BarrelUnits(*decoding, [BarrelSource() for _ in range(units)], blocks[1])
+        raw_ports = ports.RawPosition(), ports.SumPort(), ports.RawSource()
+        raw = RawUnits(*raw_ports, word(ROW_BITS), bit(), word(ROW_BITS))
+        commands = RowCommands(*(RowCommand(row_bits) for _ in range(3)))
+        streams = [Stream(STREAM_BITS) for _ in range(3)], Stream(16)
+        return (word(4), barrels, raw, commands, TopPort(), *streams[0], streams[1])
+
+    return wide(function, make, row_bits=row_bits, block_log2=block_log2)

@@ -14,7 +14,15 @@ from oscar_hdl.flow.proofs.frames import (
     RAW_PACKER,
 )
 from oscar_hdl.flow.proofs.lists import TRACKER
-from oscar_hdl.flow.proofs.rows import FRAME_TOP, ROW_PORT, ROW_UNLOADER, SIDE_LOADER, VALUE_LOADER
+from oscar_hdl.flow.proofs.rows import (
+    FRAME_TOP,
+    ROW_PORT,
+    ROW_UNLOADER,
+    SIDE_IN,
+    SIDE_LOADER,
+    VALUE_LOADER,
+    VALUES_IN,
+)
 
 HERE = "oscar_hdl.flow.proofs.tops:"
 
@@ -228,6 +236,8 @@ PROOFS: dict[str, Proof] = {
     "feeder": Proof(HERE + "feeder", 16, rules=FEEDER),
     "raw_feeder": Proof(HERE + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),
     "value_loader": Proof(HERE + "value_loader", 14, rules=VALUE_LOADER, reach=30),
+    "values_in": Proof(HERE + "values_in", 16, rules=VALUES_IN, reach=30),
+    "side_in": Proof(HERE + "side_in", 26, rules=SIDE_IN, reach=0),
     "row_port": Proof(HERE + "row_port", 26, rules=ROW_PORT, forget="command_done"),
     "side_loader": Proof(HERE + "side_loader", 26, rules=SIDE_LOADER, reach=0),
     "frame_top": Proof(HERE + "frame_top", 42, rules=FRAME_TOP, reach=45),

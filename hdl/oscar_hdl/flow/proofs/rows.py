@@ -124,6 +124,87 @@ SIDE_LOADER = """
   end
 """
 
+VALUES_IN = """
+  // A word of the stream or, behind the last value, of zeros, in the clock of its place in the row; every row
+  // is written whole, and its number is there in phase 3.
+  reg busy = 0, fresh = 0; reg [18:0] left = 0; reg [5:0] row_now; reg [1:0] part = 0; reg [4:0] seen;
+  reg [127:0] word;
+  wire came = s_axis_values_tvalid && s_axis_values_tready, put = write_enable != 0;
+  wire [1:0] next = part + put;
+  always @(posedge clk) begin
+    assume(!command_start || (command_idle && command_count != 0 && command_count < 80));
+    if (busy) assume($stable(command_first) && $stable(command_count));
+    assume(!began || phase == $past(phase) + 4'd1);
+    if (!rst) begin
+      if (came) `RULE(busy && left != 0 && !held && phase[1:0] == next + 2'd2);
+      if (put) begin
+        `RULE(busy && phase[1:0] == part + 2'd3 && write_enable == (row_now[2] ? 2 : 1) && !$past(held));
+        `RULE((part == 0 ? write_row : seen) == {row_now[5:3], row_now[1:0]});
+        `RULE(fresh ? write_data == word : left == 0 && write_data == 0);
+      end
+      if (fresh) `RULE(put);
+      if (command_done) `RULE(busy && put && part == 3 && left == 0);
+    end
+    fresh <= came && !rst;
+    if (phase[1:0] == 3) seen <= write_row;
+    if (came) begin
+      word <= left < 8 ? s_axis_values_tdata & ~(~128'd0 << 16 * left[2:0]) : s_axis_values_tdata;
+      left <= left < 8 ? 0 : left - 8;
+    end
+    if (put) begin part <= part + 1; if (part == 3) row_now <= row_now + 1; end
+    if (command_done) busy <= 0;
+    if (command_start) begin busy <= 1; left <= command_count; row_now <= command_first; part <= 0; end
+    `SEEN(command_done && row_now != command_first);
+    if (rst) begin busy <= 0; left <= 0; part <= 0; end
+  end
+"""
+
+SIDE_IN = """
+  // A word a row: its header and its distances; headers of 0 to the end of the last group. Or each row is
+  // cleared once, and none but those from the first on.
+  reg busy = 0, kept = 0, wiping; reg [7:0] left, row_now, rows_now; reg [127:0] word;
+  wire came = s_axis_side_tvalid && s_axis_side_tready, put = write_header != 0 || write_distances != 0;
+  wire [1:0] here = row_now[5] ? 2 : 1;
+  (* anyconst *) wire [6:0] one; reg wiped = 0; wire [7:0] offset = {1'b0, one} - command_first;
+  wire now = write_clear[one[5]] && write_row == {one[6], one[4:3], 3'd0} && write_lanes[one[2:0]];
+  always @(posedge clk) begin
+    assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count < 4096));
+    assume(!command_start || !command_clear || command_first[4:0] == 0);
+    assume(!command_start || command_first + ((command_count + 31) >> 5) <= 128);
+    if (busy) assume($stable(command_first) && $stable(command_count) && $stable(command_clear));
+    assume(!began || phase == $past(phase) + 4'd1);
+    if (!rst) begin
+      if (came) `RULE(busy && !wiping && left != 0 && !kept && !held && phase[1:0] == 0);
+      if (put || write_clear != 0) `RULE(!$past(held));
+      if (put) begin
+        `RULE(busy && !wiping && phase[1:0] == 1 && write_clear == 0);
+        `RULE(write_row == {row_now[6], row_now[4:0]});
+        `RULE(write_header == here && write_distances == (left ? here : 0) && kept == (left != 0));
+        `RULE(write_header_data == (left ? word[14:0] : 15'd0));
+        if (left <= 1) `RULE(behind || command_done);
+        if (left) `RULE(write_data == word[127:32]);
+      end
+      if (write_clear != 0) `RULE(busy && wiping && phase[1:0] == 1 && !put);
+      if (now) `RULE(!wiped && one >= command_first && offset < rows_now);
+      if (command_done) `RULE(busy);
+      if (behind) `RULE(busy && !wiping && left <= 1);
+      if (busy && $past(command_done) && !wiping) `RULE(left == 0);
+      if (busy && $past(command_done) && wiping) `RULE(wiped || one < command_first || offset >= rows_now);
+    end
+    if (came) begin word <= s_axis_side_tdata; kept <= 1; end
+    if (put) begin row_now <= row_now + 1; left <= left ? left - 1 : 0; kept <= 0; end
+    wiped <= busy && (wiped || now);
+    if (busy && $past(command_done)) busy <= 0;
+    if (command_start) begin
+      busy <= 1; wiping <= command_clear; row_now <= command_first; wiped <= 0;
+      left <= (command_count + 31) >> 5; rows_now <= (command_count + 31) >> 5;
+    end
+    `SEEN(put && left == 1); `SEEN(command_done && wiping && wiped && left > 35);
+    `SEEN(command_done && !wiping);
+    if (rst) begin busy <= 0; kept <= 0; end
+  end
+"""
+
 ROW_UNLOADER = """
   // Banks give a row's halves in phases 1 and 2, of addresses three clocks before; every third row has class
   // 0. A descriptor is there in the four clocks from the next phase 3 on.

@@ -234,13 +234,35 @@ def value_loader() -> Any:
     )
 
 
+def values_in() -> Any:
+    from oscar_hdl.nic.memory.barrel_ports import GroupWrite
+    from oscar_hdl.nic.memory.values_in import values_in as made
+
+    return made(
+        bit(), bit(), word(4), _Command(6), bit(), Stream(STREAM_BITS), GroupWrite(2, 5), block_bits=2,
+        skip_bits=1,
+    )  # fmt: skip
+
+
+def side_in() -> Any:
+    from oscar_hdl.nic.memory.side_in import side_in as made
+
+    write = SideWrite(2, 6)
+    del write.kind  # of the raw decoder's rows
+    return made(
+        bit(), bit(), word(4), RowCommand(7), bit(), Stream(STREAM_BITS), write, bit(), block_bits=5,
+        skip_bits=1,
+    )  # fmt: skip
+
+
 def side_loader() -> Any:
     from oscar_hdl.nic.memory.side_loader import side_loader as made
 
+    write = SideWrite(2, 6)
+    del write.kind
     return made(
-        bit(), bit(), word(5), RowCommand(7), Stream(STREAM_BITS), SideWrite(2, 6), bit(), block_bits=5,
-        skip_bits=1,
-    )  # fmt: skip
+        bit(), bit(), word(5), RowCommand(7), Stream(STREAM_BITS), write, bit(), block_bits=5, skip_bits=1
+    )
 
 
 @block

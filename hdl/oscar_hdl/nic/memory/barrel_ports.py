@@ -57,11 +57,17 @@ class BankTurn:
 
 
 class GroupPort:
-    """One of the two ports of the memories of eight lanes: row, values to write, and what is read of it."""
+    """One of the two ports of the memories of eight lanes: the row, and what is read of it."""
 
-    def __init__(self, row_bits: int, data: SignalType) -> None:
-        self.row, self.data = word(row_bits), data
-        self.read, self.distances = word(GROUP_BITS), word(DISTANCES_BITS)
+    def __init__(self, row_bits: int) -> None:
+        self.row, self.read, self.distances = word(row_bits), word(GROUP_BITS), word(DISTANCES_BITS)
+
+
+class LoadedWord:
+    """A word of GroupWrite that waits for its clock, and its row."""
+
+    def __init__(self, row_bits: int) -> None:
+        self.enable, self.data, self.row = bit(), word(GROUP_BITS), word(row_bits)
 
 
 class BankLanes:
