@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -70,7 +69,7 @@ class Unit:
     speed: float
     threads: dict[int, Thread] = field(default_factory=dict)
     draining: int = -1
-    words: deque = field(default_factory=deque)
+    idle: int = ALL_THREADS
 
     def clock(self, bench: SenderBench) -> None:
         """Do what is done in a clock."""
@@ -92,6 +91,7 @@ class Unit:
                 told = True
                 self._end(bench, number, thread)
         self._start(bench)
+        job.idle.next = self.idle
 
     def _start(self, bench: SenderBench) -> None:
         """Take a block."""
@@ -114,7 +114,7 @@ class Unit:
             data = self.rng.randbytes(self.rng.randrange(64, 200))
         wait = self.rng.choice((30, 40, 200))
         self.threads[number] = Thread(part, index, int(job.bank), index == frame.bad, data, wait)
-        job.idle.next = int(job.idle) & ~(1 << number)
+        self.idle &= ~(1 << number)
         bench.starts.append((index, len(bench.done)))
 
     def _end(self, bench: SenderBench, number: int, thread: Thread) -> None:
@@ -122,7 +122,7 @@ class Unit:
         job, part = self.job, thread.part
         thread.ended = True
         job.done.next, job.done_thread.next = True, number
-        job.idle.next = int(job.idle) | 1 << number
+        self.idle |= 1 << number
         bench.done.append(thread.index)
         job.bad.next = thread.bad
         job.constant.next = part.kind == CONSTANT
@@ -167,7 +167,7 @@ class Unit:
     def reset(self) -> None:
         """Forget all."""
         self.threads.clear()
-        self.draining = -1
+        self.draining, self.idle = -1, ALL_THREADS
         self.job.idle.next, self.job.done.next = ALL_THREADS, False
         self.stream.tvalid.next, self.drain.idle.next = False, True
 
