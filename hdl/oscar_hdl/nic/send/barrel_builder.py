@@ -18,6 +18,7 @@ from oscar_hdl.nic.send.ports import FrameSum, Leaving
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
 from oscar_hdl.streams.joined import joined
+from oscar_hdl.streams.zero import zero
 
 SUM_CLOCKS = 3  # from a collector's turn to that of its CRC
 
@@ -317,6 +318,7 @@ def barrel_builder(
         )
         for n in range(COUNT)
     ]  # fmt: skip
+    parts += [zero(clk, job.claimed) for job in jobs[1:]]
     parts += [store_lane(clk, written, advance, read_address, lane, lane=n) for n, lane in enumerate(lanes)]
 
     @always_comb
