@@ -210,7 +210,7 @@ def nic_core(
             clk, rst, encoder_port, none_sent, quads, links[0].encoder_counts, links[units].encoder_counts,
             encoding=True, sets=sets,
         ),
-        table_spread(clk, rst, quads, links[0].encoder_tables, encoder_port.built, send_port.built),
+        table_spread(clk, rst, quads, links[0].encoder_tables, send_port.built),
         raw_decoder(clk, rst, raw_phase, raw, raw_bytes, raw_rows.position, raw_rows.sums, raw_count),
         symbol_counts(clk, rst, raw_count, raw.bank, links[units].decoder_counts, raw_chain),
     ]  # fmt: skip

@@ -141,6 +141,38 @@ def sender(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
 
 
+def barrel_sender(units: int = 1, bus_bits: int = 64, store_log2: int = 12, block_log2: int = 10) -> Any:
+    """The sender of so many barrel encoders."""
+    from oscar_hdl.coder.barrel.ports import WORD_BYTES
+    from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob
+    from oscar_hdl.nic.memory.barrel_ports import BankBlock
+    from oscar_hdl.nic.send.barrel_sender import EncodeUnits
+    from oscar_hdl.nic.send.barrel_sender import barrel_sender as function
+
+    def make() -> tuple[Any, ...]:
+        lists = (
+            [BarrelEncoderJob() for _ in range(units)],
+            [BarrelDrain() for _ in range(units)],
+            [Stream(8 * WORD_BYTES, keep=WORD_BYTES) for _ in range(units)],
+            [BankBlock(ROW_BITS - units.bit_length() + 1) for _ in range(units)],
+        )
+        head = frames_out(bus_bits), FrameCommand(), word(ROW_BITS), TopPort(), TablesPort()
+        return (*head, EncodeUnits(*lists, ports.SourcePort(), word(ROW_BITS)))
+
+    return wide(function, make, bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2)
+
+
+def unit_counts() -> Any:
+    """The counts of a barrel unit."""
+    from oscar_hdl.coder.barrel.ports import BarrelCounts
+    from oscar_hdl.coder.barrel.unit_counts import unit_counts as function
+
+    def make() -> tuple[Any, ...]:
+        return BarrelCounts(), CountChain(), CountChain()
+
+    return wide(function, make)
+
+
 def _tables(encoding: bool, sets: int) -> Any:
     from oscar_hdl.coder.tables.link_tables import link_tables
 

@@ -124,6 +124,7 @@ def unit_ring(
         )
         collect.free.next = state == states.REST
         collect.sum.next = state == states.SUM
+        collect.mute.next = state == states.RUN and some and not keeps
         ring.resting.next = state == states.REST and not some and not ring.settle
 
     @always(clk.posedge)
