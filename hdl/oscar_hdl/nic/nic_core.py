@@ -1,4 +1,4 @@
-"""The NIC without its memory: engines, tables, frames, registers."""
+"""The NIC without its memory: barrel units, tables, frames, registers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, S
 from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits
 from oscar_hdl.nic.memory.planner import planner
 from oscar_hdl.nic.ports import FrameCommand, NicProbe, TopPort
-from oscar_hdl.nic.receive.frame_finder import frame_finder
 from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver
+from oscar_hdl.nic.receive.frame_finder import frame_finder
 from oscar_hdl.nic.receive.ports import BarrelUnits as DecodeUnits
 from oscar_hdl.nic.receive.ports import ClearPort, Dropped, HeldFrame, OldestFrame
 from oscar_hdl.nic.send.barrel_sender import EncodeUnits, barrel_sender
