@@ -17,12 +17,13 @@ PUT_LATER = 4  # clocks from a span's `put` until it is written
 class ThreadSpan:
     """A block in the store, for a thread: put (strobe), in the four clocks behind which the rest holds.
 
-    at: unit << 3 | thread. top, bottom: chunks of its last byte and its first; whole: they are in one line.
+    at: unit << 3 | thread. top, bottom: chunks of its last byte and its first, which are not in one line: a
+    coded block has 96 bytes or more.
     """
 
     def __init__(self, at_bits: int, chunk_bits: int) -> None:
         self.put, self.at = bit(), word(at_bits)
-        self.top, self.bottom, self.whole = word(chunk_bits), word(chunk_bits), bit()
+        self.top, self.bottom = word(chunk_bits), word(chunk_bits)
 
 
 @block
@@ -33,7 +34,7 @@ def span_table(
     """Keep what is left of each thread's block.
 
     put (strobe): span is written; step (strobe, not with put): step_top and step_whole, of thread step_at.
-    at: a thread; top, bottom, whole of its block a clock later.
+    at: a thread; a clock later top, bottom of its block, and whole: the rest of it is in one line.
     """
     CHUNK = len(top)
     tops = [word(CHUNK + 1) for _ in range(1 << len(at))]
@@ -46,7 +47,7 @@ def span_table(
         written.next = concat(step_whole, step_top)
         write_at.next = step_at
         if put:
-            written.next = concat(span.whole, span.top)
+            written.next = concat(False, span.top)
             write_at.next = span.at
         top.next = line[CHUNK:]
         whole.next = line[CHUNK]
