@@ -14,8 +14,7 @@ from oscar.coding.frame import HEADER_BYTES, peek
 from oscar_hdl.coder.barrel.ports import THREADS, WORD_BYTES
 from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
 from oscar_hdl.coder.ports import RawJob, TablesPort
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
-from oscar_hdl.nic.ports import FrameCommand, frames_in
+from oscar_hdl.nic.ports import BankBlock, FrameCommand, frames_in
 from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver
 from oscar_hdl.nic.receive.deframer import REASONS
 from oscar_hdl.nic.receive.ports import BarrelUnits, ClearPort, Dropped, HeldFrame, OldestFrame

@@ -8,7 +8,7 @@ from myhdl import always, always_comb, block
 
 from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS
 from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
+from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.nic.receive.ports import FRAMES, DealtBlock
 from oscar_hdl.streams.bundles import bit, word
 
