@@ -73,14 +73,15 @@ def unit_wants(
 
     put (strobe): thread put_at (unit << 3 | thread) begins; ends (strobe): thread `at` has its last line.
     """
-    live, FIRST = word(THREADS), THREADS * unit
+    live, seen, FIRST = word(THREADS), word(THREADS), THREADS * unit
 
     @always_comb
     def tell() -> None:
-        wants.next = live & room
+        wants.next = live & seen
 
     @always(clk.posedge)
     def keep() -> None:
+        seen.next = room
         for i in range(THREADS):
             if ends and at == FIRST + i:
                 live.next[i] = False
