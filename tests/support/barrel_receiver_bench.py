@@ -14,12 +14,12 @@ from oscar.coding.frame import HEADER_BYTES, peek
 from oscar_hdl.coder.barrel.ports import THREADS, WORD_BYTES
 from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
 from oscar_hdl.coder.ports import RawJob, TablesPort
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
-from oscar_hdl.nic.ports import FrameCommand, frames_in
+from oscar_hdl.nic.ports import BankBlock, FrameCommand, frames_in
 from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver
 from oscar_hdl.nic.receive.deframer import REASONS
 from oscar_hdl.nic.receive.ports import BarrelUnits, ClearPort, Dropped, HeldFrame, OldestFrame
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
 
@@ -299,8 +299,8 @@ class BarrelReceiverBench:
         top, units = self.build(
             partial(
                 barrel_receiver, self.clk, self.rst, self.rx, self.command, self.row, dropped, self.oldest,
-                HeldFrame(), self.tables, self.sent, decoders, clear, bus_bits=bus_bits, store_log2=store_log2,
-                block_log2=block_log2,
+                HeldFrame(), self.tables, self.sent, decoders, clear, bus_bits=bus_bits,
+                store_log2=store_log2, block_log2=block_log2,
             ),
             decoders,
         )  # fmt: skip
@@ -338,8 +338,6 @@ class BarrelReceiverBench:
         ports += [self.oldest, units]
         self.sim = copies_of(top, self.clk, self.clock, [ports])
         self.reset()
-
-    reset_clocks = 1
 
     def build(self, made: Callable[[], Any], units: BarrelUnits) -> tuple[Any, Any]:
         """Return the receiver, and the bundles between it and units; make the models of these."""
@@ -521,7 +519,7 @@ class BarrelReceiverBench:
     def reset(self) -> None:
         """Reset everything, and forget what was to come."""
         self.rst.next = True
-        self.sim.run(self.reset_clocks)
+        self.sim.run(CLOCKS)
         self.queue.clear()
         self.rx.tvalid.next = self.command.start.next = self.command.abort.next = False
         self.rst.next = False

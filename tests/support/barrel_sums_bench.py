@@ -19,7 +19,6 @@ from oscar_hdl.coder.tables.link_tables import link_tables
 from oscar_hdl.nic.memory.barrel_ports import WINDOW
 from oscar_hdl.nic.receive.ports import BarrelUnits
 from oscar_hdl.streams.bundles import word
-from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.cycles import elaborated
 from support.barrel_decoder_bench import DATA_AT, LAST_LANES
 from support.barrel_receiver_bench import BarrelReceiverBench, Doer, RawUnit, ReceivedBlock
@@ -35,7 +34,8 @@ class AddingRaw(RawUnit):
         block = self.block
         super().finish()
         if block.fields["constant"]:
-            entry = 2 | (block.fields["value"] ^ 0x8000) - 0x8000 << 16
+            value = (block.fields["value"] ^ 0x8000) - 0x8000
+            entry = 2 | (value & 0xFFFFFFFF) << 16
         else:
             entry = 1 | block.fields["width"] << 2 | len(block.data) << 24
         values = _plain_block(entry, _Reader(block.data), block.values, 16)
@@ -161,8 +161,6 @@ def receiving(bench: BarrelSumsBench, made: Callable[[], Any], units: BarrelUnit
 
 class BarrelSumsBench(BarrelReceiverBench):
     """See BarrelReceiverBench; what a frame's rows are is known before its command."""
-
-    reset_clocks = CLOCKS
 
     def __init__(self, dice: random.Random, **shape: Any) -> None:
         self.phase, self.memory = word(4), np.zeros((ROWS, LANES), np.int16)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oscar.coding.asc.params import MAX_BLOCK_LOG2, MIN_BLOCK_LOG2
+from oscar_hdl.coder.barrel.ports import THREAD_BITS
 from oscar_hdl.coder.ports import SET_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
 
@@ -61,3 +62,13 @@ class NicProbe:
     def __init__(self) -> None:
         self.received, self.sent = bit(), bit()  # a command ends
         self.decode_row, self.encode_row = bit(), bit()  # a row's positions, or its values, are read
+
+
+class BankBlock:
+    """Where a thread's next block is in the bank: with or before its start, and when its last one is done.
+
+    start: strobe. first: the block's first row. adopt: local values are 0 (decoders alone).
+    """
+
+    def __init__(self, row_bits: int) -> None:
+        self.start, self.thread, self.first, self.adopt = bit(), word(THREAD_BITS), word(row_bits), bit()

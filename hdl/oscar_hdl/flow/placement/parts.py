@@ -113,7 +113,7 @@ def barrel_receiver(
 ) -> Any:  # fmt: skip
     """The receiver of so many barrel decoders, with banks of 2^row_bits rows."""
     from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
-    from oscar_hdl.nic.memory.barrel_ports import BankBlock
+    from oscar_hdl.nic.ports import BankBlock
     from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver as function
     from oscar_hdl.nic.receive.ports import BarrelUnits, ClearPort, Dropped, HeldFrame, OldestFrame
 
@@ -238,7 +238,8 @@ def barrel_bank(row_bits: int = 10, block_log2: int = 11) -> Any:
     from oscar_hdl.coder.barrel_encode.ports import BarrelSource
     from oscar_hdl.nic.memory.bank_ports import SideWrite
     from oscar_hdl.nic.memory.barrel_bank import barrel_bank as function
-    from oscar_hdl.nic.memory.barrel_ports import BankBlock, BankTop, GroupRead, GroupWrite
+    from oscar_hdl.nic.memory.barrel_ports import BankTop, GroupRead, GroupWrite
+    from oscar_hdl.nic.ports import BankBlock
 
     def make() -> tuple[Any, ...]:
         blocks = [BankBlock(row_bits) for _ in range(2)]
