@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,15 @@ def compare_verilog(
     trace: Sequence[tuple[Sequence[int], Sequence[int]]],
     folder: Path,
     warm: int,
+    parameters: Mapping[str, int] | None = None,
 ) -> None:
     """Simulate a top of oscar_hdl.flow.tops with Icarus; fail in the first clock in which it differs.
 
     ports: inputs and outputs with their names; trace: their values in each clock. Before clock `warm` nothing
     is compared: combinational processes do not run before one of their inputs changes.
     """
-    convert.convert_all([name], folder, languages=("verilog",))
+    convert.convert_all([name], folder, parameters, languages=("verilog",))
+    block = convert.block_name(name)
     inputs, outputs = ([(n, len(s) or 1) for n, s in side] for side in ports)
     lines = []
     for sides in trace:
@@ -43,7 +45,7 @@ def compare_verilog(
   reg [{wide_in - 1}:0] stimulus; reg [{wide_out - 1}:0] expected; integer i;
 {declared}
   assign {{{", ".join(names[0])}}} = stimulus;
-  {name} u(.clk(clk), {pins});
+  {block} u(.clk(clk), {pins});
   initial begin
     $readmemh("vectors.hex", vectors);
     for (i = 0; i < {len(lines)}; i = i + 1) begin
@@ -57,7 +59,7 @@ def compare_verilog(
   end
 endmodule
 """)
-    source = str(next(folder.rglob(f"{name}.v")))
+    source = str(next(folder.rglob(f"{block}.v")))
     subprocess.run(["iverilog", "-g2005", "-o", "t", "tb.v", source], cwd=folder, check=True)
     told = subprocess.run(["vvp", "t"], cwd=folder, check=True, capture_output=True, text=True).stdout
     assert told.split() == ["equal"], told

@@ -60,17 +60,25 @@ def wide_ports(
     return parts
 
 
-def wide(function: Any, make: Arguments, **parameters: Any) -> Any:
-    """Return a top of a block; make: its arguments behind clk and rst."""
+def split(
+    function: Any, make: Arguments, arguments: tuple[Any, ...], parameters: Any
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return which signals of a block's arguments it takes and which it gives; make: others like these."""
     probe = make()
     driven = _driven(function(bit(), bit(), *probe, **parameters))
     ways = [id(signal) in driven for argument in probe for signal in _signals(argument)]
-    arguments = make()
     signals = [signal for argument in arguments for signal in _signals(argument)]
     takes, gives = (
         tuple(signal for signal, drive in zip(signals, ways, strict=True) if drive == wanted)
         for wanted in (False, True)
     )
+    return takes, gives
+
+
+def wide(function: Any, make: Arguments, **parameters: Any) -> Any:
+    """Return a top of a block; make: its arguments behind clk and rst."""
+    arguments = make()
+    takes, gives = split(function, make, arguments, parameters)
     return wide_ports(
         bit(), bit(), word(sum(map(len, takes))), word(sum(map(len, gives))), function, arguments, parameters,
         takes, gives,
@@ -251,24 +259,26 @@ def barrel_bank(row_bits: int = 10, block_log2: int = 11) -> Any:
     return wide(function, make, block_bits=block_log2 - 5)
 
 
-def barrel_memory(units: int = 2, row_bits: int = 11, block_log2: int = 11) -> Any:
-    """A NIC's memory of 2^row_bits rows for so many barrel encoders and decoders, and raw units."""
+def memory_arguments(units: int, row_bits: int) -> tuple[Any, ...]:
+    """Return barrel_memory's arguments behind clk and rst."""
     from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
     from oscar_hdl.coder.barrel_encode.ports import BarrelSource
     from oscar_hdl.nic.memory.bank_ports import RowCommand
-    from oscar_hdl.nic.memory.barrel_memory import barrel_memory as function
     from oscar_hdl.nic.memory.barrel_ports import BankBlock, BarrelUnits, RawUnits, RowCommands
 
     bank_bits = row_bits - units.bit_length() + 1
+    blocks = [[BankBlock(bank_bits) for _ in range(units)] for _ in range(2)]
+    decoding = [BarrelPosition() for _ in range(units)], blocks[0], [BarrelSums() for _ in range(units)]
+    barrels = BarrelUnits(*decoding, [BarrelSource() for _ in range(units)], blocks[1])
+    raw_ports = ports.RawPosition(), ports.SumPort(), ports.RawSource()
+    raw = RawUnits(*raw_ports, word(ROW_BITS), bit(), word(ROW_BITS))
+    commands = RowCommands(*(RowCommand(row_bits) for _ in range(3)))
+    streams = [Stream(STREAM_BITS) for _ in range(3)]
+    return (word(4), barrels, raw, commands, TopPort(), *streams, Stream(16))
 
-    def make() -> tuple[Any, ...]:
-        blocks = [[BankBlock(bank_bits) for _ in range(units)] for _ in range(2)]
-        decoding = [BarrelPosition() for _ in range(units)], blocks[0], [BarrelSums() for _ in range(units)]
-        barrels = BarrelUnits(*decoding, [BarrelSource() for _ in range(units)], blocks[1])
-        raw_ports = ports.RawPosition(), ports.SumPort(), ports.RawSource()
-        raw = RawUnits(*raw_ports, word(ROW_BITS), bit(), word(ROW_BITS))
-        commands = RowCommands(*(RowCommand(row_bits) for _ in range(3)))
-        streams = [Stream(STREAM_BITS) for _ in range(3)], Stream(16)
-        return (word(4), barrels, raw, commands, TopPort(), *streams[0], streams[1])
 
-    return wide(function, make, row_bits=row_bits, block_log2=block_log2)
+def barrel_memory(units: int = 2, row_bits: int = 11, block_log2: int = 11) -> Any:
+    """A NIC's memory of 2^row_bits rows for so many barrel encoders and decoders, and raw units."""
+    from oscar_hdl.nic.memory.barrel_memory import barrel_memory as function
+
+    return wide(function, lambda: memory_arguments(units, row_bits), row_bits=row_bits, block_log2=block_log2)
