@@ -22,7 +22,7 @@ from oscar_hdl.coder.barrel_encode.table_spread import table_spread
 from oscar_hdl.coder.ports import CountChain, TablesPort, TableWrites
 from oscar_hdl.coder.rows import LANES, FrameRows
 from oscar_hdl.coder.tables.link_tables import link_tables
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
+from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.nic.send.barrel_sender import EncodeUnits, barrel_sender
 from oscar_hdl.streams.bundles import Stream, word
 from oscar_hdl.streams.reset_hold import CLOCKS

@@ -15,7 +15,8 @@ from oscar_hdl.coder.barrel_encode.ports import BarrelSource
 from oscar_hdl.coder.rows import FrameRows, descriptors
 from oscar_hdl.nic.memory.bank_ports import SideWrite
 from oscar_hdl.nic.memory.barrel_bank import barrel_bank
-from oscar_hdl.nic.memory.barrel_ports import GROUPS, BankBlock, BankTop, GroupRead, GroupWrite
+from oscar_hdl.nic.memory.barrel_ports import GROUPS, BankTop, GroupRead, GroupWrite
+from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.compiled import copies_of

@@ -126,7 +126,7 @@ def barrel_sender(units: int = 1, bus_bits: int = 64, store_log2: int = 12, bloc
     """The sender of so many barrel encoders."""
     from oscar_hdl.coder.barrel.ports import WORD_BYTES
     from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob
-    from oscar_hdl.nic.memory.barrel_ports import BankBlock
+    from oscar_hdl.nic.ports import BankBlock
     from oscar_hdl.nic.send.barrel_sender import EncodeUnits
     from oscar_hdl.nic.send.barrel_sender import barrel_sender as function
 
@@ -219,7 +219,8 @@ def barrel_bank(row_bits: int = 10, block_log2: int = 11) -> Any:
     from oscar_hdl.coder.barrel_encode.ports import BarrelSource
     from oscar_hdl.nic.memory.bank_ports import SideWrite
     from oscar_hdl.nic.memory.barrel_bank import barrel_bank as function
-    from oscar_hdl.nic.memory.barrel_ports import BankBlock, BankTop, GroupRead, GroupWrite
+    from oscar_hdl.nic.memory.barrel_ports import BankTop, GroupRead, GroupWrite
+    from oscar_hdl.nic.ports import BankBlock
 
     def make() -> tuple[Any, ...]:
         blocks = [BankBlock(row_bits) for _ in range(2)]

@@ -15,16 +15,6 @@ MEAN_BITS = 4
 WINDOW = 11  # turns in which a row that was given to a decoder isn't given again: its sums are on their way
 
 
-class BankBlock:
-    """Where a thread's next block is in the bank: with or before its start, and when its last one is done.
-
-    start: strobe. first: the block's first row. adopt: local values are 0 (decoders alone).
-    """
-
-    def __init__(self, row_bits: int) -> None:
-        self.start, self.thread, self.first, self.adopt = bit(), word(THREAD_BITS), word(row_bits), bit()
-
-
 class BankRequest:
     """The request that is looked at in a turn: `some` in phases 2 and 3, the rest in phase 2.
 
