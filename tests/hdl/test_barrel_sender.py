@@ -15,7 +15,7 @@ from oscar.coding.asc.params import AscParams
 from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS, WORD_BYTES
 from oscar_hdl.coder.barrel_encode.ports import BUFFER_BYTES, BarrelDrain, BarrelEncoderJob
 from oscar_hdl.coder.ports import RawJob
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
+from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.nic.send.barrel_judge import barrel_judge
 from oscar_hdl.nic.send.barrel_ports import Judging, PairJob, SettledBlock, UnitRing
 from oscar_hdl.nic.send.barrel_sender import EncodeUnits, barrel_sender

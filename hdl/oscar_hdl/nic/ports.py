@@ -56,14 +56,6 @@ class FrameCommand:
         self.block_log2 = word(5)  # send only
 
 
-class NicProbe:
-    """Strobes that tell a bench what a NIC does inside; no part of the NIC needs them."""
-
-    def __init__(self) -> None:
-        self.received, self.sent = bit(), bit()  # a command ends
-        self.decode_row, self.encode_row = bit(), bit()  # a row's positions, or its values, are read
-
-
 class BankBlock:
     """Where a thread's next block is in the bank: with or before its start, and when its last one is done.
 

@@ -60,25 +60,24 @@ def wide_ports(
     return parts
 
 
-def split(
-    function: Any, make: Arguments, arguments: tuple[Any, ...], parameters: Any
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return which signals of a block's arguments it takes and which it gives; make: others like these."""
+def sides(
+    function: Any, make: Arguments, arguments: tuple[Any, ...], **parameters: Any
+) -> tuple[tuple[Any, ...], ...]:
+    """Return the signals that a block takes and those that it gives, of arguments such as make returns."""
     probe = make()
     driven = _driven(function(bit(), bit(), *probe, **parameters))
     ways = [id(signal) in driven for argument in probe for signal in _signals(argument)]
     signals = [signal for argument in arguments for signal in _signals(argument)]
-    takes, gives = (
+    return tuple(
         tuple(signal for signal, drive in zip(signals, ways, strict=True) if drive == wanted)
         for wanted in (False, True)
     )
-    return takes, gives
 
 
 def wide(function: Any, make: Arguments, **parameters: Any) -> Any:
     """Return a top of a block; make: its arguments behind clk and rst."""
     arguments = make()
-    takes, gives = split(function, make, arguments, parameters)
+    takes, gives = sides(function, make, arguments, **parameters)
     return wide_ports(
         bit(), bit(), word(sum(map(len, takes))), word(sum(map(len, gives))), function, arguments, parameters,
         takes, gives,
@@ -149,11 +148,13 @@ def sender(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
 
 
-def barrel_sender(units: int = 1, bus_bits: int = 64, store_log2: int = 12, block_log2: int = 10) -> Any:
+def barrel_sender(
+    units: int = 1, bus_bits: int = 64, store_log2: int = 12, block_log2: int = 10, row_bits: int = ROW_BITS
+) -> Any:  # fmt: skip
     """The sender of so many barrel encoders."""
     from oscar_hdl.coder.barrel.ports import WORD_BYTES
     from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob
-    from oscar_hdl.nic.memory.barrel_ports import BankBlock
+    from oscar_hdl.nic.ports import BankBlock
     from oscar_hdl.nic.send.barrel_sender import EncodeUnits
     from oscar_hdl.nic.send.barrel_sender import barrel_sender as function
 
@@ -162,10 +163,10 @@ def barrel_sender(units: int = 1, bus_bits: int = 64, store_log2: int = 12, bloc
             [BarrelEncoderJob() for _ in range(units)],
             [BarrelDrain() for _ in range(units)],
             [Stream(8 * WORD_BYTES, keep=WORD_BYTES) for _ in range(units)],
-            [BankBlock(ROW_BITS - units.bit_length() + 1) for _ in range(units)],
+            [BankBlock(row_bits - units.bit_length() + 1) for _ in range(units)],
         )
-        head = frames_out(bus_bits), FrameCommand(), word(ROW_BITS), TopPort(), TablesPort()
-        return (*head, EncodeUnits(*lists, ports.SourcePort(), word(ROW_BITS)))
+        head = frames_out(bus_bits), FrameCommand(), word(row_bits), TopPort(), TablesPort()
+        return (*head, EncodeUnits(*lists, ports.SourcePort(), word(row_bits)))
 
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2)
 
