@@ -227,5 +227,5 @@ def test_verilog_does_the_same_in_every_clock(tmp_path: Path) -> None:
     inputs = [("rst", bench.rst), ("inputs", takes)]
     compare_verilog(
         "oscar_hdl.flow.placement.parts:barrel_memory", (inputs, [("outputs", gives)]), trace, tmp_path, warm,
-        {"units": 2, **bench.parameters},
+        units=2, **bench.parameters,
     )  # fmt: skip

@@ -11,7 +11,6 @@ from oscar_hdl.coder.rows import FrameRows
 from oscar_hdl.nic.memory.bank_ports import SideWrite
 from oscar_hdl.nic.memory.barrel_bank import barrel_bank
 from oscar_hdl.nic.memory.barrel_ports import GROUPS, BankTop, GroupRead, GroupWrite
-from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.compiled import copies_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def compare_verilog(
   reg [{wide_in - 1}:0] stimulus; reg [{wide_out - 1}:0] expected; integer i;
 {declared}
   assign {{{", ".join(names[0])}}} = stimulus;
-  {block} u(.clk(clk), {pins});
+  {name} u(.clk(clk), {pins});
   initial begin
     $readmemh("vectors.hex", vectors);
     for (i = 0; i < {len(lines)}; i = i + 1) begin
@@ -59,7 +59,7 @@ def compare_verilog(
   end
 endmodule
 """)
-    source = str(next(folder.rglob(f"{block}.v")))
+    source = str(next(folder.rglob(f"{name}.v")))
     subprocess.run(["iverilog", "-g2005", "-o", "t", "tb.v", source], cwd=folder, check=True)
     told = subprocess.run(["vvp", "t"], cwd=folder, check=True, capture_output=True, text=True).stdout
     assert told.split() == ["equal"], told

@@ -64,3 +64,11 @@ class BankBlock:
 
     def __init__(self, row_bits: int) -> None:
         self.start, self.thread, self.first, self.adopt = bit(), word(THREAD_BITS), word(row_bits), bit()
+
+
+class NicProbe:
+    """Strobes that tell a bench what a NIC does inside; no part of the NIC needs them."""
+
+    def __init__(self) -> None:
+        self.received, self.sent = bit(), bit()  # a command ends
+        self.decode_row, self.encode_row = bit(), bit()  # a row's positions, or its values, are read

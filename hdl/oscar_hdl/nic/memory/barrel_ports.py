@@ -11,6 +11,7 @@ from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
 from oscar_hdl.coder.barrel_encode.ports import BarrelSource
 from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
 from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, SYMBOL_BITS, RowCommand
+from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.streams.bundles import bit, word
 
 GROUP_BITS = 16 * WIDTH  # values of eight lanes
