@@ -84,37 +84,6 @@ def wide(function: Any, make: Arguments, **parameters: Any) -> Any:
     )  # fmt: skip
 
 
-def engine_pair() -> Any:
-    """Two engines and the counts of their units."""
-    from oscar_hdl.coder.engine_pair import engine_pair as function
-
-    def make() -> tuple[Any, ...]:
-        jobs = [ports.DecoderJob(), ports.DecoderJob()], [ports.EncoderJob(), ports.EncoderJob()]
-        decoders = jobs[0], [Stream(16), Stream(16)], [ports.PositionPort(), ports.PositionPort()]
-        encoders = jobs[1], [Stream(16, keep=2), Stream(16, keep=2)], [ports.SourcePort(), ports.SourcePort()]
-        sums = [ports.SumPort(), ports.SumPort()]
-        tables = [ports.TableWrites() for _ in range(4)]
-        chains = [CountChain() for _ in range(4)]
-        return (word(5), *tables, *decoders, sums, *chains[:2], *encoders, *chains[2:])
-
-    return wide(function, make)
-
-
-def receiver(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
-    """The receiver of so many decoders."""
-    from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, HeldFrame, OldestFrame
-    from oscar_hdl.nic.receive.receiver import receiver as function
-
-    def make() -> tuple[Any, ...]:
-        jobs, streams = [ports.DecoderJob() for _ in range(engines)], [Stream(16) for _ in range(engines)]
-        bases = [word(ROW_BITS) for _ in range(engines + 1)]
-        head = frames_in(bus_bits), FrameCommand(), word(ROW_BITS), Dropped(), OldestFrame(), HeldFrame()
-        units = DecoderUnits(jobs, streams, RawJob(), Stream(16), bases)
-        return (*head, TablesPort(), Stream(64), units, ClearPort())
-
-    return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
-
-
 def barrel_receiver(
     units: int = 2, bus_bits: int = 64, store_log2: int = 12, block_log2: int = 12, row_bits: int = 10
 ) -> Any:  # fmt: skip
@@ -132,20 +101,6 @@ def barrel_receiver(
         return (*head, TablesPort(), Stream(64), barrels, ClearPort())
 
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2)
-
-
-def sender(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
-    """The sender of so many encoders."""
-    from oscar_hdl.nic.send.sender import sender as function
-
-    def make() -> tuple[Any, ...]:
-        jobs = [ports.EncoderJob() for _ in range(engines)]
-        streams = [Stream(16, keep=2) for _ in range(engines)]
-        bases = [word(ROW_BITS) for _ in range(engines + 1)]
-        head = frames_out(bus_bits), FrameCommand(), word(ROW_BITS), TopPort(), TablesPort()
-        return (*head, jobs, streams, bases, ports.SourcePort())
-
-    return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
 
 
 def barrel_sender(
@@ -219,26 +174,6 @@ def raw_decoder() -> Any:
         return word(5), RawJob(), Stream(16), ports.PositionPort(), ports.SumPort(), ports.CountPort()
 
     return wide(function, make)
-
-
-def row_memory(engines: int = 2, row_bits: int = 10, block_log2: int = 12) -> Any:
-    """A NIC's memory of 2^row_bits rows, with what loads and reads it."""
-    from oscar_hdl.nic.memory.bank_ports import RowCommand
-    from oscar_hdl.nic.memory.row_memory import row_memory as function
-
-    units = engines + 1
-
-    def make() -> tuple[Any, ...]:
-        positions = [ports.PositionPort() for _ in range(units)]
-        sums = [ports.SumPort() for _ in range(units)]
-        sources = [ports.SourcePort() for _ in range(units)]
-        decode_rows, encode_rows = ([word(ROW_BITS) for _ in range(units)] for _ in range(2))
-        adopt, commands = [bit() for _ in range(units)], [RowCommand(row_bits) for _ in range(3)]
-        streams = [Stream(STREAM_BITS) for _ in range(3)], Stream(16)
-        decoding = positions, sums, decode_rows, adopt
-        return (word(5), *decoding, sources, encode_rows, *commands, TopPort(), *streams[0], streams[1])
-
-    return wide(function, make, row_bits=row_bits, block_log2=block_log2)
 
 
 def barrel_bank(row_bits: int = 10, block_log2: int = 11) -> Any:
