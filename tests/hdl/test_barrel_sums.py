@@ -83,9 +83,7 @@ class Sums:
         np.testing.assert_array_equal(got, self.expected)
 
 
-@pytest.mark.parametrize(
-    ("units", "bus_bits", "gaps"), [(1, 64, 0.0), (2, 512, 0.3), (4, 128, 0.1)]
-)
+@pytest.mark.parametrize(("units", "bus_bits", "gaps"), [(1, 64, 0.0), (2, 512, 0.3), (4, 128, 0.1)])
 def test_frames_become_sums(units: int, bus_bits: int, gaps: float) -> None:
     """Frames follow each other into rows of which some are the same; some are damaged."""
     rng = dice(f"barrel sums {units} {bus_bits}")
