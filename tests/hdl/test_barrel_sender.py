@@ -278,9 +278,10 @@ def test_blocks_longer_than_the_buffer() -> None:
     rng = dice(36)
     bench = Bench(rng, rng.choice((1, 2)), store_log2=12, pressure=rng.choice((0, 0.5)))
     frame = random_frame(rng, blocks=6, kinds="c", log2=12)
-    for part in frame.parts[:-1]:  # a raw one, too, that is known to be raw when it was collected
+    sizes = rng.sample((1000, 2047, 2048, 2049, 5000, 8191, 8300), 5)
+    for part, size in zip(frame.parts, sizes, strict=False):  # one is known to be raw when it was collected
         part.values = [-(1 << 15), *([1] * 4095)]
-        part.data = rng.randbytes(rng.choice((1000, 2047, 2048, 2049, 5000, 8191, 8192, 8300)))
+        part.data = rng.randbytes(size)
     bench.check([frame, random_frame(rng, blocks=3)])
 
 
