@@ -15,7 +15,8 @@ from oscar_hdl.streams.bundles import bit, word
 # Clocks from `built` to the last entry: a block looks no symbol up sooner than 24 clocks behind its start,
 # and entries pass eight units at most, a clock each.
 EARLY = 16
-LAST = 511 - EARLY
+END = 511  # the last entry of a bank
+LAST = END - EARLY
 RECIPROCALS = tuple(reciprocal(f) for f in range(1 << 10))
 
 
@@ -89,7 +90,7 @@ def table_spread(clk: Any, rst: Any, quads: TableWrites, entries: BarrelTables, 
         built.next = running and at == LAST and not rst
         if running:
             at.next = at + 1
-            if at == (1 << 9) - 1:
+            if at == END:
                 running.next = False
         elif quads.enable and quads.address[7:] == 0:
             running.next = True

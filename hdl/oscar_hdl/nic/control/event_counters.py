@@ -19,7 +19,7 @@ def row_counter(clk: Any, phase: Any, takes: Any, rows: Any) -> Any:
     UNITS = len(takes)
     if UNITS > 12:
         raise ValueError(f"rows of 12 units can be counted, got {UNITS}")
-    taken, left = word(UNITS), word(UNITS)
+    taken, left = word(UNITS), word(max(UNITS, 3))
 
     @always(clk.posedge)
     def count():
