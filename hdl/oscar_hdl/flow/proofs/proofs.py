@@ -15,9 +15,11 @@ from oscar_hdl.flow.proofs.frames import (
 )
 from oscar_hdl.flow.proofs.lists import TRACKER
 from oscar_hdl.flow.proofs.rows import (
+    FRAME_SYMBOL,
     FRAME_TOP,
     ROW_PORT,
     ROW_UNLOADER,
+    ROWS_OUT,
     SIDE_IN,
     SIDE_LOADER,
     VALUE_LOADER,
@@ -238,6 +240,8 @@ PROOFS: dict[str, Proof] = {
     "value_loader": Proof(HERE + "value_loader", 14, rules=VALUE_LOADER, reach=30),
     "values_in": Proof(HERE + "values_in", 16, rules=VALUES_IN, reach=30),
     "side_in": Proof(HERE + "side_in", 26, rules=SIDE_IN, reach=0),
+    "frame_symbol": Proof(HERE + "frame_symbol", 22, rules=FRAME_SYMBOL, reach=45),
+    "rows_out": Proof(HERE + "rows_out", 24, light=False, rules=ROWS_OUT, reach=60),
     "row_port": Proof(HERE + "row_port", 26, rules=ROW_PORT, forget="command_done"),
     "side_loader": Proof(HERE + "side_loader", 26, rules=SIDE_LOADER, reach=0),
     "frame_top": Proof(HERE + "frame_top", 42, rules=FRAME_TOP, reach=45),
