@@ -168,7 +168,8 @@ def test_raw_units_keep_their_pace() -> None:
     rng = dice("barrel memory raw")
     bench = ready_bench(rng, 2)
     values = np.random.default_rng(rng.getrandbits(32)).integers(1, 100, 1024)
-    began, ended = bench.sim.clocks, {}
+    began = bench.sim.clocks
+    ended: dict[str, int] = {}
     bench.add_raw(0, values, 8, adopt=False)
     bench.pack_raw(BLOCK, 1024, 16)
     ask_units(rng, bench, [2, 3], [4, 5])

@@ -130,8 +130,10 @@ class MemoryBench:
         self.sim.run(2)
         for unit in self.units:
             unit.forget()
-        for left in (*self.queues.values(), *self.taken.values()):
-            left.clear()
+        for queue in self.queues.values():
+            queue.clear()
+        for taken in self.taken.values():
+            taken.clear()
         self.sim.run(CLOCKS)
         self.rst.next = False
         self.sim.run(1)
@@ -222,9 +224,9 @@ class MemoryBench:
         self.queues[self.raw_in].extend(bits >> 16 * i & 0xFFFF for i in range(pairs))
         self.decode_row.next, self.adopt.next = first, adopt
         self.decode.width.next, self.decode.constant.next = width, False
-        whole = np.zeros(-(-values.size // 32) * 32, np.int64)
-        whole[: values.size] = values
-        for row, new in enumerate(whole.reshape(-1, 32)):
+        rows = np.zeros(-(-values.size // 32) * 32, np.int64)
+        rows[: values.size] = values
+        for row, new in enumerate(rows.reshape(-1, 32)):
             bank, at = self.at(first + row)
             local = bank.values[at] * bool(bank.kinds[at] & 15) * (not adopt)
             if new.any():

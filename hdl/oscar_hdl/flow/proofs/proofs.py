@@ -13,7 +13,9 @@ from oscar_hdl.flow.proofs.frames import (
 )
 from oscar_hdl.flow.proofs.lists import TRACKER
 from oscar_hdl.flow.proofs.rows import (
+    FRAME_SYMBOL,
     ROW_PORT,
+    ROWS_OUT,
     SIDE_IN,
     VALUES_IN,
 )
@@ -230,6 +232,8 @@ PROOFS: dict[str, Proof] = {
     "raw_feeder": Proof(HERE + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),
     "values_in": Proof(HERE + "values_in", 16, rules=VALUES_IN, reach=30),
     "side_in": Proof(HERE + "side_in", 26, rules=SIDE_IN, reach=0),
+    "frame_symbol": Proof(HERE + "frame_symbol", 22, rules=FRAME_SYMBOL, reach=45),
+    "rows_out": Proof(HERE + "rows_out", 24, light=False, rules=ROWS_OUT, reach=60),
     "row_port": Proof(HERE + "row_port", 26, rules=ROW_PORT, forget="command_done"),
     "prefix_reader": Proof(HERE + "prefix_reader", 30, rules=PREFIX_READER, reach=100),
     "head_writer": Proof(HERE + "head_writer", 19, light=False, rules=HEAD_WRITER, free=512, reach=40),

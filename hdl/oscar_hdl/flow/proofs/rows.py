@@ -125,3 +125,79 @@ SIDE_IN = """
     if (rst) begin busy <= 0; kept <= 0; end
   end
 """
+
+FRAME_SYMBOL = """
+  // Banks answer in any clock, each of its part of the frame; symbols of eights of rows are free, 0 or 1.
+  (* anyconst *) wire [15:0] symbols; reg busy = 0; reg [1:0] owed = 0, told = 0; integer i;
+  reg [2:0] at_a = 0, at_b = 0; reg [3:0] words_a = 0, words_b = 0, most, best_a, best_b;
+  wire [1:0] first = port_row[6:5]; wire [13:0] rows = (port_count + 31) >> 5, eights = (rows + 7) >> 3;
+  always @* begin
+    most = 0; best_a = 0; best_b = 0;
+    for (i = 0; i < 16; i = i + 1)
+      if (i >= 4 * first && i < 4 * first + eights && symbols[i] > most) most = symbols[i];
+    for (i = 0; i < 8; i = i + 1) begin
+      if (i >= at_a && i < at_a + words_a && symbols[8 * (i / 4) + i % 4] > best_a)
+        best_a = symbols[8 * (i / 4) + i % 4];
+      if (i >= at_b && i < at_b + words_b && symbols[8 * (i / 4) + 4 + i % 4] > best_b)
+        best_b = symbols[8 * (i / 4) + 4 + i % 4];
+    end
+  end
+  always @(posedge clk) begin
+    assume(!port_ask || (!busy && port_count != 0 && port_count <= 4096 && 4 * first + eights <= 16));
+    assume(port_row[4:0] == 0);
+    if (busy) assume($stable(port_row) && $stable(port_count));
+    assume((known & ~owed) == 0);
+    assume(symbol_a == best_a && symbol_b == best_b);
+    if (!rst) begin
+      if (ask != 0) `RULE(busy && (ask & (owed | told)) == 0 && row[2:0] == 0);
+      if (port_known) `RULE(busy && told == 3 && port_symbol == most);
+    end
+    if (ask[0]) begin at_a <= row[5:3]; words_a <= words; end
+    if (ask[1]) begin at_b <= row[5:3]; words_b <= words; end
+    owed <= rst ? 0 : (owed | ask) & ~known;
+    told <= rst || port_ask ? 0 : told | known;
+    busy <= !rst && (port_ask || (busy && !port_known));
+    `SEEN(port_known && eights == 9 && !rst);
+  end
+"""
+
+ROWS_OUT = """
+  // A row that is taken comes ten clocks later, a word a clock.
+  reg busy = 0; reg [3:0] words = 0, words_now; reg [2:0] rows = 0, rows_now;
+  reg [12:0] there = 0; reg [77:0] past;
+  wire gone = m_axis_values_tvalid && m_axis_values_tready;
+  wire told = m_axis_descriptors_tvalid && m_axis_descriptors_tready;
+  wire [5:0] at = command_first + words[3:2], told_at = command_first + rows;
+  wire [1:0] part = there[9] ? 0 : there[10] ? 1 : there[11] ? 2 : 3;
+  wire [5:0] now = past[6 * (9 + part) +: 6];
+  always @(posedge clk) begin
+    assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count <= 96));
+    if (busy) assume($stable(command_first) && $stable(command_count));
+    assume(!taken || (want && there[2:0] == 0));
+    assume(comes == (there[12:9] != 0));
+    if (comes) assume(data == {now, part});
+    if (comes && part != 3) assume(descriptor == now);
+    if (!rst) begin
+      if (want) `RULE(busy && (bank == 1 || bank == 2));
+      if (m_axis_values_tvalid) begin
+        `RULE(busy && words < words_now && m_axis_values_tlast == (words + 4'd1 == words_now));
+        `RULE(m_axis_values_tdata == {at, words[1:0]});
+      end
+      if (m_axis_descriptors_tvalid) begin
+        `RULE(busy && rows < rows_now && m_axis_descriptors_tlast == (rows + 3'd1 == rows_now));
+        `RULE(m_axis_descriptors_tdata == told_at);
+      end
+      if (command_done) `RULE(busy && words == words_now && rows == rows_now);
+    end
+    there <= rst ? 0 : {there, taken}; past <= {past, row[4:2], bank[1], row[1:0]};
+    if (gone) words <= words + 1;
+    if (told) rows <= rows + 1;
+    if (command_done) busy <= 0;
+    if (command_start) begin
+      busy <= 1; words <= 0; rows <= 0; words_now <= (command_count + 7) >> 3;
+      rows_now <= (command_count + 31) >> 5;
+    end
+    `SEEN(command_done); `SEEN(gone && words == 4);
+    if (rst) busy <= 0;
+  end
+"""

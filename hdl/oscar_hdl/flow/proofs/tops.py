@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite
-from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, frames_in
+from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, TopPort, frames_in
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -215,6 +215,53 @@ def side_in() -> Any:
     return made(
         bit(), bit(), word(4), RowCommand(7), bit(), Stream(STREAM_BITS), write, bit(), block_bits=5,
         skip_bits=1,
+    )  # fmt: skip
+
+
+@block
+def _frame_symbol(clk, rst, port, behind, row, words, ask, known, symbol_a, symbol_b):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.memory.barrel_ports import BankTop
+    from oscar_hdl.nic.memory.frame_symbol import frame_symbol as made
+
+    one, other = BankTop(row, words), BankTop(row, words)
+    search = made(clk, rst, port, behind, row, words, [one, other], block_bits=5, skip_bits=1)
+
+    @always_comb
+    def copy():
+        ask.next = concat(other.ask, one.ask)
+        one.known.next = known[0]
+        other.known.next = known[1]
+        one.symbol.next = symbol_a
+        other.symbol.next = symbol_b
+
+    return search, copy
+
+
+def frame_symbol() -> Any:
+    """With a memory of four blocks of 32 rows in two banks."""
+    port = TopPort()
+    port.row = word(7)
+    return _frame_symbol(bit(), bit(), port, bit(), word(6), word(4), word(2), word(2), word(4), word(4))
+
+
+@block
+def _rows_out(
+    clk, rst, command, want, row, bank, taken, comes, data, descriptor, m_axis_values, m_axis_descriptors,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    from oscar_hdl.nic.memory.barrel_ports import RowAsk, RowsRead
+    from oscar_hdl.nic.memory.rows_out import rows_out as made
+
+    ask, found = RowAsk(len(bank), len(row)), RowsRead()
+    ask.want, ask.row, ask.bank, ask.taken, ask.comes = want, row, bank, taken, comes
+    found.data, found.descriptor = data, descriptor
+    return made(clk, rst, command, ask, found, m_axis_values, m_axis_descriptors, block_bits=2, skip_bits=1)
+
+
+def rows_out() -> Any:
+    """With words of eight bits."""
+    return _rows_out(
+        bit(), bit(), _Command(6), bit(), word(5), word(2), bit(), bit(), word(8), word(11), Stream(8),
+        Stream(16),
     )  # fmt: skip
 
 
