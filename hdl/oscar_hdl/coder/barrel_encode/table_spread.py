@@ -13,7 +13,8 @@ from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 
 EARLY = 24  # clocks from `built` to the last entry: a block looks no symbol up sooner behind its start
-LAST = 511 - EARLY
+LAST_ENTRY = 511  # of a bank
+LAST_BEFORE = LAST_ENTRY - EARLY
 RECIPROCALS = tuple(reciprocal(f) for f in range(1 << 10))
 
 
@@ -84,10 +85,10 @@ def table_spread(clk: Any, rst: Any, quads: TableWrites, entries: BarrelTables, 
 
     @always(clk.posedge)
     def run() -> None:
-        built.next = running and at == LAST and not rst
+        built.next = running and at == LAST_BEFORE and not rst
         if running:
             at.next = at + 1
-            if at == (1 << 9) - 1:
+            if at == LAST_ENTRY:
                 running.next = False
         elif quads.enable and quads.address[7:] == 0:
             running.next = True
