@@ -15,8 +15,8 @@ from oscar_hdl.streams.bundles import bit, word
 # Clocks from `built` to the last entry: a block looks no symbol up sooner than 24 clocks behind its start,
 # and entries pass eight units at most, a clock each.
 EARLY = 16
-END = 511  # the last entry of a bank
-LAST = END - EARLY
+LAST_ENTRY = 511  # of a bank
+LAST_BEFORE = LAST_ENTRY - EARLY
 RECIPROCALS = tuple(reciprocal(f) for f in range(1 << 10))
 
 
@@ -87,10 +87,10 @@ def table_spread(clk: Any, rst: Any, quads: TableWrites, entries: BarrelTables, 
 
     @always(clk.posedge)
     def run() -> None:
-        built.next = running and at == LAST and not rst
+        built.next = running and at == LAST_BEFORE and not rst
         if running:
             at.next = at + 1
-            if at == END:
+            if at == LAST_ENTRY:
                 running.next = False
         elif quads.enable and quads.address[7:] == 0:
             running.next = True
