@@ -53,8 +53,7 @@ class PositionState(Stateful):
                 part >>= min(rise, 16)
             else:
                 part[:] = np.minimum(part.astype(np.uint32) << min(-rise, 16), 65535)
-        if any(rises):
-            find_classes(self.mean, self.classes)
+            find_classes(part, self.classes[offsets[t] : offsets[t + 1]])
 
     def digest(self) -> int:
         """Return the CRC-32 of all classes."""

@@ -24,10 +24,10 @@ from oscar.numerics.quantiser_kernels import (
     PIECE,
     add_bounded,
     energy_beyond,
-    to_grid,
+    to_grids,
 )
 from oscar.numerics.saturation import Saturation
-from oscar.numerics.tensors import check_finite, parts_of
+from oscar.numerics.tensors import check_finite, offsets_of
 from oscar.state import Reader, natural, optional
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
@@ -200,33 +200,25 @@ class WorkerQuantiser(Member):
         keep = self._room(values) if feedback else NONE
         residual = NONE if self.residual is None else self.residual
         own = NO_SHIFTS if shifts is None else shifts
-        clipped, noise, limit = [0] * len(tensors), self._generator(), np.float32(self.params.limit)
-        offsets = [0, *accumulate(tensor.size for tensor in tensors)]
+        noise, limit = self._generator(), np.float32(self.params.limit)
+        flat = [np.ascontiguousarray(tensor, np.float32) for tensor in tensors]
+        addresses = np.array([tensor.__array_interface__["data"][0] for tensor in flat], np.uint64)
+        edges = offsets_of([tensor.size for tensor in flat])
+        grids = np.array([(0, 0) if e is None else (2.0**-e, 2.0**e) for e in exponents], np.float32)
+        given = grids.reshape(-1, 2), limit, residual, own, *places, noise, out, keep
 
-        def part(_: int, first: int, last: int) -> list[tuple[int, int]]:
-            """Quantise the values `first` to `last`; return how many of which tensor saturated."""
-            found = []
-            for t, low, high in parts_of(offsets, first, last):
-                tensor, exponent = tensors[t][low - offsets[t] : high - offsets[t]], exponents[t]
-                before, left = residual[low:high], keep[low:high]
-                if exponent is not None:
-                    grid = np.float32(2.0**-exponent), np.float32(2.0**exponent), limit
-                    given = tensor, before, own[low:high]
-                    beyond = int(to_grid(*given, grid, low, *places, noise, out, left))
-                    if beyond < 0:
-                        check_finite(tensors, self.rank, [t])
-                    found.append((t, beyond))
-                elif before.size:
-                    add_bounded(tensor, before, left)
-                elif feedback:
-                    left[:] = tensor
+        def part(_: int, first: int, last: int) -> np.ndarray:
+            """Quantise the values `first` to `last`; return how many of which tensor saturated, or -1."""
+            found = np.zeros(len(flat), np.int64)
+            to_grids(addresses, edges, first, last, *given, found)
             return found
 
+        clipped = np.zeros(len(flat), np.int64)
         for found in share(part, values, threads_for(values), PIECE):
-            for t, beyond in found:
-                clipped[t] += beyond
+            check_finite(flat, self.rank, np.flatnonzero(found < 0).tolist())
+            clipped += found
         self.pending = keep if feedback else None
-        self.saturation = self._weigh(clipped, tensors, exponents, shifts)
+        self.saturation = self._weigh(clipped.tolist(), flat, exponents, shifts)
         return out
 
     def _weigh(
@@ -283,8 +275,8 @@ class WorkerQuantiser(Member):
 
     def _check_residual(self, tensors: Sequence[np.ndarray]) -> None:
         """Raise ValueError unless the residual is as large as `tensors`: kernels do not check bounds."""
-        values = sum(tensor.size for tensor in tensors)
-        if self.residual is not None and self.residual.shape != (values,):
+        if self.residual is not None and self.residual.shape != (sum(tensor.size for tensor in tensors),):
+            values = sum(tensor.size for tensor in tensors)
             raise ValueError(
                 f"the residual is of shape {self.residual.shape}, expected ({values},); "
                 "resume with the state of this model"

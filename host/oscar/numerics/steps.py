@@ -22,7 +22,7 @@ from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, Scale
 from oscar.numerics.quantiser_kernels import MOST_SHIFT
-from oscar.numerics.sum_kernels import PIECE, settle_range
+from oscar.numerics.sum_kernels import PIECE, Rules, settle_range
 from oscar.numerics.tensors import Room, offsets_of, parts_of
 from oscar.numerics.value_kernels import WORD, settle_values
 from oscar.numerics.value_steps import FALL, GROWTH, ValueSteps, rule_of
@@ -36,6 +36,7 @@ MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
 MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
 LEAST_NORMAL = 2.0**-126  # of float32
 STAYS = np.int32(0), np.int32(0)  # of values without a step
+NO_SUMS = np.empty(0, np.int16)
 NO_MEANS = np.empty(0, np.uint16), np.empty(0, np.uint16), np.empty(0, np.uint8)  # of no position state
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
@@ -189,24 +190,25 @@ class StepTracker(Stateful):
         if isinstance(position, ValueSteps):
             return self._settle_values(came, plan, position, sums, mean)
         moving = NO_MEANS if position is None else position.begin()
-        places = (plan or in_order(came.size)).places
-        earlier = [self._before(t, sums) for t in range(len(self.sizes))]
-        found = [[0, 0] for _ in self.sizes]  # sums of squares, of tensors whose last sums are known
+        places, rules = (plan or in_order(came.size)).places, self._rules(sums)
+        before = NO_SUMS if self.previous is None or self.previous.dtype != np.int16 else self.previous
+        edges, nodes = self.offsets, float(self.nodes)
 
-        def part(_: int, first: int, last: int) -> list[tuple[int, int, int]]:
-            """Do what belongs to the values `first` to `last`; return squares, of which tensor."""
-            out = []
-            for t, *span in parts_of(self._edges, first, last):
-                scale = self._scale(self.exponents[t], sums)
-                out.append((t, *settle_range(came, *places, *span, sums, scale, mean, *earlier[t], *moving)))
-            return out
+        def part(_: int, first: int, last: int) -> Array:
+            """Do what belongs to the values `first` to `last`; return squares by tensor."""
+            squares = np.zeros((len(self.sizes), 2), np.int64)
+            settle_range(
+                came, *places, first, last, edges, nodes, rules, sums, mean, before, *moving, squares
+            )
+            return squares
 
-        for t, energy, change in chain(*share(part, came.size, threads_for(came.size), PIECE)):
-            found[t][0] += energy
-            found[t][1] += change
+        found = sum(share(part, came.size, threads_for(came.size), PIECE))
+        energies, changes = found.T.tolist()
         squares = [
-            (energy, change >> 2 * left) if before.size else None
-            for (energy, change), (before, left, _) in zip(found, earlier, strict=True)
+            (energy, change >> 2 * left) if known else None
+            for energy, change, left, known in zip(
+                energies, changes, rules.shifts[:, 0].tolist(), rules.known.tolist(), strict=True
+            )
         ]
         if position is not None:
             position.end()
@@ -256,26 +258,24 @@ class StepTracker(Stateful):
         self.variances[t] += grown >> (SMOOTHING if grown > 0 else FALL)
         self._move(t, exponent)
 
-    def _scale(self, exponent: int | None, sums: Array) -> tuple[float, float, np.float32]:
-        """Return nodes, step and, where means are a product in float32, its factor, else 0."""
-        step = 2.0 ** (exponent or 0)
-        factor = step / self.nodes
-        product = sums.dtype == np.int16 and self.nodes & (self.nodes - 1) == 0 and factor >= LEAST_NORMAL
-        return float(self.nodes), step, np.float32(factor if product else 0)
+    def _rules(self, sums: Array) -> Rules:
+        """Return what the kernel must know of each tensor.
 
-    def _before(self, t: int, sums: Array) -> tuple[Array, int, int]:
-        """Return the last sums of all values, and the shifts of both to the finer of their steps.
-
-        No values where the kernel cannot compare with them; `_observe_tensor` does what is left to do.
+        It does not compare with last sums of much other steps; `_observe_tensor` does what is left to do.
         """
-        exponent, old = self.exponents[t], self.previous_exponents[t]
-        narrow = sums.dtype == np.int16 and self.sizes[t] <= MAX_COUNT
-        if not narrow or self.nodes == 1 or exponent is None or old is None or abs(old - exponent) > 1:
-            return np.empty(0, np.int16), 0, 0
-        if self.previous is None or self.params.scale == "max":
-            return np.empty(0, np.int16), 0, 0
-        low = min(old, exponent)
-        return self.previous, exponent - low, old - low
+        steps = np.ldexp(1.0, [exponent or 0 for exponent in self.exponents])
+        factors, narrow = (steps / self.nodes).astype(np.float32), sums.dtype == np.int16
+        product = narrow and self.nodes & (self.nodes - 1) == 0
+        factors[(steps < self.nodes * LEAST_NORMAL) | (not product)] = 0
+        comparing = narrow and self.nodes > 1 and self.previous is not None and self.params.scale != "max"
+        pairs = list(zip(self.exponents, self.previous_exponents, self.sizes, strict=True))
+        known = np.array([
+            comparing and now is not None and old is not None and abs(old - now) <= 1 and size <= MAX_COUNT
+            for now, old, size in pairs
+        ], np.bool_)  # fmt: skip
+        rises = [now - old if fits else 0 for (now, old, _), fits in zip(pairs, known.tolist(), strict=True)]
+        shifts = np.maximum(np.array([rises, rises], np.int64).T * [1, -1], 0)
+        return Rules(steps, factors, shifts, known)
 
     def _observe(self, sums: Array, squares: Sequence[tuple[int, int | None] | None]) -> list[int]:
         """Derive the next steps; return by how much each exponent rose. squares: see `_observe_tensor`."""

@@ -6,7 +6,7 @@ tensor: one pass by pieces in the cache took up to twice as long, as it read sev
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -17,30 +17,48 @@ PIECE = 4096  # values whose squares of differences below 2^10 add up within 32 
 SMALL = 512  # magnitude of sums below which those differences are
 
 
+class Rules(NamedTuple):
+    """What `settle_range` must know of each tensor: arrays with an item for each.
+
+    steps: float64. factors: float32 step / nodes where means are a product in float32, else 0. shifts: int64
+    [tensor, 2], of the sums and of the last ones to the finer of their steps. known: whether the last sums
+    can be compared with.
+    """
+
+    steps: Any
+    factors: Any
+    shifts: Any
+    known: Any
+
+
 @njit(cache=True, nogil=True)
 def settle_range(
-    came: Any, places: Any, granule: int, low: int, high: int, sums: Any, scale: Any, mean: Any, before: Any,
-    left: int, right: int, old: Any, moved: Any, classes: Any,
-) -> tuple[int, int]:  # fmt: skip
-    """Do all that follows from the sums of the values `low` to `high` of a tensor.
+    came: Any, places: Any, granule: int, first: int, last: int, edges: Any, nodes: float, rules: Any,
+    sums: Any, mean: Any, before: Any, old: Any, moved: Any, classes: Any, squares: Any,
+) -> None:  # fmt: skip
+    """Do all that follows from the sums of the values `first` to `last`, tensor by tensor.
 
     Of all values are: came, integers in plan order (places, granule: ChunkPlan.places); sums, which receives
-    them in natural order; mean, float32, as `to_means` or, where its `factor` is not 0, `to_shifted_means`
-    has it (scale: nodes, step, factor); before, int16 sums, or no values; old, moved, classes: as of
-    `observe`, or no values. Returns what `squares_of_changes` does of sums and `before`, or zeros.
+    them in natural order; mean, float32, as `to_means` or `to_shifted_means` has it; before, the last sums,
+    int16; old, moved, classes: as of `observe`, or no values. edges: int64, where tensors begin, and the end.
+    squares: int64 [tensor, 2], to which those of `squares_of_changes` are added where these are known.
     """
-    nodes, step, factor = scale
-    scatter_range(came, places, granule, low, high, sums)
-    here = sums[low:high]
-    if factor:
-        to_shifted_means(here, factor, mean[low:high])
-    else:
-        to_means(here, nodes, step, mean[low:high])
-    if old.size:
-        observe(here, old[low:high], moved[low:high], classes[low:high])
-    if before.size:
-        return squares_of_changes(here, before[low:high], left, right)
-    return np.int64(0), np.int64(0)
+    t = np.searchsorted(edges, first, side="right") - 1
+    while t < rules.steps.size and edges[t] < last:
+        low, high = max(first, edges[t]), min(last, edges[t + 1])
+        scatter_range(came, places, granule, low, high, sums)
+        here = sums[low:high]
+        if rules.factors[t]:
+            to_shifted_means(here, rules.factors[t], mean[low:high])
+        else:
+            to_means(here, nodes, rules.steps[t], mean[low:high])
+        if old.size:
+            observe(here, old[low:high], moved[low:high], classes[low:high])
+        if rules.known[t]:
+            found = squares_of_changes(here, before[low:high], rules.shifts[t, 0], rules.shifts[t, 1])
+            squares[t, 0] += found[0]
+            squares[t, 1] += found[1]
+        t += 1
 
 
 @njit(cache=True, nogil=True)
