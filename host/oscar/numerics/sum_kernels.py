@@ -147,6 +147,22 @@ def _move(sums: Any, mean: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+def rescale(mean: Any, edges: Any, rises: Any, classes: Any) -> None:
+    """Shift the means of the values of tensor t, from edges[t] on, down by rises[t] bits, at most to 65535.
+
+    A fall shifts them up. Writes the classes of those that moved.
+    """
+    for t in range(rises.size):
+        here, rise = mean[edges[t] : edges[t + 1]], max(np.int64(-16), min(np.int64(16), rises[t]))
+        if rise == 0:
+            continue
+        for i in range(here.size):
+            wide = np.uint32(here[i])
+            here[i] = wide >> np.uint32(rise) if rise > 0 else min(wide << np.uint32(-rise), np.uint32(65535))
+        find_classes(here, classes[edges[t] : edges[t + 1]])
+
+
+@njit(cache=True, nogil=True)
 def find_classes(mean: Any, out: Any) -> None:
     """Write the bit lengths of means, 15 at most: their exponents as floats, which vectors have at once."""
     for j in range(mean.size):
