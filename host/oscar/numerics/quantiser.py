@@ -218,8 +218,24 @@ class WorkerQuantiser(Member):
             check_finite(flat, self.rank, np.flatnonzero(found < 0).tolist())
             clipped += found
         self.pending = keep if feedback else None
-        self.saturation = self._weigh(clipped.tolist(), flat, exponents, shifts)
+        self._unweighed = clipped.tolist(), flat, exponents, shifts
         return out
+
+    def weigh(self) -> None:
+        """Find out what saturation took in the last `quantise`, whose tensors must still be as they were."""
+        if self._unweighed is not None:
+            given, self._unweighed = self._unweighed, None
+            self._saturation = self._weigh(*given)
+
+    @property
+    def saturation(self) -> Saturation:
+        """What saturation took in the last iteration. A call looks before it ends."""
+        self.weigh()
+        return self._saturation
+
+    @saturation.setter
+    def saturation(self, found: Saturation) -> None:
+        self._unweighed, self._saturation = None, found
 
     def _weigh(
         self,
@@ -299,6 +315,11 @@ class WorkerQuantiser(Member):
 
     def commit(self) -> None:
         """Keep the residual and move on to the next iteration, once the AllReduce has succeeded."""
+        self.weigh()
         self._spare = self.residual
         super().commit()
         self.iteration += 1
+
+    def _follow(self) -> None:
+        self.saturation = Saturation()  # the tensors of a call that failed are not held
+        super()._follow()

@@ -108,6 +108,42 @@ class Settled(NamedTuple):
     mean: Array
 
 
+class Passes:
+    """The passes over the sums of one call that `settle_range` makes, in the natural order.
+
+    came, places: as of `settle_range`. given: what it takes behind the range, except squares.
+    """
+
+    def __init__(self, came: Array, places: tuple[Array, int], given: tuple[Any, ...]) -> None:
+        self._came, self._places, self._given = came, places, given
+        _, _, self._rules, self.sums, self.mean, *_ = given
+        self._squares = np.zeros((self._rules.known.size, 2), np.int64)
+        self._done = 0
+
+    def through(self, end: int) -> None:
+        """Make the passes over all values before `end` for which they were not made yet."""
+        first = self._done
+
+        def part(_: int, low: int, high: int) -> Array:
+            """Do what belongs to the values from `low` to `high` behind the first; return their squares."""
+            squares = np.zeros_like(self._squares)
+            settle_range(self._came, *self._places, first + low, first + high, *self._given, squares)
+            return squares
+
+        if end > first:
+            self._squares += sum(share(part, end - first, threads_for(end - first), PIECE))
+            self._done = end
+
+    def squares(self) -> list[tuple[int, int | None] | None]:
+        """Return the sums of squares as `_observe_tensor` takes them, by tensor."""
+        energies, changes = self._squares.T.tolist()
+        known, lefts = self._rules.known.tolist(), self._rules.shifts[:, 0].tolist()
+        return [
+            (energy, change >> 2 * left) if fits else None
+            for energy, change, left, fits in zip(energies, changes, lefts, known, strict=True)
+        ]
+
+
 class StepTracker(Stateful):
     """The steps of all tensors, a pure function of exchanged summaries and aggregated sums.
 
@@ -180,47 +216,39 @@ class StepTracker(Stateful):
         came: Array,
         plan: ChunkPlan | None = None,
         position: PositionState | ValueSteps | None = None,
+        begun: Passes | None = None,
     ) -> Settled:
         """Derive all that follows from the aggregated integers: their mean, the next steps, `position`.
 
         came: as they came, in the order of `plan`; None: in the natural one. position: ValueSteps where
-        values have steps of their own.
+        values have steps of their own. begun: what `begin` returned for `came`, where that was called.
         """
-        sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
         if isinstance(position, ValueSteps):
-            return self._settle_values(came, plan, position, sums, mean)
-        moving = NO_MEANS if position is None else position.begin()
-        places, rules = (plan or in_order(came.size)).places, self._rules(sums)
-        before = NO_SUMS if self.previous is None or self.previous.dtype != np.int16 else self.previous
-        edges, nodes = self.offsets, float(self.nodes)
-
-        def part(_: int, first: int, last: int) -> Array:
-            """Do what belongs to the values `first` to `last`; return squares by tensor."""
-            squares = np.zeros((len(self.sizes), 2), np.int64)
-            settle_range(
-                came, *places, first, last, edges, nodes, rules, sums, mean, before, *moving, squares
-            )
-            return squares
-
-        found = sum(share(part, came.size, threads_for(came.size), PIECE))
-        energies, changes = found.T.tolist()
-        squares = [
-            (energy, change >> 2 * left) if known else None
-            for energy, change, left, known in zip(
-                energies, changes, rules.shifts[:, 0].tolist(), rules.known.tolist(), strict=True
-            )
-        ]
+            return self._settle_values(came, plan, position)
+        passes = begun or self.begin(came, plan, position)
+        passes.through(came.size)
+        squares = passes.squares()
         if position is not None:
             position.end()
-        rises = self._observe(sums, squares)
+        rises = self._observe(passes.sums, squares)
         if position is not None:
             position.rescale(self.offsets, rises)
-        return Settled(_shown(sums), mean)
+        return Settled(_shown(passes.sums), passes.mean)
+
+    def begin(self, came: Array, plan: ChunkPlan | None, position: PositionState | None) -> Passes:
+        """Return the passes of `settle`, which may run over values whose sums are final before others are."""
+        sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
+        before = NO_SUMS if self.previous is None or self.previous.dtype != np.int16 else self.previous
+        moving = NO_MEANS if position is None else position.begin()
+        places = (plan or in_order(came.size)).places
+        given = self.offsets, float(self.nodes), self._rules(sums), sums, mean, before, *moving
+        return Passes(came, places, given)
 
     def _settle_values(
-        self, came: Array, plan: ChunkPlan | None, own: ValueSteps, sums: Array, mean: Array
+        self, came: Array, plan: ChunkPlan | None, own: ValueSteps
     ) -> Settled:
         """Do what `settle` does where each value has a step of its own."""
+        sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
         places, moving = (plan or in_order(came.size)).places, own.begin()
         rule, energies = rule_of(self.coarseness, self.nodes), [0] * len(self.sizes)
 
