@@ -1,7 +1,7 @@
 """What follows from the sums of an AllReduce, compiled.
 
-Each kernel gives the bits of the NumPy or integer expression it names. Passes follow each other over a whole
-tensor: one pass by pieces in the cache took up to twice as long, as it read seven arrays in turns.
+Each kernel gives the bits of the NumPy or integer expression it names. Passes follow each other over PASS
+values: one pass by pieces in the first-level cache took up to twice as long, as it read seven arrays in turns.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numba import njit
 from oscar.numerics.plans import scatter_range
 
 PIECE = 4096  # values whose squares of differences below 2^10 add up within 32 bits
+PASS = 1 << 18  # values of which sums stay in the second-level cache; with fewer, passes are too short
 SMALL = 512  # magnitude of sums below which those differences are
 
 
@@ -44,8 +45,9 @@ def settle_range(
     squares: int64 [tensor, 2], to which those of `squares_of_changes` are added where these are known.
     """
     t = np.searchsorted(edges, first, side="right") - 1
-    while t < rules.steps.size and edges[t] < last:
-        low, high = max(first, edges[t]), min(last, edges[t + 1])
+    low = first
+    while t < rules.steps.size and low < last:
+        high = min(last, edges[t + 1], low + PASS)
         scatter_range(came, places, granule, low, high, sums)
         here = sums[low:high]
         if rules.factors[t]:
@@ -58,7 +60,8 @@ def settle_range(
             found = squares_of_changes(here, before[low:high], rules.shifts[t, 0], rules.shifts[t, 1])
             squares[t, 0] += found[0]
             squares[t, 1] += found[1]
-        t += 1
+        t += high == edges[t + 1]
+        low = high
 
 
 @njit(cache=True, nogil=True)
