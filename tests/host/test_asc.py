@@ -144,6 +144,14 @@ def test_narrow_values_are_taken_as_they_are_and_sums_are_added_in_place(
             expected[10:-10] = expected[10:-10] + values if add else values
             assert receiver.decode(frame, step=1, out=room[10:-10], add=add).base is room
             np.testing.assert_array_equal(room, expected)
+        frame = sender.encode(values.astype(dtype), step=1, width=8)
+        assert frame == twin.encode(values, step=1, width=8)
+        for kind, receiver in receivers.items():
+            others, room = np.arange(values.size).astype(kind), np.full(values.size + 20, 99, kind)
+            expected, before = np.pad(others + values, 10, constant_values=99), others.copy()
+            receiver.decode(frame, step=1, out=room[10:-10], add=True, plus=others)
+            np.testing.assert_array_equal(room, expected)
+            np.testing.assert_array_equal(others, before)
 
 
 def test_threads_change_no_byte(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,12 +220,13 @@ def test_forged_frames_give_values_or_frame_errors_and_both_decoders_agree(seed:
             if len(forged) >= HEADER_BYTES and struct.unpack_from("<I", forged, 12)[0] > 5000:
                 continue  # the reference would take its time
             kind, add = (np.int16, np.int32)[int(dice.integers(2))], bool(dice.integers(2))
-            room = dice.integers(-30000, 30000, values[1].size).astype(kind)  # a forged sum may wrap
+            room, others = dice.integers(-30000, 30000, (2, values[1].size)).astype(kind)  # a sum may wrap
+            plus = others if add and dice.integers(2) else None
             got: list[Any] = []
             for end, before in zip(ends, held, strict=True):
                 end.states = dict(before)
                 try:
-                    got.append(end.decode(bytes(forged), step=0, out=room.copy(), add=add).tolist())
+                    got.append(end.decode(bytes(forged), step=0, out=room.copy(), add=add, plus=plus).tolist())
                 except FrameError:
                     got.append(None)
             assert got[0] == got[1], bytes(forged).hex()

@@ -261,9 +261,8 @@ class Node:
         out, known = into[low:high], {"step": action.table, "context": self._context(low, high)}
         try:
             if self.codec.decodes_into:
-                if plus is not None and not self._in_place and (action.chunk, action.sub) not in self._summed:
-                    out[:] = plus  # otherwise `out` holds the partial sum already
-                end.decode(frame, **known, out=out, add=plus is not None)
+                own = plus is None or self._in_place or (action.chunk, action.sub) in self._summed
+                end.decode(frame, **known, out=out, add=plus is not None, plus=None if own else plus)
                 self._check_place(action, frame, high - low)
             else:
                 values = end.decode(frame, **known)
@@ -293,7 +292,7 @@ class Node:
             self._frames.pop(self._key(action)),
             self._apart(action),
         )
-        if apart is None:
+        if apart is None or self._left[place] == 1:  # nothing else needs the suffix alone
             self._decode(action, frame, self.work, plus=self._prefix(*place))
             self._summed.add(place)
         else:
