@@ -167,6 +167,7 @@ class StepTracker(Stateful):
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
         self._sums, self._means = Room(), Room()
+        self._ruled: tuple[Any, Rules] | None = None  # of which steps, and what the kernel takes of them
         self.coarseness, self.sharp = params.coarseness, False  # of the next steps
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
@@ -287,15 +288,22 @@ class StepTracker(Stateful):
         self._move(t, exponent)
 
     def _rules(self, sums: Array) -> Rules:
-        """Return what the kernel must know of each tensor.
+        """Return what the kernel must know of each tensor; it is kept while steps stay.
 
-        It does not compare with last sums of much other steps; `_observe_tensor` does what is left to do.
+        The kernel does not compare with last sums of much other steps; `_observe_tensor` does what is left.
         """
+        first = self.previous is None
+        known = sums.dtype, first, tuple(self.exponents), tuple(self.previous_exponents)
+        if self._ruled is None or self._ruled[0] != known:
+            self._ruled = known, self._make_rules(narrow=sums.dtype == np.int16, first=first)
+        return self._ruled[1]
+
+    def _make_rules(self, *, narrow: bool, first: bool) -> Rules:
         steps = np.ldexp(1.0, [exponent or 0 for exponent in self.exponents])
-        factors, narrow = (steps / self.nodes).astype(np.float32), sums.dtype == np.int16
+        factors = (steps / self.nodes).astype(np.float32)
         product = narrow and self.nodes & (self.nodes - 1) == 0
         factors[(steps < self.nodes * LEAST_NORMAL) | (not product)] = 0
-        comparing = narrow and self.nodes > 1 and self.previous is not None and self.params.scale != "max"
+        comparing = narrow and self.nodes > 1 and not first and self.params.scale != "max"
         pairs = list(zip(self.exponents, self.previous_exponents, self.sizes, strict=True))
         known = np.array([
             comparing and now is not None and old is not None and abs(old - now) <= 1 and size <= MAX_COUNT
