@@ -226,7 +226,9 @@ def test_forged_frames_give_values_or_frame_errors_and_both_decoders_agree(seed:
             for end, before in zip(ends, held, strict=True):
                 end.states = dict(before)
                 try:
-                    got.append(end.decode(bytes(forged), step=0, out=room.copy(), add=add, plus=plus).tolist())
+                    got.append(
+                        end.decode(bytes(forged), step=0, out=room.copy(), add=add, plus=plus).tolist()
+                    )
                 except FrameError:
                     got.append(None)
             assert got[0] == got[1], bytes(forged).hex()

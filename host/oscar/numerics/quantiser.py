@@ -149,6 +149,7 @@ class WorkerQuantiser(Member):
         super().__init__(rank, values)
         self.params, self.iteration = params, 0
         self._spare: np.ndarray | None = None
+        self._unweighed: tuple[Any, ...] | None = None  # what `_weigh` takes, until it is asked for
         self.room: np.ndarray | None = None  # for integers, from call to call, so that pages stay mapped
 
     def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:

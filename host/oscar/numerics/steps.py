@@ -245,9 +245,7 @@ class StepTracker(Stateful):
         given = self.offsets, float(self.nodes), self._rules(sums), sums, mean, before, *moving
         return Passes(came, places, given)
 
-    def _settle_values(
-        self, came: Array, plan: ChunkPlan | None, own: ValueSteps
-    ) -> Settled:
+    def _settle_values(self, came: Array, plan: ChunkPlan | None, own: ValueSteps) -> Settled:
         """Do what `settle` does where each value has a step of its own."""
         sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
         places, moving = (plan or in_order(came.size)).places, own.begin()
@@ -309,7 +307,10 @@ class StepTracker(Stateful):
             comparing and now is not None and old is not None and abs(old - now) <= 1 and size <= MAX_COUNT
             for now, old, size in pairs
         ], np.bool_)  # fmt: skip
-        rises = [now - old if fits else 0 for (now, old, _), fits in zip(pairs, known.tolist(), strict=True)]
+        rises = [
+            now - old if fits and now is not None and old is not None else 0
+            for (now, old, _), fits in zip(pairs, known.tolist(), strict=True)
+        ]
         shifts = np.maximum(np.array([rises, rises], np.int64).T * [1, -1], 0)
         return Rules(steps, factors, shifts, known)
 

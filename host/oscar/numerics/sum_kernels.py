@@ -1,7 +1,7 @@
 """What follows from the sums of an AllReduce, compiled.
 
 Each kernel gives the bits of the NumPy or integer expression it names. Passes follow each other over PASS
-values: one pass by pieces in the first-level cache took up to twice as long, as it read seven arrays in turns.
+values: one pass by pieces in the first-level cache took up to twice as long: it read seven arrays in turns.
 """
 
 from __future__ import annotations

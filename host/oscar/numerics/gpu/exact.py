@@ -180,8 +180,8 @@ class DeviceSteps(StepTracker):
         self._layout, self._granule = layout, granule
         self.costs: np.ndarray | None = None
 
-    def settle(self, came: Any, plan: Any = None, position: Any = None) -> Settled:
-        """See StepTracker.settle; plan: its Places, position: DevicePosition or None."""
+    def settle(self, came: Any, plan: Any = None, position: Any = None, begun: Any = None) -> Settled:
+        """See StepTracker.settle; plan: its Places, position: DevicePosition or None; begun: None."""
         layout, granule = self._layout, self._granule
         sums: Any = torch.empty_like(came) if plan.ordered else came
         mean: Any = layout.room(torch.float32)

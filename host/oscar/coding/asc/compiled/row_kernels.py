@@ -102,8 +102,8 @@ class Frame(NamedTuple):
     positions: address of the position classes, uint8; stride: 32, or 0 where one row of zeros serves all rows
     shift: low bits of every value that go round the tables (F of docs/asc.md)
     least: lowest class that a row may have; width: bits of a value
-    add: whether decoded values are added to others; plus: bytes from where a value goes to the one to which it
-    is added, modulo 2^64
+    add: whether decoded values are added to others; plus: bytes from where a value goes to the one that it is
+    added to, modulo 2^64
     """
 
     values: Any

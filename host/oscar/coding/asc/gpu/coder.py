@@ -114,11 +114,11 @@ class TritonCoder:
         out: torch.Tensor,
         plus: torch.Tensor | None,
     ) -> None:
-        """Write the values of `payload`, added to those of `plus` where there are some, to `out`; `state` learns.
+        """Write the values of `payload` to `out`, added to those of `plus` if that is given; `state` learns.
 
-        out, plus: int16 or int32, `count` values, 1-D, on the device; they may be the same. Raises FrameError unless the payload holds
-        `count` values of `width` bits. `state` is unchanged then, and `out` may hold some of the values. The
-        host waits once, for 4 KiB with the blocks' status and their counts.
+        out, plus: int16 or int32, `count` values, 1-D, on the device; they may be the same. Raises FrameError
+        unless the payload holds `count` values of `width` bits. `state` is unchanged then, and `out` may hold
+        some of the values. The host waits once, for 4 KiB with the blocks' status and their counts.
         """
         if not count and len(payload):
             raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
