@@ -150,6 +150,7 @@ class WorkerQuantiser(Member):
         self.params, self.iteration = params, 0
         self._spare: np.ndarray | None = None
         self._unweighed: tuple[Any, ...] | None = None  # what `_weigh` takes, until it is asked for
+        self._edges: tuple[list[int], np.ndarray] = [], offsets_of([])  # of which sizes, and where they begin
         self.room: np.ndarray | None = None  # for integers, from call to call, so that pages stay mapped
 
     def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:
@@ -204,22 +205,21 @@ class WorkerQuantiser(Member):
         noise, limit = self._generator(), np.float32(self.params.limit)
         flat = [np.ascontiguousarray(tensor, np.float32) for tensor in tensors]
         addresses = np.array([tensor.__array_interface__["data"][0] for tensor in flat], np.uint64)
-        edges = offsets_of([tensor.size for tensor in flat])
+        if self._edges[0] != (sizes := [tensor.size for tensor in flat]):
+            self._edges = sizes, offsets_of(sizes)
+        edges = self._edges[1]
         grids = np.array([(0, 0) if e is None else (2.0**-e, 2.0**e) for e in exponents], np.float32)
         given = grids.reshape(-1, 2), limit, residual, own, *places, noise, out, keep
 
-        def part(_: int, first: int, last: int) -> np.ndarray:
-            """Quantise the values `first` to `last`; return how many of which tensor saturated, or -1."""
+        def part(_: int, first: int, last: int) -> tuple[int, np.ndarray]:
+            """Quantise the values `first` to `last`; return what `to_grids` does, and its `found`."""
             found = np.zeros(len(flat), np.int64)
-            to_grids(addresses, edges, first, last, *given, found)
-            return found
+            return to_grids(addresses, edges, first, last, *given, found), found
 
-        clipped = np.zeros(len(flat), np.int64)
-        for found in share(part, values, threads_for(values), PIECE):
-            check_finite(flat, self.rank, np.flatnonzero(found < 0).tolist())
-            clipped += found
+        parts = share(part, values, threads_for(values), PIECE)
+        check_finite(flat, self.rank, sorted(bad for bad, _ in parts if bad >= 0))
         self.pending = keep if feedback else None
-        self._unweighed = clipped.tolist(), flat, exponents, shifts
+        self._unweighed = sum(found for _, found in parts).tolist(), flat, exponents, shifts
         return out
 
     def weigh(self) -> None:

@@ -30,8 +30,10 @@ def _floats_at(typing: Any, address: Any) -> Any:
 def to_grids(
     addresses: Any, edges: Any, first: int, last: int, grids: Any, limit: Any, residual: Any, shifts: Any,
     places: Any, granule: int, noise: Any, out: Any, keep: Any, found: Any,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Write the integers of the values `first` to `last` of all, tensor by tensor, as `to_grid` does.
+
+    Returns the number of a tensor with NaN or Inf, after which nothing was done, or -1.
 
     addresses: uint64, of each tensor's float32. edges: int64, where tensors begin among all values, and the
     end. grids: float32 [tensor, 2], 1 / step and step; zeros: the tensor has no step, `out` is left as it is,
@@ -49,11 +51,14 @@ def to_grids(
                 own = shifts[low:high] if shifts.size else shifts
                 grid = grids[t, 0], grids[t, 1], limit
                 found[t] = to_grid(tensor, held, own, grid, low, places, granule, noise, out, left)
+                if found[t] < 0:
+                    return t
             elif held.size:
                 add_bounded(tensor, held, left)
             elif left.size:
                 left[:] = tensor
         t += 1
+    return -1
 
 
 @njit(cache=True, nogil=True)
