@@ -624,6 +624,16 @@ def test_bad_arguments_say_what_was_expected() -> None:
     for out in (np.zeros(18, np.int32)[::2], np.zeros(9, np.int64), np.zeros(9, np.float32), fixed):
         with pytest.raises(ValueError, match="out is a contiguous, writeable array of int16 or int32"):
             decoder.decode(frame, step=0, out=out)
+    room = np.zeros(9, np.int32)
+    with pytest.raises(ValueError, match="plus is a contiguous, writeable array of int16 or int32"):
+        decoder.decode(frame, step=0, out=room, add=True, plus=np.zeros(18, np.int32)[::2])
+    with pytest.raises(
+        ValueError, match=r"plus is an array like out, int32 of shape \(9,\), got int16 of shape"
+    ):
+        decoder.decode(frame, step=0, out=room, add=True, plus=np.zeros(9, np.int16))
+    for wrong in ({"plus": room, "out": room}, {"plus": room, "add": True}, {"add": True}):
+        with pytest.raises(ValueError, match="hand in add and out"):
+            decoder.decode(frame, step=0, **wrong)
     wide = Encoder(SMALL).encode(values * 5000, step=0, width=17)
     with pytest.raises(FrameError, match="9 values of 17 bits, expected 9 that fit int16"):
         decoder.decode(wide, step=0, out=np.zeros(9, np.int16))

@@ -69,10 +69,9 @@ def check(
         assert bytes(own) == payload
         before = np.arange(values.size).astype(np.int16 if width <= 16 else np.int32)
         out, add = tensor(before), frame % 2 == 0
-        plain.decode(
-            memoryview(payload), values.size, classes, width, decoders[0], before, before if add else None
-        )
-        device.decode(own, values.size, tensor(classes), width, decoders[1], out, own_plus)
+        plus, others = (before, out) if add else (None, None)
+        plain.decode(memoryview(payload), values.size, classes, width, decoders[0], before, plus)
+        device.decode(own, values.size, tensor(classes), width, decoders[1], out, others)
         np.testing.assert_array_equal(out.cpu().numpy(), before)
         for state in (encoders[1], *decoders):
             np.testing.assert_array_equal(state.hist, encoders[0].hist)

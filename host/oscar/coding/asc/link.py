@@ -231,14 +231,7 @@ class Decoder(_Link):
         `context` has other numbers than 0..15, or if `out` is not contiguous, writeable, and of one of those
         types.
         """
-        if (out is None and add) or (plus is not None and not add):
-            raise ValueError("add puts values onto what is in `plus` or `out`: hand in add and out")
-        for name, array in (("out", out), ("plus", plus)):
-            if array is not None and not self._takes_values(array):
-                raise ValueError(
-                    f"{name} is a contiguous, writeable array of int16 or int32, "
-                    f"got {getattr(array, 'dtype', type(array))}"
-                )
+        self._check_arrays(out, plus, add)
         head, payload = unpack_frame(frame)
         key = self._key(step)
         state = self._state(key)
@@ -261,17 +254,28 @@ class Decoder(_Link):
                 f"frame carries {head.count} values of {head.width} bits, "
                 f"expected {len(out)} that fit {out.dtype}"
             )
-        if plus is not None and (plus.shape != out.shape or plus.dtype != out.dtype):
-            raise ValueError(
-                f"plus is an array like out, {out.dtype} of shape {out.shape}, "
-                f"got {plus.dtype} of shape {plus.shape}"
-            )
         classes = self._classes(context, head.count)
         held = None if not add else out if plus is None else plus
         self.coder.decode(payload, head.count, classes, head.width, state, out, held)
         state.sequence = (state.sequence + 1) & 0xFFFF
         self.states[key] = state
         return out
+
+    def _check_arrays(self, out: Array | None, plus: Array | None, add: bool) -> None:
+        """Raise ValueError unless `decode` may write to `out` and add what is in `plus`."""
+        if (out is None and add) or (plus is not None and not add):
+            raise ValueError("add puts values onto what is in `plus` or `out`: hand in add and out")
+        for name, array in (("out", out), ("plus", plus)):
+            if array is not None and not self._takes_values(array):
+                raise ValueError(
+                    f"{name} is a contiguous, writeable array of int16 or int32, "
+                    f"got {getattr(array, 'dtype', type(array))}"
+                )
+        if out is not None and plus is not None and (plus.shape, plus.dtype) != (out.shape, out.dtype):
+            raise ValueError(
+                f"plus is an array like out, {out.dtype} of shape {out.shape}, "
+                f"got {plus.dtype} of shape {plus.shape}"
+            )
 
     def _takes_values(self, out: object) -> bool:
         """Return whether kernels may write to `out` as flat integers of 16 or 32 bits."""
