@@ -23,7 +23,8 @@ from oscar.numerics.quantiser_kernels import (
     NORMAL_EXPONENTS,
     PIECE,
     add_bounded,
-    energy_beyond,
+    addresses_of,
+    energies_beyond,
     to_grids,
 )
 from oscar.numerics.saturation import Saturation
@@ -145,6 +146,8 @@ class WorkerQuantiser(Member):
         ),
     }
 
+    energies_of = staticmethod(energies_beyond)
+
     def __init__(self, params: QuantiserParams, rank: int, values: int | None = None) -> None:
         super().__init__(rank, values)
         self.params, self.iteration = params, 0
@@ -203,8 +206,7 @@ class WorkerQuantiser(Member):
         residual = NONE if self.residual is None else self.residual
         own = NO_SHIFTS if shifts is None else shifts
         noise, limit = self._generator(), np.float32(self.params.limit)
-        flat = [np.ascontiguousarray(tensor, np.float32) for tensor in tensors]
-        addresses = np.array([tensor.__array_interface__["data"][0] for tensor in flat], np.uint64)
+        flat, addresses = addresses_of(tensors)
         if self._edges[0] != (sizes := [tensor.size for tensor in flat]):
             self._edges = sizes, offsets_of(sizes)
         edges = self._edges[1]
@@ -243,19 +245,20 @@ class WorkerQuantiser(Member):
         clipped: Sequence[int],
         tensors: Sequence[np.ndarray],
         exponents: Sequence[int | None],
-        shifts: np.ndarray | None,
+        shifts: np.ndarray | None = None,
     ) -> Saturation:
         """Return what saturation took; only tensors of which values saturated are read again."""
-        lost, limit = {}, self.params.limit
-        ends = [*accumulate(tensor.size for tensor in tensors)]
-        for t, exponent in enumerate(exponents):
-            if clipped[t] and exponent is not None:
-                (values,) = self.corrected(tensors, [t])
-                if shifts is None:
-                    lost[t] = float(energy_beyond(values, math.ldexp(limit, exponent)))
-                    continue
-                edges = np.ldexp(float(limit), shifts[ends[t] - values.size : ends[t]].astype(int) + exponent)
-                lost[t] = float(np.square(np.maximum(np.abs(values) - edges, 0.0)).sum())
+        limit = self.params.limit
+        hit = {t: e for t, e in enumerate(exponents) if clipped[t] and e is not None}
+        values = self.corrected(tensors, [*hit])
+        if shifts is None:
+            beyond = self.energies_of(values, [math.ldexp(limit, exponent) for exponent in hit.values()])
+            lost = dict(zip(hit, beyond, strict=True))
+            return Saturation.of(sum(clipped), lost, tensors, self.energies_of)
+        lost, ends = {}, [*accumulate(tensor.size for tensor in tensors)]
+        for (t, exponent), here in zip(hit.items(), values, strict=True):
+            edges = np.ldexp(float(limit), shifts[ends[t] - here.size : ends[t]].astype(int) + exponent)
+            lost[t] = float(np.square(np.maximum(np.abs(here) - edges, 0.0)).sum())
         return Saturation.of(sum(clipped), lost, tensors)
 
     def _quantise_plainly(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -269,3 +270,24 @@ def energy_beyond(tensor: Any, edge: float) -> float:
         beyond = beyond if beyond > 0.0 else 0.0
         lost += beyond * beyond
     return lost
+
+
+@njit(cache=True, nogil=True)
+def _energies_at(addresses: Any, sizes: Any, edges: Any, out: Any) -> None:
+    for t in range(out.size):
+        if edges[t] < np.inf and sizes[t]:
+            out[t] = energy_beyond(carray(_floats_at(addresses[t]), (sizes[t],)), edges[t])
+
+
+def energies_beyond(tensors: Sequence[Any], edges: Sequence[float]) -> list[float]:
+    """Return `energy_beyond` of each flat float32 tensor and its edge; one beyond Inf is not read."""
+    flat, addresses = addresses_of(tensors)
+    out = np.zeros(len(flat))
+    _energies_at(addresses, np.array([tensor.size for tensor in flat], np.int64), np.array(edges, float), out)
+    return out.tolist()
+
+
+def addresses_of(tensors: Sequence[Any]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return flat tensors as contiguous float32, to be held while kernels run, and their addresses, uint64."""
+    flat = [np.ascontiguousarray(tensor, np.float32) for tensor in tensors]
+    return flat, np.array([tensor.__array_interface__["data"][0] for tensor in flat], np.uint64)
