@@ -288,6 +288,6 @@ def energies_beyond(tensors: Sequence[Any], edges: Sequence[float]) -> list[floa
 
 
 def addresses_of(tensors: Sequence[Any]) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return flat tensors as contiguous float32, to be held while kernels run, and their addresses, uint64."""
+    """Return flat tensors as contiguous float32, to hold while kernels run, and their addresses, uint64."""
     flat = [np.ascontiguousarray(tensor, np.float32) for tensor in tensors]
     return flat, np.array([tensor.__array_interface__["data"][0] for tensor in flat], np.uint64)
