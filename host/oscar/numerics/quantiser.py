@@ -221,7 +221,8 @@ class WorkerQuantiser(Member):
         parts = share(part, values, threads_for(values), PIECE)
         check_finite(flat, self.rank, sorted(bad for bad, _ in parts if bad >= 0))
         self.pending = keep if feedback else None
-        self._unweighed = sum(found for _, found in parts).tolist(), flat, exponents, shifts
+        clipped = sum(found for _, found in parts).tolist()
+        self._unweighed = clipped, flat, [*exponents], shifts  # steps may move on before one asks
         return out
 
     def weigh(self) -> None:

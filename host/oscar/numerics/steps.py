@@ -22,7 +22,7 @@ from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, Scale
 from oscar.numerics.quantiser_kernels import MOST_SHIFT
-from oscar.numerics.sum_kernels import PIECE, Rules, settle_range
+from oscar.numerics.sum_kernels import PIECE, TensorRules, settle_range
 from oscar.numerics.tensors import Room, offsets_of, parts_of
 from oscar.numerics.value_kernels import WORD, settle_values
 from oscar.numerics.value_steps import FALL, GROWTH, ValueSteps, rule_of
@@ -167,7 +167,9 @@ class StepTracker(Stateful):
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
         self._sums, self._means = Room(), Room()
-        self._ruled: tuple[Any, Rules] | None = None  # of which steps, and what the kernel takes of them
+        self._ruled: tuple[Any, TensorRules] | None = (
+            None  # of which steps, and what the kernel takes of them
+        )
         self.coarseness, self.sharp = params.coarseness, False  # of the next steps
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
@@ -285,7 +287,7 @@ class StepTracker(Stateful):
         self.variances[t] += grown >> (SMOOTHING if grown > 0 else FALL)
         self._move(t, exponent)
 
-    def _rules(self, sums: Array) -> Rules:
+    def _rules(self, sums: Array) -> TensorRules:
         """Return what the kernel must know of each tensor; it is kept while steps stay.
 
         The kernel does not compare with last sums of much other steps; `_observe_tensor` does what is left.
@@ -296,7 +298,7 @@ class StepTracker(Stateful):
             self._ruled = known, self._make_rules(narrow=sums.dtype == np.int16, first=first)
         return self._ruled[1]
 
-    def _make_rules(self, *, narrow: bool, first: bool) -> Rules:
+    def _make_rules(self, *, narrow: bool, first: bool) -> TensorRules:
         steps = np.ldexp(1.0, [exponent or 0 for exponent in self.exponents])
         factors = (steps / self.nodes).astype(np.float32)
         product = narrow and self.nodes & (self.nodes - 1) == 0
@@ -312,7 +314,7 @@ class StepTracker(Stateful):
             for (now, old, _), fits in zip(pairs, known.tolist(), strict=True)
         ]
         shifts = np.maximum(np.array([rises, rises], np.int64).T * [1, -1], 0)
-        return Rules(steps, factors, shifts, known)
+        return TensorRules(steps, factors, shifts, known)
 
     def _observe(self, sums: Array, squares: Sequence[tuple[int, int | None] | None]) -> list[int]:
         """Derive the next steps; return by how much each exponent rose. squares: see `_observe_tensor`."""

@@ -18,7 +18,7 @@ PASS = 1 << 18  # values of which sums stay in the second-level cache; with fewe
 SMALL = 512  # magnitude of sums below which those differences are
 
 
-class Rules(NamedTuple):
+class TensorRules(NamedTuple):
     """What `settle_range` must know of each tensor: arrays with an item for each.
 
     steps: float64. factors: float32 step / nodes where means are a product in float32, else 0. shifts: int64
