@@ -299,7 +299,7 @@ class StepTracker(Stateful):
         return self._ruled[1]
 
     def _make_rules(self, *, narrow: bool, first: bool) -> TensorRules:
-        steps = np.ldexp(1.0, [exponent or 0 for exponent in self.exponents])
+        steps = np.ldexp(1.0, np.array([exponent or 0 for exponent in self.exponents], np.int64))
         factors = (steps / self.nodes).astype(np.float32)
         product = narrow and self.nodes & (self.nodes - 1) == 0
         factors[(steps < self.nodes * LEAST_NORMAL) | (not product)] = 0
