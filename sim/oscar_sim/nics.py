@@ -102,12 +102,12 @@ class UnitCoder(CompiledCoder):
 
     def decode(
         self, payload: memoryview, count: int, classes: np.ndarray | None, width: int, state: TableState,
-        out: np.ndarray, add: bool,
+        out: np.ndarray, plus: np.ndarray | None,
     ) -> None:  # fmt: skip
         """See Coder.decode; `out` is left alone where it raises."""
         self.clocks = 0
         if not count:
-            super().decode(payload, count, classes, width, state, out, add)
+            super().decode(payload, count, classes, width, state, out, plus)
             return
         _check(count, width)
         data = np.frombuffer(payload, np.uint8)
@@ -121,18 +121,17 @@ class UnitCoder(CompiledCoder):
             raise FrameError(f"{REASONS[status]}: frame damaged")
         entries = directory(data, head, count, log2)
         rows = frame_rows(np.zeros(count, np.int16), classes if self.params.uses_position else None)
-        local = in_rows(out.astype(np.int16) if add else np.zeros(0, np.int16), np.int16)
-        local = local if add else np.zeros(rows.distances.shape, np.int16)
+        if plus is None:
+            local = np.zeros(rows.distances.shape, np.int16)
+        else:
+            local = in_rows(plus.astype(np.int16), np.int16)
         totals, counts = self._decoded(data, entries, rows, log2, local)
         plain = _plain(data, entries, count, log2)
         if plain.any():
             counts = counts + _counts_of(rows, plain, log2)
         self._learn(state, counts)
         change = (totals - local).reshape(-1)[:count] + plain
-        if add:
-            out += change.astype(out.dtype)
-        else:
-            out[:] = change
+        out[:] = change if plus is None else plus + change.astype(out.dtype)
 
     def _decoded(
         self, data: np.ndarray, entries: np.ndarray, rows: FrameRows, log2: int, local: np.ndarray

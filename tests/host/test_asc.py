@@ -144,6 +144,14 @@ def test_narrow_values_are_taken_as_they_are_and_sums_are_added_in_place(
             expected[10:-10] = expected[10:-10] + values if add else values
             assert receiver.decode(frame, step=1, out=room[10:-10], add=add).base is room
             np.testing.assert_array_equal(room, expected)
+        frame = sender.encode(values.astype(dtype), step=1, width=8)
+        assert frame == twin.encode(values, step=1, width=8)
+        for kind, receiver in receivers.items():
+            others, room = np.arange(values.size).astype(kind), np.full(values.size + 20, 99, kind)
+            expected, before = np.pad(others + values, 10, constant_values=99), others.copy()
+            receiver.decode(frame, step=1, out=room[10:-10], add=True, plus=others)
+            np.testing.assert_array_equal(room, expected)
+            np.testing.assert_array_equal(others, before)
 
 
 def test_threads_change_no_byte(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,12 +220,15 @@ def test_forged_frames_give_values_or_frame_errors_and_both_decoders_agree(seed:
             if len(forged) >= HEADER_BYTES and struct.unpack_from("<I", forged, 12)[0] > 5000:
                 continue  # the reference would take its time
             kind, add = (np.int16, np.int32)[int(dice.integers(2))], bool(dice.integers(2))
-            room = dice.integers(-30000, 30000, values[1].size).astype(kind)  # a forged sum may wrap
+            room, others = dice.integers(-30000, 30000, (2, values[1].size)).astype(kind)  # a sum may wrap
+            plus = others if add and dice.integers(2) else None
             got: list[Any] = []
             for end, before in zip(ends, held, strict=True):
                 end.states = dict(before)
                 try:
-                    got.append(end.decode(bytes(forged), step=0, out=room.copy(), add=add).tolist())
+                    got.append(
+                        end.decode(bytes(forged), step=0, out=room.copy(), add=add, plus=plus).tolist()
+                    )
                 except FrameError:
                     got.append(None)
             assert got[0] == got[1], bytes(forged).hex()
@@ -613,6 +624,16 @@ def test_bad_arguments_say_what_was_expected() -> None:
     for out in (np.zeros(18, np.int32)[::2], np.zeros(9, np.int64), np.zeros(9, np.float32), fixed):
         with pytest.raises(ValueError, match="out is a contiguous, writeable array of int16 or int32"):
             decoder.decode(frame, step=0, out=out)
+    room = np.zeros(9, np.int32)
+    with pytest.raises(ValueError, match="plus is a contiguous, writeable array of int16 or int32"):
+        decoder.decode(frame, step=0, out=room, add=True, plus=np.zeros(18, np.int32)[::2])
+    with pytest.raises(
+        ValueError, match=r"plus is an array like out, int32 of shape \(9,\), got int16 of shape"
+    ):
+        decoder.decode(frame, step=0, out=room, add=True, plus=np.zeros(9, np.int16))
+    for wrong in ({"plus": room, "out": room}, {"plus": room, "add": True}, {"add": True}):
+        with pytest.raises(ValueError, match="hand in add and out"):
+            decoder.decode(frame, step=0, **wrong)
     wide = Encoder(SMALL).encode(values * 5000, step=0, width=17)
     with pytest.raises(FrameError, match="9 values of 17 bits, expected 9 that fit int16"):
         decoder.decode(wide, step=0, out=np.zeros(9, np.int16))

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from oscar.errors import OscarError
-from oscar.transports.lines import DIRECT_BYTES, HELPED_BYTES, STAGE_BYTES, Lines, head_of
+from oscar.transports.lines import DIRECT_BYTES, HELPED_BYTES, NAP_S, STAGE_BYTES, Lines, head_of
 from oscar.transports.tcp import _end, _introduce, _who, connect
 from support.ranks import on_ranks
 
@@ -101,6 +101,20 @@ def test_what_is_held_leaves_with_the_next_message_or_when_the_rank_waits(ends: 
     sender.pause()
     assert len(calls) == 2
     assert [bytes(await_one(receiver, 0, tag)) for tag in (3, 4, 3)] == [b"ab", b"cde", b"f"]
+
+
+def test_a_look_without_a_pause_moves_what_is_there(ends: list[Lines]) -> None:
+    sender, receiver = ends
+    begin = time.monotonic()
+    for _ in range(100):
+        receiver.pause(0.0)
+    assert time.monotonic() - begin < 100 * NAP_S / 2
+    post(sender, 1, 5, b"abc")
+    stop = time.monotonic() + 20
+    while (came := receiver.take(0, 5)) is None:
+        assert time.monotonic() < stop
+        receiver.pause(0.0)
+    assert bytes(came) == b"abc"
 
 
 def test_what_was_sent_before_an_end_still_arrives(ends: list[Lines]) -> None:

@@ -69,8 +69,9 @@ def check(
         assert bytes(own) == payload
         before = np.arange(values.size).astype(np.int16 if width <= 16 else np.int32)
         out, add = tensor(before), frame % 2 == 0
-        plain.decode(memoryview(payload), values.size, classes, width, decoders[0], before, add)
-        device.decode(own, values.size, tensor(classes), width, decoders[1], out, add)
+        plus, others = (before, out) if add else (None, None)
+        plain.decode(memoryview(payload), values.size, classes, width, decoders[0], before, plus)
+        device.decode(own, values.size, tensor(classes), width, decoders[1], out, others)
         np.testing.assert_array_equal(out.cpu().numpy(), before)
         for state in (encoders[1], *decoders):
             np.testing.assert_array_equal(state.hist, encoders[0].hist)
@@ -151,9 +152,9 @@ def test_values_that_do_not_fit_are_refused() -> None:
 def test_empty_frames() -> None:
     state, nothing = TableState.initial(), torch.zeros(0, dtype=torch.int16)
     assert bytes(coder(SMALL).encode(nothing, None, 12, state)) == b""
-    coder(SMALL).decode(b"", 0, None, 12, state, nothing, False)
+    coder(SMALL).decode(b"", 0, None, 12, state, nothing, None)
     with pytest.raises(FrameError):
-        coder(SMALL).decode(b"\0", 0, None, 12, state, nothing, False)
+        coder(SMALL).decode(b"\0", 0, None, 12, state, nothing, None)
 
 
 def mutated(payload: bytes, random: np.random.Generator) -> bytes:
@@ -191,8 +192,8 @@ def test_damaged_payloads_are_refused_as_the_reference_refuses_them(width: int, 
     for _ in range(150):
         data, states = mutated(payload, random), [TableState.initial() for _ in range(2)]
         outs = [np.zeros(values.size, np.int32) for _ in range(2)]
-        first = (memoryview(data), values.size, classes, width, states[0], outs[0], False)
-        other = (data, values.size, tensor(classes), width, states[1], torch.from_numpy(outs[1]), False)
+        first = (memoryview(data), values.size, classes, width, states[0], outs[0], None)
+        other = (data, values.size, tensor(classes), width, states[1], torch.from_numpy(outs[1]), None)
         accepted = accepts(plain, first)
         assert accepts(device, other) == accepted, data.hex()
         if accepted:

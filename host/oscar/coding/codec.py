@@ -86,8 +86,8 @@ class Codec:
     uses_context: whether it uses position classes
     coded: whether an entropy coder runs. False for codecs of fixed width: the time model charges no coding
     time
-    decodes_into: encoders take int8, int16 and int32 as they are; decoders have `out` (int16 or int32) and
-    `add`
+    decodes_into: encoders take int8, int16 and int32 as they are; decoders have `out` (int16 or int32),
+    `add` and `plus`
     max_bits: widest integers that a frame carries
     saturated: for codecs that clip: returns how many values an encoder has clipped so far, and the sum over
     its frames of lost share of energy times number of values

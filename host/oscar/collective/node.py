@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,9 +15,12 @@ from oscar.coding.codec import Codec, LinkDecoder, LinkEncoder
 from oscar.coding.frame import peek, unpack_frame
 from oscar.collective.actions import Action, Op, Phase
 from oscar.errors import FrameError, PeerError
+from oscar.numerics.meanwhile import Meanwhile
 from oscar.state import Saved
 
 MIN_SUBFRAME = 4096  # values; for smaller sub-frames, headers and flushes cost more than overlap gains
+
+CODES = Op.ENCODE, Op.DECODE_ADD, Op.DECODE, Op.ADOPT  # what reads or changes a partial sum
 
 # A link end: "encode" with the receiver's rank (-1: several receivers), or "decode" with the encoder's rank.
 End = tuple[str, Phase, int]
@@ -86,6 +90,8 @@ class Node:
         # the suffix is 0, which saves copying them.
         self._summed: set[tuple[int, int]] = set()
         self._came: set[tuple[int, int]] = set()
+        self._left: Counter[tuple[int, int]] = Counter()  # actions of CODES until a sub-frame's sum is final
+        self._meanwhile: Meanwhile | None = None
 
     def begin(self, local: Array, classes: Array | None, layout: ChunkLayout) -> None:
         """Start an AllReduce.
@@ -105,7 +111,14 @@ class Node:
         self._frames.clear()
         self._came_by.clear()
         self._work.clear()
+        self._left.clear()
+        self._meanwhile = None
         self.clocks = []
+
+    def watch(self, actions: Iterable[Action], meanwhile: Meanwhile) -> None:
+        """Tell `meanwhile` of each sub-frame whose sum is final; actions: all that follow."""
+        self._left = Counter((action.chunk, action.sub) for action in actions if action.op in CODES)
+        self._meanwhile = meanwhile
 
     def result(self) -> Array:
         """Return the sums in plan order, in the dtype of `begin`; final once all actions are performed.
@@ -116,15 +129,26 @@ class Node:
         """
         for chunk in range(len(self.layout.bounds) - 1):
             for sub in range(self.layout.subframes):
-                low, high = self.layout.span(chunk, sub)
-                if self.suffix is not None and (chunk, sub) in self._came:
-                    np.add(self._prefix(chunk, sub), self.suffix[low:high], out=self.work[low:high])
-                elif (chunk, sub) not in self._summed and not self._in_place:
-                    self.work[low:high] = self.local[low:high]
-                self._summed.add((chunk, sub))
-        self._came.clear()
+                self._complete(chunk, sub)
         self._frames.clear()
         return self.work
+
+    def _complete(self, chunk: int, sub: int) -> None:
+        """Have `work` hold the sum of a sub-frame, which is final."""
+        low, high = self.layout.span(chunk, sub)
+        if self.suffix is not None and (chunk, sub) in self._came:
+            np.add(self._prefix(chunk, sub), self.suffix[low:high], out=self.work[low:high])
+        elif (chunk, sub) not in self._summed and not self._in_place:
+            self.work[low:high] = self.local[low:high]
+        self._summed.add((chunk, sub))
+        self._came.discard((chunk, sub))
+
+    def _count_down(self, place: tuple[int, int]) -> None:
+        """Note that an action of CODES was performed on a sub-frame."""
+        self._left[place] -= 1
+        if self._left[place] == 0 and self._meanwhile is not None:
+            self._complete(*place)
+            self._meanwhile.final(self.work, *self.layout.span(*place))
 
     def _prefix(self, chunk: int, sub: int) -> Array:
         """Return the partial sum of a sub-frame: this node's values until other values were added."""
@@ -154,7 +178,10 @@ class Node:
 
         Raises PeerError for a received frame that does not decode.
         """
-        return self._HANDLERS[action.op](self, action)
+        frame: bytes | None = self._HANDLERS[action.op](self, action)
+        if self._left and action.op in CODES:
+            self._count_down((action.chunk, action.sub))
+        return frame
 
     def _key(self, action: Action) -> tuple[Phase, int, int, int]:
         """Return the key under which the action's frame is stored, coded here or received."""
@@ -234,9 +261,8 @@ class Node:
         out, known = into[low:high], {"step": action.table, "context": self._context(low, high)}
         try:
             if self.codec.decodes_into:
-                if plus is not None and not self._in_place and (action.chunk, action.sub) not in self._summed:
-                    out[:] = plus  # otherwise `out` holds the partial sum already
-                end.decode(frame, **known, out=out, add=plus is not None)
+                own = plus is None or self._in_place or (action.chunk, action.sub) in self._summed
+                end.decode(frame, **known, out=out, add=plus is not None, plus=None if own else plus)
                 self._check_place(action, frame, high - low)
             else:
                 values = end.decode(frame, **known)
@@ -266,7 +292,7 @@ class Node:
             self._frames.pop(self._key(action)),
             self._apart(action),
         )
-        if apart is None:
+        if apart is None or self._left[place] == 1:  # nothing else needs the suffix alone
             self._decode(action, frame, self.work, plus=self._prefix(*place))
             self._summed.add(place)
         else:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from oscar.numerics.sum_kernels import find_classes, observe
+from oscar.numerics.sum_kernels import find_classes, observe, rescale
 from oscar.state import Reader, Stateful, crc
 
 
@@ -45,16 +45,8 @@ class PositionState(Stateful):
 
     def rescale(self, offsets: np.ndarray, rises: list[int]) -> None:
         """Follow a change of step: where tensor t's exponent rose by rises[t], means fall by as many bits."""
-        for t, rise in enumerate(rises):
-            if rise == 0:
-                continue
-            part = self.mean[offsets[t] : offsets[t + 1]]
-            if rise > 0:
-                part >>= min(rise, 16)
-            else:
-                part[:] = np.minimum(part.astype(np.uint32) << min(-rise, 16), 65535)
         if any(rises):
-            find_classes(self.mean, self.classes)
+            rescale(self.mean, offsets, np.array(rises, np.int64), self.classes)
 
     def digest(self) -> int:
         """Return the CRC-32 of all classes."""

@@ -23,11 +23,12 @@ from oscar.numerics.quantiser_kernels import (
     NORMAL_EXPONENTS,
     PIECE,
     add_bounded,
-    energy_beyond,
-    to_grid,
+    addresses_of,
+    energies_beyond,
+    to_grids,
 )
 from oscar.numerics.saturation import Saturation
-from oscar.numerics.tensors import check_finite, parts_of
+from oscar.numerics.tensors import check_finite, offsets_of
 from oscar.state import Reader, natural, optional
 
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
@@ -145,10 +146,14 @@ class WorkerQuantiser(Member):
         ),
     }
 
+    energies_of = staticmethod(energies_beyond)
+
     def __init__(self, params: QuantiserParams, rank: int, values: int | None = None) -> None:
         super().__init__(rank, values)
         self.params, self.iteration = params, 0
         self._spare: np.ndarray | None = None
+        self._unweighed: tuple[Any, ...] | None = None  # what `_weigh` takes, until it is asked for
+        self._edges: tuple[list[int], np.ndarray] = [], offsets_of([])  # of which sizes, and where they begin
         self.room: np.ndarray | None = None  # for integers, from call to call, so that pages stay mapped
 
     def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:
@@ -200,53 +205,61 @@ class WorkerQuantiser(Member):
         keep = self._room(values) if feedback else NONE
         residual = NONE if self.residual is None else self.residual
         own = NO_SHIFTS if shifts is None else shifts
-        clipped, noise, limit = [0] * len(tensors), self._generator(), np.float32(self.params.limit)
-        offsets = [0, *accumulate(tensor.size for tensor in tensors)]
+        noise, limit = self._generator(), np.float32(self.params.limit)
+        flat, addresses = addresses_of(tensors)
+        if self._edges[0] != (sizes := [tensor.size for tensor in flat]):
+            self._edges = sizes, offsets_of(sizes)
+        edges = self._edges[1]
+        grids = np.array([(0, 0) if e is None else (2.0**-e, 2.0**e) for e in exponents], np.float32)
+        given = grids.reshape(-1, 2), limit, residual, own, *places, noise, out, keep
 
-        def part(_: int, first: int, last: int) -> list[tuple[int, int]]:
-            """Quantise the values `first` to `last`; return how many of which tensor saturated."""
-            found = []
-            for t, low, high in parts_of(offsets, first, last):
-                tensor, exponent = tensors[t][low - offsets[t] : high - offsets[t]], exponents[t]
-                before, left = residual[low:high], keep[low:high]
-                if exponent is not None:
-                    grid = np.float32(2.0**-exponent), np.float32(2.0**exponent), limit
-                    given = tensor, before, own[low:high]
-                    beyond = int(to_grid(*given, grid, low, *places, noise, out, left))
-                    if beyond < 0:
-                        check_finite(tensors, self.rank, [t])
-                    found.append((t, beyond))
-                elif before.size:
-                    add_bounded(tensor, before, left)
-                elif feedback:
-                    left[:] = tensor
-            return found
+        def part(_: int, first: int, last: int) -> tuple[int, np.ndarray]:
+            """Quantise the values `first` to `last`; return what `to_grids` does, and its `found`."""
+            found = np.zeros(len(flat), np.int64)
+            return to_grids(addresses, edges, first, last, *given, found), found
 
-        for found in share(part, values, threads_for(values), PIECE):
-            for t, beyond in found:
-                clipped[t] += beyond
+        parts = share(part, values, threads_for(values), PIECE)
+        check_finite(flat, self.rank, sorted(bad for bad, _ in parts if bad >= 0))
         self.pending = keep if feedback else None
-        self.saturation = self._weigh(clipped, tensors, exponents, shifts)
+        clipped = sum(found for _, found in parts).tolist()
+        self._unweighed = clipped, flat, [*exponents], shifts  # steps may move on before one asks
         return out
+
+    def weigh(self) -> None:
+        """Find out what saturation took in the last `quantise`, whose tensors must still be as they were."""
+        if self._unweighed is not None:
+            given, self._unweighed = self._unweighed, None
+            self._saturation = self._weigh(*given)
+
+    @property
+    def saturation(self) -> Saturation:
+        """What saturation took in the last iteration. A call looks before it ends."""
+        self.weigh()
+        return self._saturation
+
+    @saturation.setter
+    def saturation(self, found: Saturation) -> None:
+        self._unweighed, self._saturation = None, found
 
     def _weigh(
         self,
         clipped: Sequence[int],
         tensors: Sequence[np.ndarray],
         exponents: Sequence[int | None],
-        shifts: np.ndarray | None,
+        shifts: np.ndarray | None = None,
     ) -> Saturation:
         """Return what saturation took; only tensors of which values saturated are read again."""
-        lost, limit = {}, self.params.limit
-        ends = [*accumulate(tensor.size for tensor in tensors)]
-        for t, exponent in enumerate(exponents):
-            if clipped[t] and exponent is not None:
-                (values,) = self.corrected(tensors, [t])
-                if shifts is None:
-                    lost[t] = float(energy_beyond(values, math.ldexp(limit, exponent)))
-                    continue
-                edges = np.ldexp(float(limit), shifts[ends[t] - values.size : ends[t]].astype(int) + exponent)
-                lost[t] = float(np.square(np.maximum(np.abs(values) - edges, 0.0)).sum())
+        limit = self.params.limit
+        hit = {t: e for t, e in enumerate(exponents) if clipped[t] and e is not None}
+        values = self.corrected(tensors, [*hit])
+        if shifts is None:
+            beyond = self.energies_of(values, [math.ldexp(limit, exponent) for exponent in hit.values()])
+            lost = dict(zip(hit, beyond, strict=True))
+            return Saturation.of(sum(clipped), lost, tensors, self.energies_of)
+        lost, ends = {}, [*accumulate(tensor.size for tensor in tensors)]
+        for (t, exponent), here in zip(hit.items(), values, strict=True):
+            edges = np.ldexp(float(limit), shifts[ends[t] - here.size : ends[t]].astype(int) + exponent)
+            lost[t] = float(np.square(np.maximum(np.abs(here) - edges, 0.0)).sum())
         return Saturation.of(sum(clipped), lost, tensors)
 
     def _quantise_plainly(
@@ -283,8 +296,8 @@ class WorkerQuantiser(Member):
 
     def _check_residual(self, tensors: Sequence[np.ndarray]) -> None:
         """Raise ValueError unless the residual is as large as `tensors`: kernels do not check bounds."""
-        values = sum(tensor.size for tensor in tensors)
-        if self.residual is not None and self.residual.shape != (values,):
+        if self.residual is not None and self.residual.shape != (sum(tensor.size for tensor in tensors),):
+            values = sum(tensor.size for tensor in tensors)
             raise ValueError(
                 f"the residual is of shape {self.residual.shape}, expected ({values},); "
                 "resume with the state of this model"
@@ -307,6 +320,11 @@ class WorkerQuantiser(Member):
 
     def commit(self) -> None:
         """Keep the residual and move on to the next iteration, once the AllReduce has succeeded."""
+        self.weigh()
         self._spare = self.residual
         super().commit()
         self.iteration += 1
+
+    def _follow(self) -> None:
+        self.saturation = Saturation()  # the tensors of a call that failed are not held
+        super()._follow()

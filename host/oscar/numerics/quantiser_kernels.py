@@ -2,16 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import carray, njit, types
+from numba.extending import intrinsic
 
 FLOAT32_MAX = np.finfo(np.float32).max
 MOST_SHIFT = 8  # octaves that a value's step may be apart from its tensor's
 NORMAL_EXPONENTS = range(-126, 127)  # of which 2^e and 2^-e are normal float32: products are rounded once
 PIECE = 4096  # values that stay in the first-level cache, with their draws of stochastic rounding
 COUNTS = PIECE // 4 + 1  # of the generator, four draws each; a piece may begin within one
+
+
+@intrinsic
+def _floats_at(typing: Any, address: Any) -> Any:
+    """Return a uint64 address as a pointer to float32."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], ir.FloatType().as_pointer())
+
+    return types.CPointer(types.float32)(types.uint64), codegen
+
+
+@njit(cache=True, nogil=True)
+def to_grids(
+    addresses: Any, edges: Any, first: int, last: int, grids: Any, limit: Any, residual: Any, shifts: Any,
+    places: Any, granule: int, noise: Any, out: Any, keep: Any, found: Any,
+) -> int:  # fmt: skip
+    """Write the integers of the values `first` to `last` of all, tensor by tensor, as `to_grid` does.
+
+    Returns the number of a tensor with NaN or Inf, after which nothing was done, or -1.
+
+    addresses: uint64, of each tensor's float32. edges: int64, where tensors begin among all values, and the
+    end. grids: float32 [tensor, 2], 1 / step and step; zeros: the tensor has no step, `out` is left as it is,
+    and `keep` gets all its values. residual, shifts, keep: of all values, or no values. found: int64
+    [tensor], what `to_grid` returns.
+    """
+    t = np.searchsorted(edges, first, side="right") - 1
+    while t < found.size and edges[t] < last:
+        low, high = max(first, edges[t]), min(last, edges[t + 1])
+        if low < high:
+            tensor = carray(_floats_at(addresses[t] + np.uint64(4 * (low - edges[t]))), (high - low,))
+            held = residual[low:high] if residual.size else residual
+            left = keep[low:high] if keep.size else keep
+            if grids[t, 0]:
+                own = shifts[low:high] if shifts.size else shifts
+                grid = grids[t, 0], grids[t, 1], limit
+                found[t] = to_grid(tensor, held, own, grid, low, places, granule, noise, out, left)
+                if found[t] < 0:
+                    return t
+            elif held.size:
+                add_bounded(tensor, held, left)
+            elif left.size:
+                left[:] = tensor
+        t += 1
+    return -1
 
 
 @njit(cache=True, nogil=True)
@@ -222,3 +270,24 @@ def energy_beyond(tensor: Any, edge: float) -> float:
         beyond = beyond if beyond > 0.0 else 0.0
         lost += beyond * beyond
     return lost
+
+
+@njit(cache=True, nogil=True)
+def _energies_at(addresses: Any, sizes: Any, edges: Any, out: Any) -> None:
+    for t in range(out.size):
+        if edges[t] < np.inf and sizes[t]:
+            out[t] = energy_beyond(carray(_floats_at(addresses[t]), (sizes[t],)), edges[t])
+
+
+def energies_beyond(tensors: Sequence[Any], edges: Sequence[float]) -> list[float]:
+    """Return `energy_beyond` of each flat float32 tensor and its edge; one beyond Inf is not read."""
+    flat, addresses = addresses_of(tensors)
+    out = np.zeros(len(flat))
+    _energies_at(addresses, np.array([tensor.size for tensor in flat], np.int64), np.array(edges, float), out)
+    return out.tolist()
+
+
+def addresses_of(tensors: Sequence[Any]) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return flat tensors as contiguous float32, to hold while kernels run, and their addresses, uint64."""
+    flat = [np.ascontiguousarray(tensor, np.float32) for tensor in tensors]
+    return flat, np.array([tensor.__array_interface__["data"][0] for tensor in flat], np.uint64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oscar.errors import SaturationWarning, warn
-from oscar.numerics.quantiser_kernels import energy_beyond
+from oscar.numerics.quantiser_kernels import energies_beyond
 
 ADVICE = "raise quantiser.bits (to 16) or quantiser.coarseness, or set quantiser.error_feedback"
 CODEC_ADVICE = "take a codec that holds the sums: asc or int16 instead of int8, bf16 or fp32 instead of fp16"
@@ -34,15 +34,15 @@ class Saturation:
         values: int,
         lost: Mapping[int, float],
         tensors: Sequence[Any],
-        energy: Callable[[Any, float], float] = energy_beyond,
+        energies_of: Callable[[Sequence[Any], Sequence[float]], list[float]] = energies_beyond,
     ) -> Saturation:
         """Return the loss of a gradient [tensor], flat float32, from the energies that its tensors lost.
 
-        The gradient is read for this only where something was lost. energy: of a tensor beyond an edge.
+        The gradient is read for this only where something was lost. energies_of: of tensors beyond edges.
         """
         if not any(lost.values()):
             return cls(values)
-        energies = [float(energy(tensor, 0.0)) for tensor in tensors]
+        energies = energies_of(tensors, [0.0] * len(tensors))
         shares = {
             t: min(1.0, cut / energies[t]) if energies[t] else float(cut > 0) for t, cut in lost.items()
         }

@@ -22,7 +22,7 @@ from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, Scale
 from oscar.numerics.quantiser_kernels import MOST_SHIFT
-from oscar.numerics.sum_kernels import PIECE, settle_range
+from oscar.numerics.sum_kernels import PIECE, TensorRules, settle_range
 from oscar.numerics.tensors import Room, offsets_of, parts_of
 from oscar.numerics.value_kernels import WORD, settle_values
 from oscar.numerics.value_steps import FALL, GROWTH, ValueSteps, rule_of
@@ -36,6 +36,7 @@ MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
 MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
 LEAST_NORMAL = 2.0**-126  # of float32
 STAYS = np.int32(0), np.int32(0)  # of values without a step
+NO_SUMS = np.empty(0, np.int16)
 NO_MEANS = np.empty(0, np.uint16), np.empty(0, np.uint16), np.empty(0, np.uint8)  # of no position state
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
@@ -107,6 +108,42 @@ class Settled(NamedTuple):
     mean: Array
 
 
+class Passes:
+    """The passes over the sums of one call that `settle_range` makes, in the natural order.
+
+    came, places: as of `settle_range`. given: what it takes behind the range, except squares.
+    """
+
+    def __init__(self, came: Array, places: tuple[Array, int], given: tuple[Any, ...]) -> None:
+        self._came, self._places, self._given = came, places, given
+        _, _, self._rules, self.sums, self.mean, *_ = given
+        self._squares = np.zeros((self._rules.known.size, 2), np.int64)
+        self._done = 0
+
+    def through(self, end: int) -> None:
+        """Make the passes over all values before `end` for which they were not made yet."""
+        first = self._done
+
+        def part(_: int, low: int, high: int) -> Array:
+            """Do what belongs to the values from `low` to `high` behind the first; return their squares."""
+            squares = np.zeros_like(self._squares)
+            settle_range(self._came, *self._places, first + low, first + high, *self._given, squares)
+            return squares
+
+        if end > first:
+            self._squares += sum(share(part, end - first, threads_for(end - first), PIECE))
+            self._done = end
+
+    def squares(self) -> list[tuple[int, int | None] | None]:
+        """Return the sums of squares as `_observe_tensor` takes them, by tensor."""
+        energies, changes = self._squares.T.tolist()
+        known, lefts = self._rules.known.tolist(), self._rules.shifts[:, 0].tolist()
+        return [
+            (energy, change >> 2 * left) if fits else None
+            for energy, change, left, fits in zip(energies, changes, lefts, known, strict=True)
+        ]
+
+
 class StepTracker(Stateful):
     """The steps of all tensors, a pure function of exchanged summaries and aggregated sums.
 
@@ -130,6 +167,9 @@ class StepTracker(Stateful):
         self.variances: list[int] = [0] * len(self.sizes)  # of one worker, in units of 2^(2*exponent - 32)
         self.previous: np.ndarray | None = None  # the last aggregated sums
         self._sums, self._means = Room(), Room()
+        self._ruled: tuple[Any, TensorRules] | None = (
+            None  # of which steps, and what the kernel takes of them
+        )
         self.coarseness, self.sharp = params.coarseness, False  # of the next steps
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
@@ -179,46 +219,37 @@ class StepTracker(Stateful):
         came: Array,
         plan: ChunkPlan | None = None,
         position: PositionState | ValueSteps | None = None,
+        begun: Passes | None = None,
     ) -> Settled:
         """Derive all that follows from the aggregated integers: their mean, the next steps, `position`.
 
         came: as they came, in the order of `plan`; None: in the natural one. position: ValueSteps where
-        values have steps of their own.
+        values have steps of their own. begun: what `begin` returned for `came`, where that was called.
         """
-        sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
         if isinstance(position, ValueSteps):
-            return self._settle_values(came, plan, position, sums, mean)
-        moving = NO_MEANS if position is None else position.begin()
-        places = (plan or in_order(came.size)).places
-        earlier = [self._before(t, sums) for t in range(len(self.sizes))]
-        found = [[0, 0] for _ in self.sizes]  # sums of squares, of tensors whose last sums are known
-
-        def part(_: int, first: int, last: int) -> list[tuple[int, int, int]]:
-            """Do what belongs to the values `first` to `last`; return squares, of which tensor."""
-            out = []
-            for t, *span in parts_of(self._edges, first, last):
-                scale = self._scale(self.exponents[t], sums)
-                out.append((t, *settle_range(came, *places, *span, sums, scale, mean, *earlier[t], *moving)))
-            return out
-
-        for t, energy, change in chain(*share(part, came.size, threads_for(came.size), PIECE)):
-            found[t][0] += energy
-            found[t][1] += change
-        squares = [
-            (energy, change >> 2 * left) if before.size else None
-            for (energy, change), (before, left, _) in zip(found, earlier, strict=True)
-        ]
+            return self._settle_values(came, plan, position)
+        passes = begun or self.begin(came, plan, position)
+        passes.through(came.size)
+        squares = passes.squares()
         if position is not None:
             position.end()
-        rises = self._observe(sums, squares)
+        rises = self._observe(passes.sums, squares)
         if position is not None:
             position.rescale(self.offsets, rises)
-        return Settled(_shown(sums), mean)
+        return Settled(_shown(passes.sums), passes.mean)
 
-    def _settle_values(
-        self, came: Array, plan: ChunkPlan | None, own: ValueSteps, sums: Array, mean: Array
-    ) -> Settled:
+    def begin(self, came: Array, plan: ChunkPlan | None, position: PositionState | None) -> Passes:
+        """Return the passes of `settle`, which may run over values whose sums are final before others are."""
+        sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
+        before = NO_SUMS if self.previous is None or self.previous.dtype != np.int16 else self.previous
+        moving = NO_MEANS if position is None else position.begin()
+        places = (plan or in_order(came.size)).places
+        given = self.offsets, float(self.nodes), self._rules(sums), sums, mean, before, *moving
+        return Passes(came, places, given)
+
+    def _settle_values(self, came: Array, plan: ChunkPlan | None, own: ValueSteps) -> Settled:
         """Do what `settle` does where each value has a step of its own."""
+        sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
         places, moving = (plan or in_order(came.size)).places, own.begin()
         rule, energies = rule_of(self.coarseness, self.nodes), [0] * len(self.sizes)
 
@@ -256,26 +287,34 @@ class StepTracker(Stateful):
         self.variances[t] += grown >> (SMOOTHING if grown > 0 else FALL)
         self._move(t, exponent)
 
-    def _scale(self, exponent: int | None, sums: Array) -> tuple[float, float, np.float32]:
-        """Return nodes, step and, where means are a product in float32, its factor, else 0."""
-        step = 2.0 ** (exponent or 0)
-        factor = step / self.nodes
-        product = sums.dtype == np.int16 and self.nodes & (self.nodes - 1) == 0 and factor >= LEAST_NORMAL
-        return float(self.nodes), step, np.float32(factor if product else 0)
+    def _rules(self, sums: Array) -> TensorRules:
+        """Return what the kernel must know of each tensor; it is kept while steps stay.
 
-    def _before(self, t: int, sums: Array) -> tuple[Array, int, int]:
-        """Return the last sums of all values, and the shifts of both to the finer of their steps.
-
-        No values where the kernel cannot compare with them; `_observe_tensor` does what is left to do.
+        The kernel does not compare with last sums of much other steps; `_observe_tensor` does what is left.
         """
-        exponent, old = self.exponents[t], self.previous_exponents[t]
-        narrow = sums.dtype == np.int16 and self.sizes[t] <= MAX_COUNT
-        if not narrow or self.nodes == 1 or exponent is None or old is None or abs(old - exponent) > 1:
-            return np.empty(0, np.int16), 0, 0
-        if self.previous is None or self.params.scale == "max":
-            return np.empty(0, np.int16), 0, 0
-        low = min(old, exponent)
-        return self.previous, exponent - low, old - low
+        first = self.previous is None
+        known = sums.dtype, first, tuple(self.exponents), tuple(self.previous_exponents)
+        if self._ruled is None or self._ruled[0] != known:
+            self._ruled = known, self._make_rules(narrow=sums.dtype == np.int16, first=first)
+        return self._ruled[1]
+
+    def _make_rules(self, *, narrow: bool, first: bool) -> TensorRules:
+        steps = np.ldexp(1.0, np.array([exponent or 0 for exponent in self.exponents], np.int64))
+        factors = (steps / self.nodes).astype(np.float32)
+        product = narrow and self.nodes & (self.nodes - 1) == 0
+        factors[(steps < self.nodes * LEAST_NORMAL) | (not product)] = 0
+        comparing = narrow and self.nodes > 1 and not first and self.params.scale != "max"
+        pairs = list(zip(self.exponents, self.previous_exponents, self.sizes, strict=True))
+        known = np.array([
+            comparing and now is not None and old is not None and abs(old - now) <= 1 and size <= MAX_COUNT
+            for now, old, size in pairs
+        ], np.bool_)  # fmt: skip
+        rises = [
+            now - old if fits and now is not None and old is not None else 0
+            for (now, old, _), fits in zip(pairs, known.tolist(), strict=True)
+        ]
+        shifts = np.maximum(np.array([rises, rises], np.int64).T * [1, -1], 0)
+        return TensorRules(steps, factors, shifts, known)
 
     def _observe(self, sums: Array, squares: Sequence[tuple[int, int | None] | None]) -> list[int]:
         """Derive the next steps; return by how much each exponent rose. squares: see `_observe_tensor`."""

@@ -1,12 +1,12 @@
 """What follows from the sums of an AllReduce, compiled.
 
-Each kernel gives the bits of the NumPy or integer expression it names. Passes follow each other over a whole
-tensor: one pass by pieces in the cache took up to twice as long, as it read seven arrays in turns.
+Each kernel gives the bits of the NumPy or integer expression it names. Passes follow each other over PASS
+values: one pass by pieces in the first-level cache took up to twice as long: it read seven arrays in turns.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -14,33 +14,54 @@ from numba import njit
 from oscar.numerics.plans import scatter_range
 
 PIECE = 4096  # values whose squares of differences below 2^10 add up within 32 bits
+PASS = 1 << 18  # values of which sums stay in the second-level cache; with fewer, passes are too short
 SMALL = 512  # magnitude of sums below which those differences are
+
+
+class TensorRules(NamedTuple):
+    """What `settle_range` must know of each tensor: arrays with an item for each.
+
+    steps: float64. factors: float32 step / nodes where means are a product in float32, else 0. shifts: int64
+    [tensor, 2], of the sums and of the last ones to the finer of their steps. known: whether the last sums
+    can be compared with.
+    """
+
+    steps: Any
+    factors: Any
+    shifts: Any
+    known: Any
 
 
 @njit(cache=True, nogil=True)
 def settle_range(
-    came: Any, places: Any, granule: int, low: int, high: int, sums: Any, scale: Any, mean: Any, before: Any,
-    left: int, right: int, old: Any, moved: Any, classes: Any,
-) -> tuple[int, int]:  # fmt: skip
-    """Do all that follows from the sums of the values `low` to `high` of a tensor.
+    came: Any, places: Any, granule: int, first: int, last: int, edges: Any, nodes: float, rules: Any,
+    sums: Any, mean: Any, before: Any, old: Any, moved: Any, classes: Any, squares: Any,
+) -> None:  # fmt: skip
+    """Do all that follows from the sums of the values `first` to `last`, tensor by tensor.
 
     Of all values are: came, integers in plan order (places, granule: ChunkPlan.places); sums, which receives
-    them in natural order; mean, float32, as `to_means` or, where its `factor` is not 0, `to_shifted_means`
-    has it (scale: nodes, step, factor); before, int16 sums, or no values; old, moved, classes: as of
-    `observe`, or no values. Returns what `squares_of_changes` does of sums and `before`, or zeros.
+    them in natural order; mean, float32, as `to_means` or `to_shifted_means` has it; before, the last sums,
+    int16; old, moved, classes: as of `observe`, or no values. edges: int64, where tensors begin, and the end.
+    squares: int64 [tensor, 2], to which those of `squares_of_changes` are added where these are known.
     """
-    nodes, step, factor = scale
-    scatter_range(came, places, granule, low, high, sums)
-    here = sums[low:high]
-    if factor:
-        to_shifted_means(here, factor, mean[low:high])
-    else:
-        to_means(here, nodes, step, mean[low:high])
-    if old.size:
-        observe(here, old[low:high], moved[low:high], classes[low:high])
-    if before.size:
-        return squares_of_changes(here, before[low:high], left, right)
-    return np.int64(0), np.int64(0)
+    t = np.searchsorted(edges, first, side="right") - 1
+    low = first
+    while t < rules.steps.size and low < last:
+        high = min(last, edges[t + 1], low + PASS)
+        scatter_range(came, places, granule, low, high, sums)
+        here = sums[low:high]
+        if rules.factors[t]:
+            to_shifted_means(here, rules.factors[t], mean[low:high])
+        else:
+            to_means(here, nodes, rules.steps[t], mean[low:high])
+        if old.size:
+            observe(here, old[low:high], moved[low:high], classes[low:high])
+        if rules.known[t]:
+            found = squares_of_changes(here, before[low:high], rules.shifts[t, 0], rules.shifts[t, 1])
+            squares[t, 0] += found[0]
+            squares[t, 1] += found[1]
+        t += high == edges[t + 1]
+        low = high
 
 
 @njit(cache=True, nogil=True)
@@ -126,6 +147,22 @@ def _move(sums: Any, mean: Any, out: Any) -> None:
         fall = np.uint16(max(size, mean[j]) - size)
         down = np.uint16((fall >> 3) + np.uint16((fall & 7) != 0))  # rounded up; fall + 7 may have 17 bits
         out[j] = np.uint16(mean[j] + up - down)
+
+
+@njit(cache=True, nogil=True)
+def rescale(mean: Any, edges: Any, rises: Any, classes: Any) -> None:
+    """Shift the means of the values of tensor t, from edges[t] on, down by rises[t] bits, at most to 65535.
+
+    A fall shifts them up. Writes the classes of those that moved.
+    """
+    for t in range(rises.size):
+        here, rise = mean[edges[t] : edges[t + 1]], max(np.int64(-16), min(np.int64(16), rises[t]))
+        if rise == 0:
+            continue
+        for i in range(here.size):
+            wide = np.uint32(here[i])
+            here[i] = wide >> np.uint32(rise) if rise > 0 else min(wide << np.uint32(-rise), np.uint32(65535))
+        find_classes(here, classes[edges[t] : edges[t + 1]])
 
 
 @njit(cache=True, nogil=True)

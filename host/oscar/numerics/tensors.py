@@ -31,13 +31,13 @@ def as_floats(tensors: Sequence[np.ndarray], node: int) -> list[np.ndarray]:
     What is too large for float32 becomes Inf. Raises TypeError on anything but floating-point arrays.
     """
     flat = []
-    for index, tensor in enumerate(tensors):
-        array = np.asarray(tensor)
-        if array.dtype.kind != "f":
-            raise TypeError(
-                f"node {node}, tensor {index}: expected float32, got {array.dtype}; convert it first"
-            )
-        with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):
+        for index, tensor in enumerate(tensors):
+            array = np.asarray(tensor)
+            if array.dtype.kind != "f":
+                raise TypeError(
+                    f"node {node}, tensor {index}: expected float32, got {array.dtype}; convert it first"
+                )
             flat.append(np.ascontiguousarray(array, dtype=np.float32).reshape(-1))
     return flat
 

@@ -79,8 +79,7 @@ class ValueSteps(Stateful):
             coarser = np.clip(shifts - wanted, -16, 16)
             mean = self.mean[here].astype(np.int64) << np.maximum(-coarser, 0) >> np.maximum(coarser, 0)
             self.mean[here], self.shifts[here] = np.minimum(mean, 65535), shifts
-        if any(rises):
-            self._follow()
+            find_classes(self.mean[here], self.classes[here])
 
     def digest(self, before: int) -> int:
         """Return 32 bits of what the next steps depend on, and of `before`."""

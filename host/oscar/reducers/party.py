@@ -99,17 +99,28 @@ class Party:
         if found is not None:
             raise self._error(f"{found}; {UNTOUCHED}", peer=self._state.left, action=action)
 
-    def wait(self, action: Action) -> memoryview:
-        """Return the frame for a WAIT, valid until its tag is awaited anew. Raises PeerError."""
+    def wait(self, action: Action, *, work: Callable[[], bool] | None = None) -> memoryview:
+        """Return the frame for a WAIT, valid until its tag is awaited anew. Raises PeerError.
+
+        work: is called while the frame has not come; returns whether there was anything to do.
+        """
         self.settle(action)
-        begin = time.perf_counter()
+        begin, busy = time.perf_counter(), 0.0
+
+        def timed() -> bool:
+            nonlocal busy
+            start = time.perf_counter()
+            found = work is not None and work()
+            busy += time.perf_counter() - start
+            return found
+
         what = f"the frame of {action.place}, sub-frame {action.sub}"
         try:
-            return self.transport.wait(action.peer, action.tag, self.deadline, what)
+            return self.transport.wait(action.peer, action.tag, self.deadline, what, work=work and timed)
         except TransportError as error:
             self.blame(error, f"while {self._due(action)} was due", action)
         finally:
-            self.waited_s += time.perf_counter() - begin
+            self.waited_s += time.perf_counter() - begin - busy
 
     def flush(self, actions: Callable[[], Iterable[Action]]) -> None:
         """Wait until all frames of `actions` have left. Raises PeerError."""

@@ -194,7 +194,11 @@ class RemoteWire(Wire):
         plan, channel, (node,) = self._begin([message])
         before, log, schedule = node.saturated(), FrameLog(), channel.schedule
         actions = partial(self._actions, self.rank, schedule)
-        drive(execute(node, actions(), self.transport, log), self.party.wait)
+        wait = self.party.wait
+        if message.meanwhile is not None:
+            node.watch(actions(), message.meanwhile)
+            wait = partial(wait, work=message.meanwhile.work)
+        drive(execute(node, actions(), self.transport, log), wait)
         self.settle()  # a rank without any WAIT has not settled yet
         self.party.flush(actions)
         traffic = Traffic(

@@ -19,6 +19,7 @@ import numpy as np
 from oscar.array import Array, sizes_of
 from oscar.coding.codec import Codec
 from oscar.collective.schedule import Schedule
+from oscar.numerics.meanwhile import Meanwhile
 from oscar.numerics.member import Member
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
@@ -58,6 +59,7 @@ class Message:
     plan: how values are dealt to chunks, equal on all workers. None: the configured plan, without costs.
     planned: `data` and `context` already lie in the order of `plan`, and so do the sums, which may take the
         place of `data` and which the next call overwrites. Else sums come back in the natural order.
+    meanwhile: what a rank may do while the frames of a coded, planned message are due.
     parts: for "exchange", the length of the buffer for every worker. `data` is their concatenation.
     """
 
@@ -70,6 +72,7 @@ class Message:
     context: Array | None = field(default=None, repr=False)
     plan: ChunkPlan | None = field(default=None, repr=False)
     planned: bool = False
+    meanwhile: Meanwhile | None = field(default=None, repr=False)
     parts: tuple[int, ...] = ()
 
     def part(self, worker: int) -> Array:

@@ -17,6 +17,7 @@ from oscar.array import Array
 from oscar.coding.codec import Codec
 from oscar.collective.schedule import Schedule
 from oscar.numerics import saturation
+from oscar.numerics.meanwhile import Meanwhile
 from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
@@ -27,6 +28,7 @@ from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
 from oscar.state import PART, Saved, absent, crc, optional
 
 COST_SMOOTHING = 1  # a shift: block costs move by half of the difference
+EARLY_VALUES = 1 << 20  # of a gradient, from which sums that are final do not wait for the others
 MOST_COST = 65  # bits of one value at most: 2 * 32 + 1
 _SUMMARY = struct.Struct("<Ihxx")
 
@@ -108,7 +110,23 @@ class Exact(Scheme):
         plan = self.once("plan", self._make_plan)
         local = self._quantise(worker, tensors, plan)
         classes = self.once("classes", lambda: self._classes(plan))
-        yield Message("sums", local, coded=True, context=classes, plan=plan, planned=True)
+        meanwhile = self._meanwhile(worker, plan)
+        yield Message(
+            "sums", local, coded=True, context=classes, plan=plan, planned=True, meanwhile=meanwhile
+        )
+
+    def _meanwhile(self, worker: WorkerQuantiser, plan: ChunkPlan) -> Meanwhile | None:
+        """Return what a rank may do while frames are due; None where that is not worth a look."""
+        position, memory = self.position, self._memory
+        if self.values < EARLY_VALUES or isinstance(position, ValueSteps):
+            return None
+
+        def settle(sums: Array, end: int) -> None:
+            if "passes" not in memory:
+                memory["passes"] = self.steps.begin(sums, plan, position)
+            memory["passes"].through(end)
+
+        return Meanwhile(plan, worker.weigh, settle)
 
     def _summaries(self, worker: WorkerQuantiser, tensors: Sequence[Array]) -> list[tuple[int, int]]:
         """Return the sizes of the tensors without a step; raises GradientError: one of NaN has no summary."""
@@ -132,7 +150,7 @@ class Exact(Scheme):
 
     def _settle(self, sums: Array) -> Settled:
         """Derive the mean and the next state from the sums, in plan order; and the costs of their blocks."""
-        settled = self.steps.settle(sums, self.plan, self.position)
+        settled = self.steps.settle(sums, self.plan, self.position, self._memory.get("passes"))
         if self.options.plan in USES_COSTS:
             self._observe_costs(block_costs(settled.sums, self.options.granule))
         return settled

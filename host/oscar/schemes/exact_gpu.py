@@ -60,6 +60,9 @@ class GpuExact(Exact):
     def _classes(self, plan: ChunkPlan) -> Any:
         return None if self.position is None else self._there(plan).spread(self.position.classes)  # type: ignore[arg-type]
 
+    def _meanwhile(self, worker: Any, plan: ChunkPlan) -> None:
+        """Return None: the device makes all passes over sums in one launch."""
+
     def _settle(self, sums: Any) -> Settled:
         assert self.plan is not None
         steps: Any = self.steps

@@ -19,7 +19,7 @@ from numba import njit
 
 from oscar.array import Array
 from oscar.numerics.integers import floor_log2
-from oscar.numerics.quantiser_kernels import energy_beyond
+from oscar.numerics.quantiser_kernels import energies_beyond
 from oscar.numerics.saturation import Saturation
 from oscar.numerics.tensors import cut, offsets_of
 from oscar.schemes.base import Message
@@ -162,7 +162,7 @@ class Grid:
         steps, tensors = self.steps, cut(values, self.offsets)
         edges = np.where(steps > 0, bound * steps, np.inf)
         if indices is None:
-            lost = [float(energy_beyond(part, edge)) for part, edge in zip(tensors, edges, strict=True)]
+            lost = energies_beyond(tensors, edges.tolist())
         else:
             out = np.zeros(edges.size)
             _beyond_at(values, indices, self.offsets, edges, out)
@@ -180,8 +180,8 @@ class Grid:
         if not clipped:
             return cells, Saturation()
         units = [0.0 if e is None else math.ldexp(1.0, -2 * e) for e in self.exponents]
-        pairs = zip(cut(values, self.offsets), units, strict=True)
-        whole = sum(float(energy_beyond(part, 0.0)) * unit for part, unit in pairs)
+        energies = energies_beyond(cut(values, self.offsets), [0.0] * len(units))
+        whole = sum(energy * unit for energy, unit in zip(energies, units, strict=True))
         share = min(1.0, float(np.vdot(excess, excess)) / rows / whole)
         return kept, Saturation(clipped, share, -1, share)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.array import Array
-from oscar.numerics.quantiser_kernels import energy_beyond
+from oscar.numerics.quantiser_kernels import energies_beyond
 from oscar.numerics.saturation import Saturation
 from oscar.numerics.tensors import cut
 from oscar.schemes.base import Message, Messages, Scheme, Worker
@@ -73,7 +73,7 @@ class _Stochastic(Scheme):
         if not clipped:
             return Saturation()
         excess = cut(values - kept, self.offsets)
-        lost = {t: float(energy_beyond(part, 0.0)) for t, part in enumerate(excess)}
+        lost = dict(enumerate(energies_beyond(excess, [0.0] * len(excess))))
         return Saturation.of(clipped, lost, cut(values, self.offsets))
 
     def _uniform(self, rank: int) -> Array:

@@ -185,10 +185,19 @@ class Transport(ABC):
             kind="dead",
         )
 
-    def wait(self, peer: int, tag: int, deadline: float, what: str = "a message") -> memoryview:
+    def wait(
+        self,
+        peer: int,
+        tag: int,
+        deadline: float,
+        what: str = "a message",
+        *,
+        work: Callable[[], bool] | None = None,
+    ) -> memoryview:
         """Return the message from `peer`, valid until (peer, tag) is posted again.
 
         deadline: in seconds of time.monotonic. what: the message's name in errors, here and on other ranks.
+        work: something to do in the meantime, a little at each call; returns whether there was anything.
         Raises TransportError when `peer` is dead or silent, or when a neighbour gave up.
         """
         wait = Wait(self, peer, tag, deadline, what)
@@ -196,7 +205,13 @@ class Transport(ABC):
             frame = self._take(peer, tag)
             if frame is not None:
                 return frame
-            wait.go_on()
+            if work is not None and work():
+                self._glance()
+            else:
+                wait.go_on()
+
+    def _glance(self) -> None:  # noqa: B027 - most libraries move bytes by themselves
+        """Move bytes that wait to be moved, without a pause."""
 
     def flush(self, deadline: float) -> None:
         """Wait until all sent messages have left. Raises TransportError where a peer does not take one.

@@ -261,8 +261,8 @@ class Lines:
         with self._lock:
             return [(peer, tag) for peer, line in self.by_peer.items() for tag, *_ in line.unsent]
 
-    def pause(self) -> None:
-        """Sleep until bytes have moved, or for NAP_S."""
+    def pause(self, most_s: float = NAP_S) -> None:
+        """Sleep until bytes have moved, or for `most_s`."""
         with self._lock:
             if self._moved != self._seen:
                 self._seen = self._moved
@@ -277,7 +277,7 @@ class Lines:
                     line.mask = wanted
                     self._poll.modify(file, wanted)
         try:
-            ready = self._poll.poll(1e3 * NAP_S)
+            ready = self._poll.poll(1e3 * most_s)
         finally:
             self._waiting = False
         with self._lock:

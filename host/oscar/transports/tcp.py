@@ -94,6 +94,9 @@ class TcpTransport(Transport):
     def _pause(self, tries: int) -> None:
         self._lines.pause()
 
+    def _glance(self) -> None:
+        self._lines.pause(0.0)
+
 
 class StoreTransport(TcpTransport):
     """One rank of `nodes` that meet at a store of torch.distributed, which need not be initialised.

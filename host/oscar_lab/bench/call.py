@@ -45,6 +45,7 @@ STAGES = (
     ("kernels.py:all_finite", "check for NaN and Inf"),
     ("steps.py", "mean, steps, position"),
     ("sum_kernels.py", "mean, steps, position"),
+    ("meanwhile.py", "mean, steps, position"),
     ("position.py", "mean, steps, position"),
     ("integers.py:sum_of_squares", "mean, steps, position"),
     ("integers.py:_dot", "mean, steps, position"),

@@ -196,7 +196,7 @@ class _Card:
 
     def whole_decode(self, add: bool = False) -> None:
         count, state = self.values.numel(), self.state.copy()
-        self.coder.decode(self.frame, count, self.classes, WIDTH, state, self.out, add)
+        self.coder.decode(self.frame, count, self.classes, WIDTH, state, self.out, self.out if add else None)
 
     def whole_hop(self) -> None:
         self.whole_decode(True)

@@ -89,9 +89,9 @@ class Striker:
         self._strike(tag)
         self.transport.post_recv(peer, tag, cap)
 
-    def wait(self, peer: int, tag: int, *args: Any) -> memoryview:
+    def wait(self, peer: int, tag: int, *args: Any, **more: Any) -> memoryview:
         self._strike(tag)
-        return self.transport.wait(peer, tag, *args)
+        return self.transport.wait(peer, tag, *args, **more)
 
     def post_send(self, peer: int, tag: int, frame: bytes) -> None:
         self._strike(tag)

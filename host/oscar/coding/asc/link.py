@@ -40,9 +40,12 @@ class Coder(Protocol):
         width: int,
         state: TableState,
         out: np.ndarray,
-        add: bool,
+        plus: np.ndarray | None,
     ) -> None:
-        """Decode `payload` into `out`, int16 or int32, or add its values to `out`; raises FrameError."""
+        """Write the values of `payload` to `out`, int16 or int32; raises FrameError.
+
+        plus: what they are added to, like `out` or the same array; None: to nothing.
+        """
 
     def work(self, _: object = None) -> np.ndarray | None:
         """Return the NIC's work for the last encoded payload (`slots.cells_of`); None if it had no values."""
@@ -216,24 +219,19 @@ class Decoder(_Link):
         context: Array | None = None,
         out: Array | None = None,
         add: bool = False,
+        plus: Array | None = None,
     ) -> Array:
         """Return the values of `frame`, 1-D.
 
         step: step that the frame must be of; context: position classes as the sender had them
         out: int16 or int32 array for the values, by default a new int32 one; add: add the values to those in
-        `out`
+        `plus`, an array like `out`, or in `out` where there is no `plus`
         Raises FrameError for any frame but the expected one, also if `context` does not have one class for
         each value or `out` does not fit; `out` may hold some of the values then. Raises ValueError if
         `context` has other numbers than 0..15, or if `out` is not contiguous, writeable, and of one of those
         types.
         """
-        if out is None and add:
-            raise ValueError("add puts values onto what is in `out`: hand in an array")
-        if out is not None and not self._takes_values(out):
-            raise ValueError(
-                "out is a contiguous, writeable array of int16 or int32, "
-                f"got {getattr(out, 'dtype', type(out))}"
-            )
+        self._check_arrays(out, plus, add)
         head, payload = unpack_frame(frame)
         key = self._key(step)
         state = self._state(key)
@@ -257,10 +255,27 @@ class Decoder(_Link):
                 f"expected {len(out)} that fit {out.dtype}"
             )
         classes = self._classes(context, head.count)
-        self.coder.decode(payload, head.count, classes, head.width, state, out, add)
+        held = None if not add else out if plus is None else plus
+        self.coder.decode(payload, head.count, classes, head.width, state, out, held)
         state.sequence = (state.sequence + 1) & 0xFFFF
         self.states[key] = state
         return out
+
+    def _check_arrays(self, out: Array | None, plus: Array | None, add: bool) -> None:
+        """Raise ValueError unless `decode` may write to `out` and add what is in `plus`."""
+        if (out is None and add) or (plus is not None and not add):
+            raise ValueError("add puts values onto what is in `plus` or `out`: hand in add and out")
+        for name, array in (("out", out), ("plus", plus)):
+            if array is not None and not self._takes_values(array):
+                raise ValueError(
+                    f"{name} is a contiguous, writeable array of int16 or int32, "
+                    f"got {getattr(array, 'dtype', type(array))}"
+                )
+        if out is not None and plus is not None and (plus.shape, plus.dtype) != (out.shape, out.dtype):
+            raise ValueError(
+                f"plus is an array like out, {out.dtype} of shape {out.shape}, "
+                f"got {plus.dtype} of shape {plus.shape}"
+            )
 
     def _takes_values(self, out: object) -> bool:
         """Return whether kernels may write to `out` as flat integers of 16 or 32 bits."""

@@ -144,11 +144,11 @@ class ReferenceCoder:
         width: int,
         state: TableState,
         out: np.ndarray,
-        add: bool,
+        plus: np.ndarray | None,
     ) -> None:
         """See Coder.decode; nothing has changed if it raises."""
         values = np.array(self._decode(payload, count, classes, width, state), np.int32)
-        out[:] = (out + values if add else values).astype(out.dtype)
+        out[:] = (values if plus is None else plus + values).astype(out.dtype)
 
     def _decode(
         self, payload: memoryview, count: int, classes: np.ndarray | None, width: int, state: TableState

@@ -112,7 +112,7 @@ class FloatCoder:
         return self.asc.encode(integers, None, WIDTH, TableState.initial())
 
     def _open(self, payload: memoryview, out: Array) -> None:
-        self.asc.decode(payload, out.size, None, WIDTH, TableState.initial(), out, False)
+        self.asc.decode(payload, out.size, None, WIDTH, TableState.initial(), out, None)
 
     def _memory(self, name: str, dtype: type, size: int) -> Array:
         """Return an array of `size` items, kept from call to call."""

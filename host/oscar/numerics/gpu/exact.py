@@ -6,7 +6,6 @@ never written to once they are part of a state.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,20 +18,22 @@ from oscar.numerics.gpu.memory import Layout, host, joined
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import NORMAL_EXPONENTS, QuantiserParams, WorkerQuantiser
-from oscar.numerics.saturation import Saturation
 from oscar.numerics.steps import MAX_ALIGN, Settled, StepTracker, summary_of
 from oscar.numerics.tensors import check_finite
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
-def energy_beyond(tensor: torch.Tensor, edge: float) -> float:
-    """Return what quantiser_kernels.energy_beyond does."""
-    return float((tensor.double().abs() - edge).clamp(min=0).square().sum())
+def energies_beyond(tensors: Sequence[torch.Tensor], edges: Sequence[float]) -> list[float]:
+    """Return what quantiser_kernels.energies_beyond does."""
+    pairs = zip(tensors, edges, strict=True)
+    return [float((tensor.double().abs() - edge).clamp(min=0).square().sum()) for tensor, edge in pairs]
 
 
 class DeviceQuantiser(WorkerQuantiser):
     """The quantiser of one worker, whose tensors are flat float32 on the layout's device."""
+
+    energies_of = staticmethod(energies_beyond)
 
     def __init__(self, params: QuantiserParams, rank: int, layout: Layout) -> None:
         super().__init__(params, rank, layout.values)
@@ -97,20 +98,6 @@ class DeviceQuantiser(WorkerQuantiser):
         device, self.saturation = self._layout.device, other.saturation
         self.pending = None if other.pending is None else torch.from_numpy(other.pending).to(device)
         return torch.from_numpy(integers).to(device)
-
-    def _weigh(
-        self,
-        clipped: Sequence[int],
-        tensors: Sequence[Any],
-        exponents: Sequence[int | None],
-        shifts: Any = None,
-    ) -> Saturation:
-        lost = {}
-        for t, exponent in enumerate(exponents):
-            if clipped[t] and exponent is not None:
-                (values,) = self.corrected(tensors, [t])
-                lost[t] = energy_beyond(values, math.ldexp(self.params.limit, exponent))
-        return Saturation.of(sum(clipped), lost, tensors, energy_beyond)
 
     def state_dict(self) -> dict[str, Any]:
         """See Stateful.state_dict."""
@@ -180,8 +167,8 @@ class DeviceSteps(StepTracker):
         self._layout, self._granule = layout, granule
         self.costs: np.ndarray | None = None
 
-    def settle(self, came: Any, plan: Any = None, position: Any = None) -> Settled:
-        """See StepTracker.settle; plan: its Places, position: DevicePosition or None."""
+    def settle(self, came: Any, plan: Any = None, position: Any = None, begun: Any = None) -> Settled:
+        """See StepTracker.settle; plan: its Places, position: DevicePosition or None; begun: None."""
         layout, granule = self._layout, self._granule
         sums: Any = torch.empty_like(came) if plan.ordered else came
         mean: Any = layout.room(torch.float32)

@@ -95,16 +95,20 @@ class CompiledCoder:
         return self._scratch_at + SCRATCH * thread
 
     def _frame(
-        self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0, add: bool = False
-    ) -> Frame:
-        """Return the kernels' description of a frame with `values`, to read or to fill."""
+        self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0,
+        plus: np.ndarray | None = None,
+    ) -> Frame:  # fmt: skip
+        """Return the kernels' description of a frame with `values`, to read or to fill.
+
+        plus: what decoded values are added to, or None.
+        """
         positions, stride = self._zeros, 0
         if classes is not None and self.params.uses_position:
             positions, stride = address(classes), LANES
         least = self.params.least_class
-        return Frame(
-            address(values), values.itemsize, values.size, positions, stride, shift, least, width, add
-        )
+        at, add = address(values), plus is not None
+        far = np.uint64(0 if plus is None else (int(address(plus)) - int(at)) & (1 << 64) - 1)
+        return Frame(at, values.itemsize, values.size, positions, stride, shift, least, width, add, far)
 
     def _memory(self, name: str, size: int) -> np.uint64:
         """Return the address of at least `size` + PAD bytes under `name`, kept from call to call."""
@@ -191,7 +195,7 @@ class CompiledCoder:
         width: int,
         state: TableState,
         out: np.ndarray,
-        add: bool,
+        plus: np.ndarray | None,
     ) -> None:
         """See Coder.decode; if it raises, `out` may hold some of the values."""
         if not count:
@@ -208,7 +212,7 @@ class CompiledCoder:
         _refuse(read_directory(begin + head, end, count, log2, width, shift, blocks))
         copy = dk.BEFORE + (4 << log2) + dk.BEHIND
         copies = self._memory("copies", SIDES * threads * copy)
-        frame = self._frame(out, classes, width, shift, bool(add))
+        frame = self._frame(out, classes, width, shift, plus)
 
         def code(thread: int, first: int, last: int) -> int:
             bank, own, scratch = self._bank(thread), copies + SIDES * copy * thread, self._scratch(thread)

@@ -181,9 +181,12 @@ def _riding(side: Any, rows: int, seeds: int) -> int:
 
 @njit(**PART)
 def _zeros(frame: Frame, first: int, last: int) -> None:
-    """Set the values `first` to `last` - 1 to 0, unless decoded values are added."""
-    if not frame.add and last > first:
-        clear(frame.values + u64(first * frame.size), (last - first) * frame.size)
+    """Set the values `first` to `last` - 1 to 0, or to those to which decoded values are added."""
+    at, size = frame.values + u64(first * frame.size), (last - first) * frame.size
+    if not frame.add and size > 0:
+        clear(at, size)
+    elif frame.plus and size > 0:
+        move(at + frame.plus, at, size)
 
 
 @njit(**PART)
@@ -262,7 +265,7 @@ def _plain_block(block: Block, g0: int, g1: int, frame: Frame, counts: Any, scra
         here = values - u64(4 * GROUP * g)
         own = Frame(
             here, i64(4), frame.length, frame.positions, frame.stride,
-            frame.shift, frame.least, frame.width, False,
+            frame.shift, frame.least, frame.width, False, u64(0),
         )  # fmt: skip
         t, group = u64(GROUP_ROWS * g), u64(4 * g)
         live, low = found + u64(128) - u64(g), found + u64(136) - group

@@ -209,9 +209,9 @@ def put_row(values: Any, lanes: int, frame: Frame, out: Any, cells: Any) -> None
     for i in range(lanes):
         value, at = get32(cells + u64(4 * i)), out + u64(frame.size * i)
         if frame.size == 2:
-            put16(at, get16(at) + value if frame.add else value)
+            put16(at, get16(at + frame.plus) + value if frame.add else value)
         else:
-            put32(at, get32(at) + value if frame.add else value)
+            put32(at, get32(at + frame.plus) + value if frame.add else value)
 
 
 @njit(**INLINE)

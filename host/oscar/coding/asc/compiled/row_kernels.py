@@ -102,7 +102,8 @@ class Frame(NamedTuple):
     positions: address of the position classes, uint8; stride: 32, or 0 where one row of zeros serves all rows
     shift: low bits of every value that go round the tables (F of docs/asc.md)
     least: lowest class that a row may have; width: bits of a value
-    add: whether decoded values are added to those already there
+    add: whether decoded values are added to others; plus: bytes from where a value goes to the one that it is
+    added to, modulo 2^64
     """
 
     values: Any
@@ -114,6 +115,7 @@ class Frame(NamedTuple):
     least: int
     width: int
     add: bool
+    plus: Any
 
 
 class Block(NamedTuple):
@@ -203,19 +205,19 @@ def load_short(address: Any, size: int) -> Any:
 
 @njit(**INLINE)
 def store_values(address: Any, frame: Frame, values: Any) -> None:
-    """Store a row of 32 values, int32, with the frame's value size, or add it to the values there."""
+    """Store a row of 32 values, int32, with the frame's value size, or add it to others."""
     if frame.size == 2:
         cut = to16(values)
-        store16(address, load16(address) + cut if frame.add else cut)
+        store16(address, load16(address + frame.plus) + cut if frame.add else cut)
     else:
-        store32(address, load32(address) + values if frame.add else values)
+        store32(address, load32(address + frame.plus) + values if frame.add else values)
 
 
 @njit(**INLINE)
 def put_values(address: Any, frame: Frame, values: Any) -> None:
-    """Store a row of 32 values, int16, with the frame's value size, or add it to the values there."""
+    """Store a row of 32 values, int16, with the frame's value size, or add it to others."""
     if frame.size == 2:
-        store16(address, load16(address) + values if frame.add else values)
+        store16(address, load16(address + frame.plus) + values if frame.add else values)
     else:
         store_values(address, frame, widen(values))
 

@@ -112,13 +112,13 @@ class TritonCoder:
         width: int,
         state: TableState,
         out: torch.Tensor,
-        add: bool,
+        plus: torch.Tensor | None,
     ) -> None:
-        """Decode `payload` into `out`, or add its values to `out`; `state` learns.
+        """Write the values of `payload` to `out`, added to those of `plus` if that is given; `state` learns.
 
-        out: int16 or int32, `count` values, 1-D, on the device. Raises FrameError unless the payload holds
-        `count` values of `width` bits. `state` is unchanged then, and `out` may hold some of the values. The
-        host waits once, for 4 KiB with the blocks' status and their counts.
+        out, plus: int16 or int32, `count` values, 1-D, on the device; they may be the same. Raises FrameError
+        unless the payload holds `count` values of `width` bits. `state` is unchanged then, and `out` may hold
+        some of the values. The host waits once, for 4 KiB with the blocks' status and their counts.
         """
         if not count and len(payload):
             raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
@@ -127,11 +127,13 @@ class TritonCoder:
             raise FrameError(f"frame carries {count} values, {out.numel()} were expected here")
         if not count:
             return
+        if plus is not None and plus is not out:
+            out.copy_(plus)
         host = self._pinned(len(payload))
         host.numpy()[:] = np.frombuffer(payload, np.uint8)
         data = host.to(self.device, non_blocking=self._cuda)
         blocks = parse(payload, count, width, state.hist)
-        known = self.start_decode(data, blocks, classes, width, out, add).cpu().numpy()
+        known = self.start_decode(data, blocks, classes, width, out, plus is not None).cpu().numpy()
         if known[0]:
             raise FrameError(f"{known[0]} coded blocks do not end where their values do: frame damaged")
         learned(state, known[FOUND:].astype(np.int64))
