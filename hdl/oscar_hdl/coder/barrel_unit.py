@@ -63,7 +63,7 @@ def barrel_unit(
 ) -> Any:
     """Decode and encode side by side, eight blocks each; phase u4 is that of its bank.
 
-    Tables and counts come from the unit before and go to the one after: tables a clock later, counts sixteen.
+    Tables and counts come from the unit before and go to the one after: tables a clock later, counts eight.
     """
     decoder_counts, encoder_counts = BarrelCounts(), BarrelCounts()
     return (

@@ -1,4 +1,4 @@
-"""The encoding unit of an engine: blocks from memory to bytes (docs/engine.md)."""
+"""An encoding unit of a lane a clock: blocks from memory to bytes (docs/engine.md)."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def link_tables(
     clk: Any, rst: Any, port: TablesPort, s_axis_sent: Stream, tables: TableWrites, request: CountChain,
     answer: CountChain, *, encoding: bool, sets: int = 16, params: AscParams = DEFAULTS,
 ) -> Any:  # fmt: skip
-    """Build, learn, query (docs/engine.md, "Engine, pair, NIC core").
+    """Build, learn, query (docs/engine.md, "Tables").
 
     A build takes 163 clocks and 4 for each wait for a sent row; a learn takes 280 and the way through the
     chain; they run side by side. After a reset all counts are taken first (about 580 clocks); build and

@@ -94,8 +94,7 @@ the same in all words of a frame.
 
 `tlast` ends a frame or a packet. Packets of values have ceil(count / 8) words behind the first, side packets
 one for each row; values behind the last are taken as 0. A row is taken in four clocks on either stream, and
-read in four; `tready` pauses between words of a row, and where a word comes late, the next may wait one
-clock. What is read ends with `tlast` on both streams. Bits that no field names are 0, and ignored where the
+read in four; a word that comes late costs four clocks. What is read ends with `tlast` on both streams. Bits that no field names are 0, and ignored where the
 NIC reads, but for a list, in which they are judged.
 
 A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. So is
@@ -132,7 +131,7 @@ multiple of 2^(STATUS.block_log2 - 5) (any where that is 0).
 
 Frames that came whole and right wait in the order in which they came, 16 at most; then s_axis_rx stalls.
 OLDEST_FRAME and OLDEST_NAME say which is the oldest that no command has taken. It stays that until the
-RECEIVE command that it matches deals its blocks to engines, or until it is dropped; then IRQ_STATUS.arrived
+RECEIVE command that it matches deals its blocks to units, or until it is dropped; then IRQ_STATUS.arrived
 tells of the next, and OLDEST_NAME.number is another. So clear IRQ_STATUS.arrived, read both, and give the
 command for this frame: a RECEIVE for another drops it.
 

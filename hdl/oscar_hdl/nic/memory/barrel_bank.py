@@ -1,4 +1,4 @@
-"""A bank of rows for a barrel encoder and a barrel decoder (docs/engine.md, "Barrel units", "Memory")."""
+"""A bank of rows for a barrel encoder and a barrel decoder (docs/engine.md, "Banks of rows")."""
 
 from __future__ import annotations
 
