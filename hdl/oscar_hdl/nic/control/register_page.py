@@ -94,8 +94,8 @@ the same in all words of a frame.
 
 `tlast` ends a frame or a packet. Packets of values have ceil(count / 8) words behind the first, side packets
 one for each row; values behind the last are taken as 0. A row is taken in four clocks on either stream, and
-read in four; a word that comes late costs four clocks. What is read ends with `tlast` on both streams. Bits that no field names are 0, and ignored where the
-NIC reads, but for a list, in which they are judged.
+read in four; a word that comes late costs four clocks. What is read ends with `tlast` on both streams. Bits
+that no field names are 0, and ignored where the NIC reads, but for a list, in which they are judged.
 
 A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. So is
 one of side rows whose first row is no multiple of 32. One that is too short goes on with zeros, of one that
