@@ -12,7 +12,7 @@ from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.coding.asc.params import CONSTANT, DIRECTORY_BYTES, PREFIX_BYTES
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError
-from oscar.timeline.engines import EngineFrame
+from oscar.timeline.units import UnitFrame
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_sim.whole import Arrival, NicMemory, Order, WholeNic
@@ -43,7 +43,7 @@ class Times:
     first_row: np.ndarray
     first_word: np.ndarray
     end: np.ndarray
-    frames: Sequence[EngineFrame]
+    frames: Sequence[UnitFrame]
 
 
 def measure(
@@ -65,7 +65,7 @@ def measure(
         data = encoders[link].encode(
             frame.values, step=link, context=frame.positions, width=16, chunk=3, sub=1
         )
-        coded.append(EngineFrame(coder.work(), count, len(data), block_bytes(data, count, block_log2), at))
+        coded.append(UnitFrame(coder.work(), count, len(data), block_bytes(data, count, block_log2), at))
         fields = {
             "step": link, "chunk": 3, "sub": 1, "width": 16, "count": count, "sequence": numbers[link],
             "load": link, "save": link, "fresh": int(numbers[link] == 0), "row": at,

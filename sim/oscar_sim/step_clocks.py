@@ -22,7 +22,7 @@ from oscar.errors import OscarError
 from oscar.results import write_results
 from oscar.studies.integers import pushed
 from oscar.tables import Row, Table
-from oscar.timeline.engines import receive_front, received, send_front, sent
+from oscar.timeline.units import receive_front, received, send_front, sent
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.frame_clocks import Given, Times, measure
 from oscar_sim.results_file import prepared
@@ -61,7 +61,9 @@ def steps(nic: WholeNic, name: str, frames: Sequence[Given]) -> Iterator[Row]:
         following = np.diff(model(queue.frames, *shape, begin))
         for n, coded in enumerate(alone.frames):
             start = float(alone.begin[n])
-            front = send_front(coded.count) if way == "send" else receive_front(coded.count, 1 << log2)
+            front = (
+                send_front(coded.count, nic.units) if way == "send" else receive_front(coded.count, 1 << log2)
+            )
             told = model([coded], *shape, start + front)[0] - start
             took, first = _took(alone, n, way), int(alone.first_row[n] - alone.begin[n])
             follows, gap = (int(ends[n] - ends[n - 1]), float(following[n - 1])) if n else (0, 0.0)
