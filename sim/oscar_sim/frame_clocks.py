@@ -124,8 +124,10 @@ def _received(ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def _rows(strobes: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return the first clock from each begin on in which a row is read."""
+    """Return the first clock from each begin on in which a unit reads a row; raw units do not count."""
     clocks = np.flatnonzero(strobes) - 1  # probe_strobes tells it a clock later
+    if not clocks.size:
+        return begin
     return clocks[np.minimum(np.searchsorted(clocks, begin), clocks.size - 1)]
 
 

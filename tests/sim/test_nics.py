@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from oscar.timeline.engines import SLOT, decode_clocks, encode_clocks
 
 from needs import needs
 from oscar.coding.asc import AscParams, Decoder, Encoder
@@ -14,7 +15,6 @@ from oscar.config import Config
 from oscar.config.base import validated
 from oscar.errors import ConfigError, FrameError
 from oscar.reducers.cluster import LocalCluster
-from oscar.timeline.engines import SLOT, decode_clocks, encode_clocks
 from oscar_sim.frames import Generator
 from oscar_sim.nics import MAX_COUNT, PARAMS, UnitCoder, rtl_codec, software_codec
 

@@ -37,12 +37,12 @@ GIVE, FETCH, FED, FREE = 7, 8, 12, 52
 ENOUGH, BEGUN, ROOM = 128, 64, 384  # bytes for a turn, for a block's first one, that a thread takes
 STATES = 96  # bytes of the final states
 SUMMED = 34  # clocks from a turn's begin to its last sum
-RAW_SENT, RAW_CODED = -10, 1.6  # to send a raw block, beside its rows; how many times as long it was coded
+RAW_SENT, RAW_CODED = (-25, 57), 1.6  # to send a raw block, and its rows; how many times as long it was coded
 # To receive one: each 1,024 values, its rows, its bytes.
 RAW_GROUP, RAW_ROW, RAW_BYTE = 2288, 32, 0.8
 # From a command, or a frame's last word, until its blocks may be dealt: tables are built, and spread. To
 # send, memory finds the last symbol before, in some clocks more for each 1,024 values of a bank.
-FRONT, SEARCH = (707, 268), 8
+FRONT, SEARCH = (624, 268), 8
 # Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
 LISTED, ENTRY = 18, 8
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
@@ -115,7 +115,7 @@ def received(frames: Sequence[UnitFrame], units: int, block: int, begin: float) 
 
 def send_front(count: int, units: int) -> int:
     """Return clocks from the command to send a frame of `count` values until its blocks may be dealt."""
-    return FRONT[0] + SEARCH * -(-count // (GROUP * units))
+    return FRONT[0] + -(-SEARCH * count // (GROUP * units))
 
 
 def receive_front(count: int, block: int) -> int:
@@ -144,7 +144,7 @@ def _frame_blocks(frame: UnitFrame, units: int, block: int, way: int) -> tuple[A
     part[:number, :4] = frame.cells[:number]
     part[:number, 4] = values // GROUP
     rows, live, plain_rows, raw, groups = (x.reshape(-1, each) for x in part.T)
-    share, plain = plain_rows + raw, raw.sum(axis=1)
+    live_rows, plain = plain_rows + raw, raw.sum(axis=1)
     some = live > 0
     any_live = some.any(axis=1)
     begun = np.cumsum(some, axis=1) > 0
@@ -158,14 +158,14 @@ def _frame_blocks(frame: UnitFrame, units: int, block: int, way: int) -> tuple[A
         counts = np.stack([others, classes], axis=2)[:, ::-1, ::-1] * (any_live & (plain == 0))[:, None, None]
         pattern = HEADED[1], AGAIN[1]
     else:
-        others = rows + SEED_TURNS * first + classes
+        others = rows + np.minimum(SEED_TURNS, live_rows) * first + classes
         others[:, -1] += np.where(any_live, FINAL, 1)
         counts = np.stack([groups, others], axis=2)
         pattern = HEADED[0], AGAIN[0]
     gaps = np.repeat(np.resize(np.array(pattern, np.uint8), counts.size), counts.reshape(-1))
     sizes = frame.sizes
     if sizes is None:
-        sizes = frame.size * share.sum(axis=1) / max(1, share.sum())
+        sizes = frame.size * live_rows.sum(axis=1) / max(1, live_rows.sum())
     sizes = np.asarray(sizes, float)
     if way:
         plain = (RAW_GROUP * -(-plain // GROUP_ROWS) + RAW_ROW * plain + RAW_BYTE * sizes) * (plain > 0)
@@ -225,7 +225,7 @@ def _sent(
             when = max(judge, done[j] + JUDGED, take[mine])
             if raw[j] > 0:
                 when = max(when, raw_free)
-                raw_free = when + RAW_SENT + raw[j] * min(48.0, 37 + sizes[j] / raw[j] / 3)
+                raw_free = when + RAW_SENT[0] + RAW_SENT[1] * raw[j]
             judge = when + JUDGE
             settled[j] = judge + SETTLE
             j += 1
@@ -235,11 +235,12 @@ def _sent(
                 continue
             t = left[u] % THREADS
             o = oldest[u, t]
-            if launched[u] == NEVER:
+            own_free = drain[u] if u else max(drain[u], raw_free)  # raw blocks take the first unit's way out
+            if launched[u] == NEVER and own_free <= now:
                 if settled[o] < NEVER:
-                    launched[u] = max(drain[u], settled[o])
+                    launched[u] = max(own_free, settled[o])
                 elif o == j and take[mine] <= now and judge <= now:
-                    launched[u] = max(drain[u], judge, take[mine])
+                    launched[u] = max(own_free, judge, take[mine])
             if launched[u] < NEVER and settled[o] < NEVER and gathered[u] == NEVER:
                 if sizes[o] > 0 and raw[o] == 0:
                     end = max(launched[u] + DRAIN + sizes[o] / every, done[o] + DRAIN) + GATHERED
@@ -249,9 +250,9 @@ def _sent(
                     while far:
                         ones += far & 1
                         far >>= 1
-                    crc_at = max(crc_at, end) + CRC[0] + CRC[1] * max(1, ones)
+                    gathered[u] = max(crc_at, end)  # its CRC is added beside the next drain
+                    crc_at = gathered[u] + CRC[0] + CRC[1] * max(1, ones)
                     crc_place = max(crc_place, place)
-                    gathered[u] = crc_at
                 else:
                     gathered[u] = settled[o]
             if gathered[u] <= now:
@@ -268,7 +269,7 @@ def _sent(
                 if left[u] < given[u] and oldest[u, left[u] % THREADS] < j:
                     whole = False
             if whole:
-                done_at = max(out, judge, raw_free)
+                done_at = max(out, judge, raw_free, crc_at)
                 ends[mine] = done_at + HEAD[0] + HEAD[1] * (frames[mine + 1] - frames[mine])
                 learnt[mine] = max(done_at, learnt[mine - 1] if mine else 0.0) + LEARN
                 mine += 1
@@ -288,8 +289,9 @@ def _sent(
                 if own[u, t] < 0 or ready[u, t] > now:
                     continue
                 o = own[u, t]
-                if sizes[o] > BUFFER:
-                    made = sizes[o] * (at[u, t] - turns[o]) / (turns[o + 1] - turns[o])
+                size = sizes[o] * RAW_CODED if raw[o] > 0 else sizes[o]
+                if size > BUFFER:
+                    made = size * (at[u, t] - turns[o]) / (turns[o + 1] - turns[o])
                     if o == oldest[u, left[u] % THREADS] and launched[u] <= now:
                         made -= min(made, (now - launched[u]) * every)
                     if made > BUFFER:
