@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from needs import needs
 from oscar_hdl.coder.barrel.ports import THREADS
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_sim.seeds import dice
 from support.bank_units import BLOCK
-from support.memory_bench import MemoryBench
+from support.converted import compare_verilog
+from support.memory_bench import MemoryBench, Trace
 
 pytestmark = pytest.mark.usefixtures("seed")
 
@@ -72,7 +75,7 @@ def test_all_at_once(banks: int) -> None:
     rng = dice(f"barrel memory {banks}")
     bench = ready_bench(rng, banks)
     width, space = rng.randrange(3, 17), 8 * banks - 2
-    for _ in range(2):
+    for _ in range(1 if banks > 2 else 2):
         bench.come = rng.choice((0.5, 0.9, 1.0))
         loads, clears = rng.randrange(1, banks + 2), rng.randrange(1, banks + 2)
         stills = rng.randrange(1, min(3 * banks, space - loads - clears - 1) + 1)
@@ -97,7 +100,6 @@ def test_all_at_once(banks: int) -> None:
         bench.wait()
         bench.check_packed(BLOCK * raw_out, packed, width)
         bench.unload(0, bench.blocks * 1024)
-    assert bench.kinds_agree()
 
 
 @BANKS
@@ -202,3 +204,28 @@ def test_a_reset_forgets_all_but_rows() -> None:
     bench.add_raw(0, np.arange(900) % 11, 5, adopt=False)
     bench.wait()
     bench.unload(0, bench.blocks * 1024)
+
+
+def test_verilog_does_the_same_in_every_clock(tmp_path: Path) -> None:
+    needs("iverilog")
+    rng, trace = dice("barrel memory verilog"), Trace()
+    bench = MemoryBench(rng, 2, trace)
+    bench.reset()
+    warm = len(trace)  # combinational processes do not run before one of their inputs changes
+    bench.load(0, random_rows(rng, 8 * 1024))
+    bench.wait()
+    ask_units(rng, bench, [0, 1], [2, 3])
+    bench.add_raw(4 * BLOCK, np.arange(300) % 9, 5, adopt=False)
+    bench.pack_raw(5 * BLOCK, 200, 16)
+    bench.come = 0.8
+    bench.load(6 * BLOCK, random_rows(rng, 1500))
+    bench.unload(0, 2000)
+    bench.largest(0, 3000)
+    bench.clear(5 * BLOCK, 1333)
+    bench.wait()
+    takes, gives = (range(sum(len(one) or 1 for one in side)) for side in (bench.takes, bench.gives))
+    inputs = [("rst", bench.rst), ("inputs", takes)]
+    compare_verilog(
+        "oscar_hdl.flow.placement.parts:barrel_memory", (inputs, [("outputs", gives)]), trace, tmp_path, warm,
+        units=2, **bench.parameters,
+    )  # fmt: skip

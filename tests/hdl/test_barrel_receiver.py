@@ -83,6 +83,24 @@ def test_blocks_reach_their_units(units: int, bus_bits: int, gaps: float, speed:
     assert not bench.bads
 
 
+@pytest.mark.parametrize(("units", "bus_bits"), [(1, 64), (2, 128), (4, 256), (8, 512)])
+def test_units_that_want_all_get_a_word_every_second_clock(units: int, bus_bits: int):
+    rng = dice(f"barrel receiver rate {units}")
+    bench = BarrelReceiverBench(rng, units=units, bus_bits=bus_bits, speed=16.0, store_log2=11)
+    values = np.random.default_rng(rng.getrandbits(64)).laplace(0, 100, 8 * units << 10)
+    frame = Encoder(AscParams(block_log2=10)).encode(np.rint(values), step=3, width=16)
+    bench.send(frame)
+    bench.start(frame)
+    for _ in range(40_000):
+        bench.sim.run(1)
+        if len(bench.given) == 8 * units:
+            break
+    before = bench.words
+    bench.sim.run(400)
+    assert not bench.finished
+    assert bench.words - before > 0.98 * units * 400 / 2
+
+
 def test_damaged_frames_and_strangers_are_dropped_and_the_right_one_is_taken():
     rng = dice("barrel receiver strangers")
     bench = BarrelReceiverBench(rng, gaps=0.2, store_log2=9)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -15,13 +14,17 @@ from oscar.coding.asc.link import Encoder
 from oscar.coding.asc.params import AscParams
 from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS, WORD_BYTES
 from oscar_hdl.coder.barrel_encode.ports import BUFFER_BYTES, BarrelDrain, BarrelEncoderJob
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
+from oscar_hdl.coder.ports import RawJob
+from oscar_hdl.nic.ports import BankBlock
+from oscar_hdl.nic.send.barrel_judge import barrel_judge
+from oscar_hdl.nic.send.barrel_ports import Judging, PairJob, SettledBlock, UnitRing
 from oscar_hdl.nic.send.barrel_sender import EncodeUnits, barrel_sender
+from oscar_hdl.nic.send.ports import EntryPort, SentFrame
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice, numbers
 from support.sender_bench import SenderBench
 from support.sent_frames import (
-    CODED,
     CONSTANT,
     ROW_BITS,
     Frame,
@@ -66,7 +69,7 @@ class Unit:
     speed: float
     threads: dict[int, Thread] = field(default_factory=dict)
     draining: int = -1
-    words: deque = field(default_factory=deque)
+    idle: int = ALL_THREADS
 
     def clock(self, bench: SenderBench) -> None:
         """Do what is done in a clock."""
@@ -88,6 +91,7 @@ class Unit:
                 told = True
                 self._end(bench, number, thread)
         self._start(bench)
+        job.idle.next = self.idle
 
     def _start(self, bench: SenderBench) -> None:
         """Take a block."""
@@ -110,7 +114,7 @@ class Unit:
             data = self.rng.randbytes(self.rng.randrange(64, 200))
         wait = self.rng.choice((30, 40, 200))
         self.threads[number] = Thread(part, index, int(job.bank), index == frame.bad, data, wait)
-        job.idle.next = int(job.idle) & ~(1 << number)
+        self.idle &= ~(1 << number)
         bench.starts.append((index, len(bench.done)))
 
     def _end(self, bench: SenderBench, number: int, thread: Thread) -> None:
@@ -118,7 +122,7 @@ class Unit:
         job, part = self.job, thread.part
         thread.ended = True
         job.done.next, job.done_thread.next = True, number
-        job.idle.next = int(job.idle) | 1 << number
+        self.idle |= 1 << number
         bench.done.append(thread.index)
         job.bad.next = thread.bad
         job.constant.next = part.kind == CONSTANT
@@ -163,7 +167,7 @@ class Unit:
     def reset(self) -> None:
         """Forget all."""
         self.threads.clear()
-        self.draining = -1
+        self.draining, self.idle = -1, ALL_THREADS
         self.job.idle.next, self.job.done.next = ALL_THREADS, False
         self.stream.tvalid.next, self.drain.idle.next = False, True
 
@@ -259,12 +263,10 @@ def test_a_unit_has_eight_blocks() -> None:
     rng = dice(35)
     bench = Bench(rng, 1, store_log2=11)
     frame = random_frame(rng, blocks=12, kinds="c", most=24)
-    frame.parts[0].data = rng.randbytes(1500)  # the first block takes longer than those after it
-    frame.parts[0].values = [-(1 << 15), *([1] * 1023)]
     bench.check([frame])
-    assert sorted(bench.done[:7]) == list(range(1, 8)), "eight blocks are open while the first is, no more"
     assert [index for index, _ in bench.starts] == list(range(12))
-    assert bench.starts[8][1] >= 8
+    assert bench.starts[7][1] == 0, "eight blocks are open before any is over"
+    assert 0 in bench.done[: bench.starts[8][1]], "the ninth has the thread of the first"
 
 
 def test_blocks_longer_than_the_buffer() -> None:
@@ -277,18 +279,40 @@ def test_blocks_longer_than_the_buffer() -> None:
     bench.check([frame, random_frame(rng, blocks=3)])
 
 
-def test_blocks_are_judged_in_four_clocks() -> None:
-    rng = dice(37)
-    bench = Bench(rng, 8, bus_bits=512, store_log2=10)
-    frame = random_frame(rng, blocks=60, kinds="k")
-    frame.parts[0] = random_frame(rng, blocks=2, kinds="c").parts[0]
-    frame.parts[0].data = rng.randbytes(1000)  # while it is coded all others end
-    frame.parts[0].values = [-(1 << 15), *([1] * 1023)]
-    clocks: list[int] = []
-    settled = bench.settles(clocks)
-    bench.check([frame])
-    assert settled
-    assert sorted(b - a for a, b in pairwise(clocks))[5] == 4
+def test_a_block_takes_four_clocks_of_the_judge() -> None:
+    rng, blocks = dice(37), 40
+    clk, rst, head, row = bit(), bit(), bit(), word(ROW_BITS)
+    frame, rings, judging = SentFrame(ROW_BITS), [UnitRing() for _ in range(2)], Judging(20)
+    settled, raw, pairs, entries = SettledBlock(20), RawJob(), PairJob(20), EntryPort()
+    places: list[tuple[int, int]] = []
+    sizes = [rng.randrange(1, 500) for _ in range(blocks)]
+    clocks = took = 0
+
+    def each() -> None:
+        nonlocal clocks, took
+        clocks += 1
+        took += sum(bool(ring.take) for ring in rings)
+        for ring in rings:
+            ring.ready.next = not ring.take  # as a ring that has the next result at once
+            ring.result.next = sizes[min(took, blocks - 1)] << 38 | 15 << 17
+            if ring.settle:
+                places.append((clocks, int(settled.place)))
+
+    top = barrel_judge(
+        clk, rst, frame, rings, judging, head, settled, raw, row, pairs, entries, block_log2=LOG2,
+        store_bits=12, size_bits=3,
+    )  # fmt: skip
+    simulator = CycleSimulator(top, clk, each)
+    frame.last_block.next, frame.size.next, frame.last_size.next = blocks - 1, 1 << LOG2, 1 << LOG2
+    simulator.run(4)
+    frame.begin.next = True
+    simulator.run(1)
+    frame.begin.next, judging.run.next = False, True
+    simulator.run(4 * blocks + 10)
+    assert judging.over
+    first = 24 + 2 + 6 * blocks
+    assert [place for _, place in places] == [first + sum(sizes[:n]) for n in range(blocks)]
+    assert {b - a for (a, _), (b, _) in pairwise(places)} == {4}
 
 
 def test_frames_of_the_host() -> None:

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from oscar.coding.asc import AscParams, Decoder, Encoder
-from oscar_hdl.coder.rows import frame_rows
+from oscar_hdl.coder.rows import descriptors, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, ID_VALUE, VERSION
 from oscar_sim.driver.nic_driver import Script
 from support.nic_bench import (
     ASC,
     BUS,
-    ENGINES,
     KINDS,
     ROWS_LOG2,
     STORE_LOG2,
+    UNITS,
     Bench,
     gradient,
     header_fields,
@@ -51,11 +51,11 @@ def test_frames_are_the_hosts(pause: float) -> None:
 @pytest.mark.parametrize("pause", [0.0, 0.4])
 def test_frames_of_the_host_are_decoded(pause: float) -> None:
     bench = Bench(f"receive {pause}", pause=pause)
-    rng, encoder = bench.rng, Encoder(ASC if pause else AscParams(block_log2=11))
+    rng, encoder = bench.rng, Encoder(ASC if pause else AscParams(block_log2=ASC.block_log2))
     for n, (values, positions) in enumerate(plans(rng, (*KINDS, "normal", "sparse"))):
         frame = encoder.encode(values, step=3, context=positions, width=16, chunk=n, sub=0)
         local, _ = gradient(rng, values.size, rng.choice(KINDS))
-        bench.memory.load(64, frame_rows(local, positions))
+        bench.run(bench.load(64, frame_rows(local, positions)))
         adopt = rng.random() < 0.5
         order = {"load": 2, "save": 2, "fresh": int(n == 0), "row": 64, "adopt" if adopt else "add": 1}
         if rng.random() < 0.5:
@@ -67,17 +67,16 @@ def test_frames_of_the_host_are_decoded(pause: float) -> None:
         result = bench.run(bench.ended("RECEIVE", n + 1))
         assert (result["error"], result["reason"]) == (0, 0)
         expected = frame_rows(((values + (0 if adopt else local)) + 32768) % 65536 - 32768, positions)
-        memory, rows = bench.memory, slice(64, 64 + expected.means.size)
-        np.testing.assert_array_equal(memory.value[rows], expected.values)
-        np.testing.assert_array_equal(memory.row_class[rows], expected.classes)
-        np.testing.assert_array_equal(memory.size[rows], expected.sizes)
+        found, described = bench.run(bench.fetch(64, values.size))
+        np.testing.assert_array_equal(found, expected.values.reshape(-1)[: values.size])
+        np.testing.assert_array_equal(described, descriptors(expected.values))
 
 
 def test_registers_tell_what_it_is() -> None:
     bench = Bench("registers")
     assert bench.run(bench.read("ID")) == {"value": ID_VALUE}
     assert bench.run(bench.read("CONFIG")) == {
-        "engines": ENGINES, "bus_bytes": BUS // 8, "store_log2": STORE_LOG2, "sets_log2": 4,
+        "units": UNITS, "bus_bytes": BUS // 8, "store_log2": STORE_LOG2, "sets_log2": 4,
         "version": VERSION,
     }  # fmt: skip
     assert bench.run(bench.read("STATUS"))["rows_log2"] == ROWS_LOG2
@@ -88,7 +87,7 @@ def test_a_wait_is_aborted_and_the_next_command_works() -> None:
     values, positions = gradient(bench.rng, 700, "normal")
     frame = Encoder(ASC).encode(values, step=0, context=positions, width=12)
     order = {**header_fields(frame), "save": 1, "fresh": 1, "row": 0, "adopt": 1}
-    bench.memory.load(0, frame_rows(values * 0, positions))
+    bench.run(bench.load(0, frame_rows(values * 0, positions)))
     bench.run(bench.give("RECEIVE", **order))
     bench.simulator.run(bench.rng.randrange(300))
     bench.run(bench.bus.write(BY_NAME["ABORT"].offset, 1))
@@ -96,7 +95,7 @@ def test_a_wait_is_aborted_and_the_next_command_works() -> None:
     bench.put(frame)
     bench.run(bench.give("RECEIVE", **order))
     assert bench.run(bench.ended("RECEIVE", 2))["error"] == 0
-    np.testing.assert_array_equal(bench.memory.values(0, 700), values)
+    np.testing.assert_array_equal(bench.run(bench.fetch(0, 700))[0], values)
 
 
 def test_damage_is_dropped_and_counted() -> None:
@@ -107,7 +106,7 @@ def test_damage_is_dropped_and_counted() -> None:
     other = Encoder(ASC).encode(values, step=1, context=positions, width=12, chunk=8)
     flipped = bytearray(frame)
     flipped[bench.rng.randrange(24, len(frame))] ^= 1 << bench.rng.randrange(8)
-    bench.memory.load(0, frame_rows(values, positions))
+    bench.run(bench.load(0, frame_rows(values, positions)))
     bench.run(bench.give("RECEIVE", **header_fields(frame), load=0, save=0, fresh=1, row=0, add=1))
     for bad, reason in ((bytes(flipped), 4), (other, 7)):
         bench.put(bad)
@@ -117,7 +116,7 @@ def test_damage_is_dropped_and_counted() -> None:
         assert bench.run(bench.read("RECEIVE_RESULT"))["reason"] == reason
     bench.put(frame)
     assert bench.run(bench.ended("RECEIVE", 1))["error"] == 0
-    np.testing.assert_array_equal(bench.memory.values(0, 900), 2 * values)
+    np.testing.assert_array_equal(bench.run(bench.fetch(0, 900))[0], 2 * values)
     assert bench.run(bench.read("FRAMES_BAD")) == {"value": 2}
 
 
@@ -161,7 +160,7 @@ def test_both_directions_at_once_and_reset_at_any_clock() -> None:
             for n, (values, positions) in enumerate(data):
                 while (yield from bench.read("STATUS"))["receive_pending"]:
                     yield
-                bench.memory.load(96 * n, frame_rows(values, positions))
+                yield from bench.load(96 * n, frame_rows(values, positions))
                 yield from bench.give(
                     "RECEIVE", **header_fields(frames[n]), load=3, save=3, fresh=int(n == 0), row=96 * n,
                     add=1,
@@ -186,4 +185,4 @@ def test_both_directions_at_once_and_reset_at_any_clock() -> None:
             assert bench.frames == frames
             for n, (values, positions) in enumerate(data):
                 sums = decoder.decode(frames[n], step=0, context=positions) * 2
-                np.testing.assert_array_equal(bench.memory.values(96 * n, values.size), sums)
+                np.testing.assert_array_equal(bench.run(bench.fetch(96 * n, values.size))[0], sums)

@@ -82,15 +82,15 @@ class Exchange:
     def load(self) -> None:
         """Write local rows."""
         for row, rows in self.rows:
-            self.bench.memory.load(row, rows)
+            self.bench.run(self.bench.load(row, rows))
 
     def check(self) -> None:
         """Compare frames and rows with the host's."""
         bench = self.bench
         assert bench.frames == self.sent
         assert bench.peers == [PEERS[1], 255]
-        np.testing.assert_array_equal(bench.memory.values(OWN, COUNT), self.sums)
-        np.testing.assert_array_equal(bench.memory.values(OTHER, COUNT), self.adopted)
+        np.testing.assert_array_equal(bench.run(bench.fetch(OWN, COUNT))[0], self.sums)
+        np.testing.assert_array_equal(bench.run(bench.fetch(OTHER, COUNT))[0], self.adopted)
 
 
 def start(bench: Bench, words: list[int], entries: int | None = None) -> Script:
@@ -238,5 +238,5 @@ def test_bad_lists_are_refused_and_change_nothing() -> None:
     assert bench.run(bench.read("FRAMES_BAD")) == {"value": 0}
     assert bench.run(bench.read("STATUS"))["receive_running"] == 0
     np.testing.assert_array_equal(
-        bench.memory.values(OTHER, COUNT), exchange.rows[1][1].values.reshape(-1)[:COUNT]
+        bench.run(bench.fetch(OTHER, COUNT))[0], exchange.rows[1][1].values.reshape(-1)[:COUNT]
     )

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 
 from oscar.coding.asc import AscParams, Encoder
 from oscar.numerics.plans import block_costs, make_plan
-from oscar_hdl.coder.rows import FrameRows, descriptors, frame_rows
+from oscar_hdl.coder.rows import descriptors, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
 from oscar_hdl.nic.memory.row_port import COUNT_AT
-from oscar_hdl.nic.oscar_nic import oscar_nic
 from oscar_hdl.nic.ports import STREAM_BITS
-from oscar_hdl.streams.bundles import Stream
 from oscar_sim.driver.nic_driver import Script
-from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
 from support.nic_bench import (
     ASC,
-    BUS,
-    ENGINES,
     KINDS,
     ROWS_LOG2,
-    SETS,
-    STORE_LOG2,
     Bench,
     gradient,
     header_fields,
@@ -37,89 +28,21 @@ pytestmark = pytest.mark.usefixtures("seed")
 BLOCK = 1 << (ASC.block_log2 - 5)  # rows: frames begin at multiples
 
 
-class NicBench(Bench):
-    """An oscar_nic with its streams of rows; banks: of its memory, with two engines each."""
-
-    def __init__(self, name: str, *, pause: float = 0.0, banks: int = 1) -> None:
-        self.banks = banks
-        super().__init__(name, pause=pause)
-
-    def build(self) -> Any:
-        self.ports |= {
-            "s_axis_values": Stream(STREAM_BITS), "s_axis_side": Stream(STREAM_BITS),
-            "s_axis_read": Stream(64), "m_axis_values": Stream(STREAM_BITS), "m_axis_descriptors": Stream(16),
-        }  # fmt: skip
-        self.queues: dict[str, deque[tuple[int, bool]]] = {
-            name: deque() for name in ("s_axis_values", "s_axis_side", "s_axis_read")
-        }
-        self.valid = dict.fromkeys(self.queues, False)
-        self.read_out: dict[str, list[int]] = {"m_axis_values": [], "m_axis_descriptors": []}
-        self.open = dict.fromkeys(self.read_out, False)
-        self.ends = dict.fromkeys(self.read_out, 0)
-        return oscar_nic(
-            self.clk, self.rst, **self.ports, engines=ENGINES * self.banks, bus_bits=BUS, sets=SETS,
-            store_log2=STORE_LOG2, rows_log2=ROWS_LOG2, block_log2=ASC.block_log2, banks=self.banks,
-        )  # fmt: skip
-
-    def tick_memory(self) -> None:
-        for name, queue in self.queues.items():
-            stream = self.ports[name]
-            if self.valid[name] and not stream.tready:
-                continue
-            self.valid[name] = bool(queue) and not self.pause()
-            stream.tvalid.next = self.valid[name]
-            if self.valid[name]:
-                stream.tdata.next, stream.tlast.next = queue.popleft()
-        for name, taken in self.read_out.items():
-            stream = self.ports[name]
-            if self.open[name] and stream.tvalid:
-                taken.append(int(stream.tdata))
-                self.ends[name] += int(stream.tlast)
-            self.open[name] = not self.pause()
-            stream.tready.next = self.open[name]
-
-    def packet(self, name: str, words: list[int]) -> None:
-        """Let a packet come."""
-        self.queues[name].extend((word, n == len(words) - 1) for n, word in enumerate(words))
-
-    def load(self, row: int, rows: FrameRows) -> Script:
-        """Write rows, and wait until they are taken."""
-        start = packet_start(row, rows.count)
-        self.packet("s_axis_values", [start, *value_words(rows)])
-        self.packet("s_axis_side", [start, *side_words(rows)])
-        while self.queues["s_axis_values"] or self.queues["s_axis_side"] or any(self.valid.values()):
-            yield
-        for _ in range(140):  # zeros to the end of the group
-            yield
-
-    def fetch(self, row: int, count: int) -> Script:
-        """Return values, classes and sizes."""
-        for taken in self.read_out.values():
-            taken.clear()
-        self.ends = dict.fromkeys(self.ends, 0)
-        self.packet("s_axis_read", [packet_start(row, count)])
-        while not all(self.ends.values()):
-            yield
-        values = values_of(self.read_out["m_axis_values"], count)
-        described = np.array(self.read_out["m_axis_descriptors"])
-        return values.astype(np.int32), described & 15, described
-
-
-@pytest.mark.parametrize(("pause", "banks"), [(0.0, 1), (0.3, 1), (0.0, 2)])
-def test_rows_come_back(pause: float, banks: int) -> None:
-    bench = NicBench(f"rows {pause} {banks}", pause=pause, banks=banks)
+@pytest.mark.parametrize(("pause", "units"), [(0.0, 1), (0.3, 1), (0.0, 2)])
+def test_rows_come_back(pause: float, units: int) -> None:
+    bench = Bench(f"rows {pause} {units}", pause=pause, units=units)
     for count in (1, 31, 700, 2500):
         rows = frame_rows(*gradient(bench.rng, count, bench.rng.choice(KINDS)))
         row = BLOCK * bench.rng.randrange(8)
         bench.run(bench.load(row, rows))
-        values, _, described = bench.run(bench.fetch(row, count))
+        values, described = bench.run(bench.fetch(row, count))
         np.testing.assert_array_equal(values, rows.values.reshape(-1)[:count])
         np.testing.assert_array_equal(described, descriptors(rows.values))
 
 
 def test_what_is_read_makes_the_next_plan() -> None:
     """Chunks in any order, one read twice of which only one counts; the plan is the host's."""
-    bench = NicBench("plan", pause=0.2)
+    bench = Bench("plan", pause=0.2)
     rng, nodes, costs = bench.rng, 3, np.zeros(0, np.int64)
     count = rng.randrange(2100, 3000)
     bounds = [0, rng.randrange(1, 1000), rng.randrange(1000, 1024), count]
@@ -133,7 +56,7 @@ def test_what_is_read_makes_the_next_plan() -> None:
         for n, low, high in order:
             for counts in (0, 1):
                 bench.run(bench.write("PLAN_SEGMENT", first=low, count=counts))
-                read, _, _ = bench.run(bench.fetch(BLOCK * n, high - low))
+                read, _ = bench.run(bench.fetch(BLOCK * n, high - low))
                 np.testing.assert_array_equal(read, values[low:high])
         fresh = block_costs(values, 256) << 8
         costs = costs + ((fresh - costs) >> 1) if iteration else fresh
@@ -146,10 +69,10 @@ def test_what_is_read_makes_the_next_plan() -> None:
         assert tuple(256 * edge for edge in cut) == wanted
 
 
-@pytest.mark.parametrize(("pause", "banks"), [(0.0, 1), (0.3, 1), (0.0, 2), (0.3, 2)])
-def test_frames_both_ways(pause: float, banks: int) -> None:
+@pytest.mark.parametrize(("pause", "units"), [(0.0, 1), (0.3, 1), (0.0, 2), (0.3, 2)])
+def test_frames_both_ways(pause: float, units: int) -> None:
     """Frames of local rows; frames added to them, and adopted; their sums sent on."""
-    bench = NicBench(f"both {pause} {banks}", pause=pause, banks=banks)
+    bench = Bench(f"both {pause} {units}", pause=pause, units=units)
     rng, ours, theirs, onward = bench.rng, Encoder(ASC), Encoder(ASC), Encoder(ASC)
     sent = 0
     for n, kind in enumerate(("normal", "sparse", rng.choice(("wide", "noise", "constant")))):
@@ -179,17 +102,17 @@ def test_frames_both_ways(pause: float, banks: int) -> None:
         bench.run(bench.give("RECEIVE", **header_fields(frame), **order))
         assert bench.run(bench.ended("RECEIVE", n + 1))["error"] == 0
         sums = ((values + (0 if adopt else local)) + 32768) % 65536 - 32768
-        found, classes, _ = bench.run(bench.fetch(row, count))
+        found, described = bench.run(bench.fetch(row, count))
         np.testing.assert_array_equal(found, sums)
-        np.testing.assert_array_equal(classes, frame_rows(sums, positions).classes)
+        np.testing.assert_array_equal(described & 15, frame_rows(sums, positions).classes)
         bench.run(send(sums, 2))
         assert bench.frames[-1] == onward.encode(sums, step=2, **how)
 
 
-@pytest.mark.parametrize("banks", [1, 2])
-def test_commands_of_the_same_rows_take_effect_in_their_order(banks: int) -> None:
+@pytest.mark.parametrize("units", [1, 2])
+def test_commands_of_the_same_rows_take_effect_in_their_order(units: int) -> None:
     """Added, adopted with most rows 0, added to that; given as soon as they are taken, frames come before."""
-    bench = NicBench(f"order {banks}", banks=banks)
+    bench = Bench(f"order {units}", units=units)
     rng, theirs = bench.rng, Encoder(ASC)
     kinds, adopts = ("normal", "normal", rng.choice(("sparse", "constant")), "sparse"), (0, 1, 1, 0)
     values, positions = gradient(rng, rng.choice((1000, 1100, 2100)), "normal")
@@ -216,14 +139,14 @@ def test_commands_of_the_same_rows_take_effect_in_their_order(banks: int) -> Non
 
     bench.run(commands())
     for at, expected in ((row, sums), (row - BLOCK, others), (behind, others)):
-        found, classes, _ = bench.run(bench.fetch(at, expected.size))
+        found, described = bench.run(bench.fetch(at, expected.size))
         np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(classes, frame_rows(expected).classes)
+        np.testing.assert_array_equal(described & 15, frame_rows(expected).classes)
 
 
 def test_rows_to_adopt_stay_until_their_frame_is_decoded() -> None:
     """A frame that is dropped, a wait that is aborted and a frame that is refused leave them as they were."""
-    bench = NicBench("adopt")
+    bench = Bench("adopt")
     values, positions = gradient(bench.rng, 1100, "normal")
     local, _ = gradient(bench.rng, 1100, "normal")
     bench.run(bench.load(0, frame_rows(local, positions)))
@@ -235,9 +158,9 @@ def test_rows_to_adopt_stay_until_their_frame_is_decoded() -> None:
     order = {"load": 1, "save": 1, "fresh": 1, "row": 0, "adopt": 1}
 
     def kept(expected: np.ndarray) -> None:
-        found, classes, _ = bench.run(bench.fetch(0, 1100))
+        found, described = bench.run(bench.fetch(0, 1100))
         np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(classes, frame_rows(expected, positions).classes)
+        np.testing.assert_array_equal(described & 15, frame_rows(expected, positions).classes)
 
     bench.put(bytes(damaged))
     bench.run(bench.give("RECEIVE", **header_fields(frame), **order))
@@ -255,7 +178,7 @@ def test_rows_to_adopt_stay_until_their_frame_is_decoded() -> None:
 
 
 def test_blocks_of_another_size_are_refused_before_memory_changes() -> None:
-    bench = NicBench("other blocks")
+    bench = Bench("other blocks")
     values, positions = gradient(bench.rng, 1100, "normal")
     local, _ = gradient(bench.rng, 1100, "normal")
     bench.run(bench.load(0, frame_rows(local, positions)))
@@ -281,20 +204,20 @@ def test_blocks_of_another_size_are_refused_before_memory_changes() -> None:
 
 
 def test_streams_wait_until_a_reset_is_over() -> None:
-    bench = NicBench("reset")
+    bench = Bench("reset")
     values, positions = gradient(bench.rng, 700, "normal")
     for clocks in (1, bench.rng.randrange(2, 90)):
         bench.rst.next = True
         bench.simulator.run(clocks)
         bench.rst.next = False
         bench.run(bench.load(BLOCK, frame_rows(values, positions)))
-        found, classes, _ = bench.run(bench.fetch(BLOCK, 700))
+        found, described = bench.run(bench.fetch(BLOCK, 700))
         np.testing.assert_array_equal(found, values)
-        np.testing.assert_array_equal(classes, frame_rows(values, positions).classes)
+        np.testing.assert_array_equal(described & 15, frame_rows(values, positions).classes)
 
 
 def test_a_row_inside_a_block_is_refused() -> None:
-    bench = NicBench("rows")
+    bench = Bench("rows")
     row, own = bench.rng.randrange(1, BLOCK), {"load": 1, "save": 1, "fresh": 1}
     bench.run(bench.give("SEND", count=40, width=16, block_log2=ASC.block_log2, row=row, **own))
     bench.run(bench.give("RECEIVE", count=40, width=16, row=BLOCK + row, add=1, **own))
@@ -307,7 +230,7 @@ def test_a_row_inside_a_block_is_refused() -> None:
 
 def test_wrong_packets_are_counted_and_the_next_one_is_taken() -> None:
     """Packets too short, too long, of no values, and of rows that there are not; rows of others stay."""
-    bench = NicBench("packets")
+    bench = Bench("packets")
     rng, memory, own = bench.rng, 1 << ROWS_LOG2, 4 * BLOCK
     rows, others = (frame_rows(*gradient(rng, 70, "normal")) for _ in range(2))
     bench.run(bench.load(0, others))
@@ -343,6 +266,6 @@ def test_wrong_packets_are_counted_and_the_next_one_is_taken() -> None:
     bench.run(bench.load(own, rows))
     bench.run(counted())
     for row, loaded in ((own, rows), (0, others), (memory - BLOCK, others)):
-        found, classes, _ = bench.run(bench.fetch(row, 70))
+        found, described = bench.run(bench.fetch(row, 70))
         np.testing.assert_array_equal(found, loaded.values.reshape(-1)[:70])
-        np.testing.assert_array_equal(classes, loaded.classes)
+        np.testing.assert_array_equal(described & 15, loaded.classes)

@@ -195,7 +195,7 @@ class BarrelDecoderBench:
                 counted[place >> 4][place & 15] += 1 << int(self.counts.step)
 
     def give_bytes(self) -> None:
-        """Choose a thread that has room, give it a word some clocks later; no word comes behind another at once."""
+        """Choose a thread that has room, and give it a word some clocks later."""
         feed, rng, now = self.feed, self.rng, self.sim.clocks
         feed.valid.next = False
         feed.thread.next, feed.data.next = rng.randrange(THREADS), rng.getrandbits(128)

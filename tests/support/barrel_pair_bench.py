@@ -163,7 +163,7 @@ class PairBench(BankBench):
             self.quiet = 6
 
     def give_bytes(self) -> None:
-        """Give a thread that has room a word every second clock, the first one some clocks behind its start."""
+        """Give a thread that has room a word every second clock, the first some clocks behind its start."""
         feed = self.feed
         self.quiet = max(0, self.quiet - 1)
         given, feed.valid.next = bool(feed.valid), False

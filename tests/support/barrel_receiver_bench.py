@@ -5,19 +5,21 @@ from __future__ import annotations
 import random
 import zlib
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from oscar.coding.frame import HEADER_BYTES, peek
 from oscar_hdl.coder.barrel.ports import THREADS, WORD_BYTES
 from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
 from oscar_hdl.coder.ports import RawJob, TablesPort
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
-from oscar_hdl.nic.ports import FrameCommand, frames_in
+from oscar_hdl.nic.ports import BankBlock, FrameCommand, frames_in
 from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver
 from oscar_hdl.nic.receive.deframer import REASONS
 from oscar_hdl.nic.receive.ports import BarrelUnits, ClearPort, Dropped, HeldFrame, OldestFrame
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
 
@@ -89,7 +91,7 @@ class Doer:
         others = [u for u in bench.doers if u.block is not None and u.block.frame != frame]
         bench.both += bool(others)
         for doer in others:
-            assert not (doer.raw or self.raw), "both may add to the same rows"
+            assert {doer.raw, self.raw} == {False}, "both may add to the same rows"
             bench.twins += bool(
                 set(bench.rows_of_block(doer.block)) & set(bench.rows_of_block(block))
             )  # memory orders them
@@ -294,15 +296,14 @@ class BarrelReceiverBench:
         dropped.bad, dropped.reason = self.bad, self.reason
         clear.start, clear.done, clear.rows = self.clear, self.cleared, self.clear_rows
         decoders = BarrelUnits(jobs, feeds, places, self.raw, self.raw_stream, base)
-        top = elaborated(
-            lambda: barrel_receiver(
-                self.clk, self.rst, self.rx, self.command, self.row, dropped, self.oldest, HeldFrame(),
-                self.tables, self.sent, decoders, clear, bus_bits=bus_bits, store_log2=store_log2,
-                block_log2=block_log2,
-            )
+        top, units = self.build(
+            partial(
+                barrel_receiver, self.clk, self.rst, self.rx, self.command, self.row, dropped, self.oldest,
+                HeldFrame(), self.tables, self.sent, decoders, clear, bus_bits=bus_bits,
+                store_log2=store_log2, block_log2=block_log2,
+            ),
+            decoders,
         )  # fmt: skip
-        self.barrels = [BarrelUnit(self, n, jobs[n], feeds[n], places[n]) for n in range(units)]
-        self.raw_unit = RawUnit(self, self.raw, self.raw_stream, base)
         self.doers = [thread for unit in self.barrels for thread in unit.threads] + [self.raw_unit]
         self.words = self.twins = 0  # given to units; blocks that began while another frame's had their rows
         self.queue: deque[tuple[int, int, bool, int]] = deque()
@@ -333,20 +334,17 @@ class BarrelReceiverBench:
         self.timer_clear = 0
         self.beside = 0  # rows that were cleared while blocks were worked on
         ports = [self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables]
-        ports += [
-            self.sent,
-            *jobs,
-            *feeds,
-            *places,
-            base,
-            self.raw,
-            self.raw_stream,
-            self.clear,
-            self.cleared,
-        ]
-        ports += [self.clear_rows, self.oldest]
+        ports += [self.sent, self.raw, self.raw_stream, base, self.clear, self.cleared, self.clear_rows]
+        ports += [self.oldest, units]
         self.sim = copies_of(top, self.clk, self.clock, [ports])
         self.reset()
+
+    def build(self, made: Callable[[], Any], units: BarrelUnits) -> tuple[Any, Any]:
+        """Return the receiver, and the bundles between it and units; make the models of these."""
+        each = list(zip(units.jobs, units.feeds, units.places, strict=True))
+        self.barrels = [BarrelUnit(self, n, *bundles) for n, bundles in enumerate(each)]
+        self.raw_unit = RawUnit(self, self.raw, self.raw_stream, units.raw_base)
+        return elaborated(made), each
 
     def jam(self) -> bool:
         return self.jammed or self.dice.random() < self.gaps
@@ -465,8 +463,11 @@ class BarrelReceiverBench:
         """Return the rows of a command's frame."""
         return range(self.first_rows[frame], self.first_rows[frame] - (-self.counts[frame] // 32))
 
-    def start(self, frame: bytes, *, load: int = 1, save: int = 2, fresh: int = 0, **wrong: int) -> None:
-        """Start the command for a frame; `wrong` fields are other than the frame's."""
+    def start(
+        self, frame: bytes, *, load: int = 1, save: int = 2, fresh: int = 0,
+        where: tuple[int, bool] | None = None, **wrong: int,
+    ) -> None:  # fmt: skip
+        """Start the command for a frame, `where`: into these rows, adopted or not; `wrong` fields differ."""
         head, command = peek(frame), self.command
         assert command.idle
         self.checksums[load, fresh] = head.checksum
@@ -480,6 +481,7 @@ class BarrelReceiverBench:
         if self.first_rows and self.dice.random() < 0.5:
             row = max(0, self.first_rows[-1] + self.dice.choice((0, 1, -1)) * self.dice.randrange(100))
         row = row >> self.block_rows_log2 << self.block_rows_log2
+        row, adopt = where or (row, adopt)
         command.adopt.next = adopt
         self.adopts.append(-(-head.count // 32) if adopt else 0)
         self.counts.append(head.count)
@@ -515,9 +517,9 @@ class BarrelReceiverBench:
         return self.wait()
 
     def reset(self) -> None:
-        """Reset everything for a clock, and forget what was to come."""
+        """Reset everything, and forget what was to come."""
         self.rst.next = True
-        self.sim.run(1)
+        self.sim.run(CLOCKS)
         self.queue.clear()
         self.rx.tvalid.next = self.command.start.next = self.command.abort.next = False
         self.rst.next = False

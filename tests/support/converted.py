@@ -18,13 +18,15 @@ def compare_verilog(
     trace: Sequence[tuple[Sequence[int], Sequence[int]]],
     folder: Path,
     warm: int,
+    **parameters: int,
 ) -> None:
-    """Simulate a top of oscar_hdl.flow.tops with Icarus; fail in the first clock in which it differs.
+    """Simulate a top (oscar_hdl.flow.tops.find) with Icarus; fail in the first clock in which it differs.
 
     ports: inputs and outputs with their names; trace: their values in each clock. Before clock `warm` nothing
     is compared: combinational processes do not run before one of their inputs changes.
     """
-    convert.convert_all([name], folder, languages=("verilog",))
+    convert.convert_all([name], folder, parameters, languages=("verilog",))
+    name = convert.block_name(name)
     inputs, outputs = ([(n, len(s) or 1) for n, s in side] for side in ports)
     lines = []
     for sides in trace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from myhdl import block
 
 from oscar_hdl.coder.decode.raw_decoder import raw_decoder
 from oscar_hdl.coder.ports import CountPort, RawJob, RawPosition, RawSource, SumPort
-from oscar_hdl.coder.rows import FrameRows, descriptors
+from oscar_hdl.coder.rows import FrameRows
+from oscar_hdl.flow.placement import parts
 from oscar_hdl.nic.memory.bank_ports import STREAM_LANES, RowCommand
 from oscar_hdl.nic.memory.barrel_memory import barrel_memory
 from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits, RowCommands
@@ -25,21 +27,28 @@ from oscar_sim.cycles import elaborated
 from oscar_sim.driver.row_packets import side_words, value_words, values_of
 from support.bank_units import BLOCK, BLOCK_BITS, ROW_BITS, ROWS, Rows, UnitsModel, signed
 
+Trace = list[tuple[list[int], list[int]]]
+
+
+def whole(signals: tuple[Any, ...]) -> int:
+    """Return signals as one number, the first one lowest."""
+    number = 0
+    for signal in reversed(signals):
+        number = number << (len(signal) or 1) | int(signal)
+    return number
+
+
+def packed_bits(values: list[int], width: int) -> int:
+    """Return a raw block's bytes: the lower bits of its values, one behind the other."""
+    return sum((value & ((1 << width) - 1)) << width * i for i, value in enumerate(values))
+
 
 @block
-def memory_and_raw_units(bench: MemoryBench, row_bits: int) -> Any:
+def memory_and_raw_units(bench: MemoryBench) -> Any:
     """The memory, raw_decoder and raw_packer."""
     b = bench
-    units = BarrelUnits(
-        [u.position for u in b.units], [u.blocks["position"] for u in b.units], [u.sums for u in b.units],
-        [u.source for u in b.units], [u.blocks["source"] for u in b.units],
-    )  # fmt: skip
-    raw = RawUnits(b.raw_position, b.raw_sums, b.raw_source, b.decode_row, b.adopt, b.encode_row)
     return (
-        barrel_memory(
-            b.clk, b.rst, b.phase, units, raw, RowCommands(*b.commands.values()), b.top, b.in_values,
-            b.in_side, b.out_values, b.out_descriptors, row_bits=row_bits, block_log2=BLOCK_BITS + 5,
-        ),
+        barrel_memory(b.clk, b.rst, *b.arguments, **b.parameters),
         raw_decoder(
             b.clk, b.rst, b.raw_phase, b.decode, b.raw_in, b.raw_position, b.raw_sums, b.raw_counts
         ),
@@ -50,7 +59,7 @@ def memory_and_raw_units(bench: MemoryBench, row_bits: int) -> Any:
 class MemoryBench:
     """A NIC's memory with all that asks it; `rows` are what each bank should hold."""
 
-    def __init__(self, rng: random.Random, banks: int) -> None:
+    def __init__(self, rng: random.Random, banks: int, trace: Trace | None = None) -> None:
         self.rng, self.banks, self.come, self.blocks = rng, banks, 1.0, banks * ROWS // BLOCK
         self.rows = [Rows() for _ in range(banks)]
         self.units = [UnitsModel(rng, rows) for rows in self.rows]
@@ -71,9 +80,24 @@ class MemoryBench:
         self.taken: dict[Any, list[tuple[int, bool]]] = {
             stream: [] for stream in (self.out_values, self.out_descriptors, self.raw_out)
         }
-        made = elaborated(lambda: memory_and_raw_units(self, row_bits))
+        units = BarrelUnits(
+            [u.position for u in self.units], [u.blocks["position"] for u in self.units],
+            [u.sums for u in self.units], [u.source for u in self.units],
+            [u.blocks["source"] for u in self.units],
+        )  # fmt: skip
+        raw_ports = self.raw_position, self.raw_sums, self.raw_source
+        raw = RawUnits(*raw_ports, self.decode_row, self.adopt, self.encode_row)
+        streams = self.in_values, self.in_side, self.out_values, self.out_descriptors
+        commands = RowCommands(*self.commands.values())
+        self.arguments = self.phase, units, raw, commands, self.top, *streams
+        self.parameters = {"row_bits": row_bits, "block_log2": BLOCK_BITS + 5}
+        self.trace = trace
+        if trace is not None:
+            others = partial(parts.memory_arguments, banks, row_bits)
+            self.takes, self.gives = parts.split(barrel_memory, others, self.arguments, self.parameters)
+        made = elaborated(lambda: memory_and_raw_units(self))
         ports: list[Any] = [self.rst, self.phase, self.raw_phase, self.top, self.allow, self.adopt]
-        ports += [self.decode_row, self.encode_row, self.decode, self.encode]
+        ports += [self.decode_row, self.encode_row, self.decode, self.encode, *raw_ports]
         ports += [*self.commands.values(), *self.queues, *self.taken]
         ports += [[u.position, u.sums, u.source, *u.blocks.values()] for u in self.units]
         self.sim = copies_of(made, self.clk, self.each, [ports])
@@ -81,6 +105,9 @@ class MemoryBench:
     def each(self) -> None:
         """Do what happens beside the memory in a clock."""
         now, phase = self.sim.clocks, int(self.phase)
+        if self.trace is not None:
+            inputs = [int(self.rst), whole(self.takes)]
+            self.trace.append((inputs, [whole(self.gives)]))
         self.phase.next, self.raw_phase.next = (phase + 1) % 16, (int(self.raw_phase) + 1) % 32
         for stream, queue in self.queues.items():
             if stream.tvalid and stream.tready:
@@ -191,10 +218,8 @@ class MemoryBench:
 
     def add_raw(self, first: int, values: np.ndarray, width: int, *, adopt: bool) -> None:
         """Add a raw block of so many bits a value."""
-        packed = sum((int(v) & ((1 << width) - 1)) << (width * i) for i, v in enumerate(values))
-        self.queues[self.raw_in].extend(
-            packed >> 16 * i & 0xFFFF for i in range(-(-values.size * width // 16))
-        )
+        bits, pairs = packed_bits(values.tolist(), width), -(-values.size * width // 16)
+        self.queues[self.raw_in].extend(bits >> 16 * i & 0xFFFF for i in range(pairs))
         self.decode_row.next, self.adopt.next = first, adopt
         self.decode.width.next, self.decode.constant.next = width, False
         whole = np.zeros(-(-values.size // 32) * 32, np.int64)
@@ -223,12 +248,7 @@ class MemoryBench:
     def check_packed(self, first: int, count: int, width: int) -> None:
         """Compare the bytes of a block with what memory should hold."""
         values = self.held(first, -(-count // 32))[0].reshape(-1)[:count].tolist()
-        packed = sum((int(v) & ((1 << width) - 1)) << (width * i) for i, v in enumerate(values))
         taken = self.taken[self.raw_out]
         assert [last for _, last in taken] == [False] * (-(-count * width // 16) - 1) + [True]
         got = sum(pair << 16 * i for i, (pair, _) in enumerate(taken))
-        assert got & ((1 << width * count) - 1) == packed
-
-    def kinds_agree(self) -> bool:
-        """Whether descriptors of the model are those of its values: of the test, not of the memory."""
-        return all((descriptors(signed(rows.values)) == rows.kinds).all() for rows in self.rows)
+        assert got & ((1 << width * count) - 1) == packed_bits(values, width)

@@ -10,28 +10,31 @@ import numpy as np
 
 from oscar.coding.asc import AscParams
 from oscar.coding.frame import peek
-from oscar_hdl.coder.rows import frame_rows
+from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.ports import frames_in, frames_out
+from oscar_hdl.nic.oscar_nic import oscar_nic
+from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_hdl.streams.reset_hold import CLOCKS
-from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import Manager, WordSource, in_bytes, in_words
 from oscar_sim.compiled import copies_of
 from oscar_sim.driver.nic_driver import Script
+from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
 from oscar_sim.seeds import dice
 from support.bench import chance
 
-ENGINES, SETS, STORE_LOG2, ROWS_LOG2, BUS = 2, 16, 10, 9, 64
+UNITS, SETS, STORE_LOG2, ROWS_LOG2, BUS = 1, 16, 10, 9, 64
 ASC = AscParams(sent_rows=False, block_log2=10)
 
 
 class Bench:
-    """A NIC with its memory, a source and a sink of frames; `run` performs a script of register accesses."""
+    """A NIC with its streams, a source and a sink of frames; `run` performs a script of register accesses.
 
-    def __init__(self, name: str, *, pause: float = 0.0) -> None:
-        self.rng = dice(name)
+    units: of the NIC; pause: the share of clocks in which streams pause.
+    """
+
+    def __init__(self, name: str, *, pause: float = 0.0, units: int = UNITS) -> None:
+        self.rng, self.units = dice(name), units
         self.clk, self.rst = bit(), bit(1)
         self.ports: dict[str, Any] = {
             "s_axil": AxiLite(8), "irq": bit(), "s_axis_rx": frames_in(BUS),
@@ -50,22 +53,67 @@ class Bench:
 
     def build(self) -> Any:
         """Return the NIC; its ports are in `ports`."""
-        self.ports |= memory_ports(ENGINES + 1)
-        self.memory = MemoryModel(1 << ROWS_LOG2, self.ports)
-        return nic_core(
-            self.clk, self.rst, **self.ports, engines=ENGINES, bus_bits=BUS, sets=SETS,
-            store_log2=STORE_LOG2, rows_log2=ROWS_LOG2,
+        self.ports |= {
+            "s_axis_values": Stream(STREAM_BITS), "s_axis_side": Stream(STREAM_BITS),
+            "s_axis_read": Stream(64), "m_axis_values": Stream(STREAM_BITS), "m_axis_descriptors": Stream(16),
+        }  # fmt: skip
+        self.queues: dict[str, deque[tuple[int, bool]]] = {
+            name: deque() for name in ("s_axis_values", "s_axis_side", "s_axis_read")
+        }
+        self.valid = dict.fromkeys(self.queues, False)
+        self.read_out: dict[str, list[int]] = {"m_axis_values": [], "m_axis_descriptors": []}
+        self.open = dict.fromkeys(self.read_out, False)
+        self.ends = dict.fromkeys(self.read_out, 0)
+        return oscar_nic(
+            self.clk, self.rst, **self.ports, units=self.units, bus_bits=BUS, sets=SETS,
+            store_log2=STORE_LOG2, rows_log2=ROWS_LOG2, block_log2=ASC.block_log2,
         )  # fmt: skip
 
-    def tick_memory(self) -> None:
-        """What memory does at a rising edge."""
-        if self.rst:  # what pipelines still give does not count
-            self.memory.reset()
-        else:
-            self.memory.tick()
+    def _tick_rows(self) -> None:
+        for name, queue in self.queues.items():
+            stream = self.ports[name]
+            if self.valid[name] and not stream.tready:
+                continue
+            self.valid[name] = bool(queue) and not self.pause()
+            stream.tvalid.next = self.valid[name]
+            if self.valid[name]:
+                stream.tdata.next, stream.tlast.next = queue.popleft()
+        for name, taken in self.read_out.items():
+            stream = self.ports[name]
+            if self.open[name] and stream.tvalid:
+                taken.append(int(stream.tdata))
+                self.ends[name] += int(stream.tlast)
+            self.open[name] = not self.pause()
+            stream.tready.next = self.open[name]
+
+    def packet(self, name: str, words: list[int]) -> None:
+        """Let a packet come."""
+        self.queues[name].extend((word, n == len(words) - 1) for n, word in enumerate(words))
+
+    def load(self, row: int, rows: FrameRows) -> Script:
+        """Write rows, and wait until they are taken."""
+        start = packet_start(row, rows.count)
+        self.packet("s_axis_values", [start, *value_words(rows)])
+        self.packet("s_axis_side", [start, *side_words(rows)])
+        while self.queues["s_axis_values"] or self.queues["s_axis_side"] or any(self.valid.values()):
+            yield
+        for _ in range(140):  # zeros to the end of the group
+            yield
+
+    def fetch(self, row: int, count: int) -> Script:
+        """Return values, and the descriptors of their rows."""
+        for taken in self.read_out.values():
+            taken.clear()
+        self.ends = dict.fromkeys(self.ends, 0)
+        self.packet("s_axis_read", [packet_start(row, count)])
+        while not all(self.ends.values()):
+            yield
+        values = values_of(self.read_out["m_axis_values"], count)
+        described = np.array(self.read_out["m_axis_descriptors"])
+        return values.astype(np.int32), described
 
     def _tick(self) -> None:
-        self.tick_memory()
+        self._tick_rows()
         self.lists.tick()
         rx, tx = self.ports["s_axis_rx"], self.ports["m_axis_tx"]
         if not (self.offered and not rx.tready):
@@ -88,6 +136,10 @@ class Bench:
         self.rst.next = True
         self.coming.clear()
         self.lists.words.clear()
+        for name, queue in self.queues.items():  # a packet that was cut off does not go on
+            queue.clear()
+            self.valid[name] = False
+            self.ports[name].tvalid.next = False
         s = self.ports["s_axil"]
         for signal in (s.awvalid, s.wvalid, s.bready, s.arvalid, s.rready):
             signal.next = False
@@ -147,7 +199,7 @@ class Bench:
 
     def send(self, values: np.ndarray, positions: np.ndarray, *, row: int, **fields: int) -> Script:
         """Load values and give the command to encode them."""
-        self.memory.load(row, frame_rows(values, positions))
+        yield from self.load(row, frame_rows(values, positions))
         yield from self.give("SEND", count=values.size, row=row, block_log2=ASC.block_log2, **fields)
 
 

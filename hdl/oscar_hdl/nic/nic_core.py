@@ -1,4 +1,4 @@
-"""The NIC without its memory: engines, tables, frames, registers."""
+"""The NIC without its memory: barrel units, tables, frames, registers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, S
 from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits
 from oscar_hdl.nic.memory.planner import planner
 from oscar_hdl.nic.ports import FrameCommand, NicProbe, TopPort
-from oscar_hdl.nic.receive.frame_finder import frame_finder
 from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver
+from oscar_hdl.nic.receive.frame_finder import frame_finder
 from oscar_hdl.nic.receive.ports import BarrelUnits as DecodeUnits
 from oscar_hdl.nic.receive.ports import ClearPort, Dropped, HeldFrame, OldestFrame
 from oscar_hdl.nic.send.barrel_sender import EncodeUnits, barrel_sender
@@ -210,7 +210,7 @@ def nic_core(
             clk, rst, encoder_port, none_sent, quads, links[0].encoder_counts, links[units].encoder_counts,
             encoding=True, sets=sets,
         ),
-        table_spread(clk, rst, quads, links[0].encoder_tables, encoder_port.built, send_port.built),
+        table_spread(clk, rst, quads, links[0].encoder_tables, send_port.built),
         raw_decoder(clk, rst, raw_phase, raw, raw_bytes, raw_rows.position, raw_rows.sums, raw_count),
         symbol_counts(clk, rst, raw_count, raw.bank, links[units].decoder_counts, raw_chain),
     ]  # fmt: skip

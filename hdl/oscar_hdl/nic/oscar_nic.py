@@ -12,10 +12,10 @@ from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
 from oscar_hdl.nic.control.registers import ROW_BITS
 from oscar_hdl.nic.memory.bank_ports import RowCommand
 from oscar_hdl.nic.memory.barrel_memory import barrel_memory
-from oscar_hdl.nic.memory.barrel_ports import BankBlock, BarrelUnits, RawUnits, RowCommands
+from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits, RowCommands
 from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS, NicProbe, TopPort
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS, BankBlock, NicProbe, TopPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.stream_copy import stream_copy
@@ -38,9 +38,9 @@ def oscar_nic(
     (row_unloader). What is read goes to the planner, too. s_axis_list, Stream(64): lists of
     commands (list_unit).
 
-    units: 1, 2, 4 or 8, each with a bank of memory; sets: table sets of a direction; store_log2: a frame store has 2^store_log2 words
-    of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all frames; others are
-    refused; granule_log2: of the values of a plan's block; probe: what a bench may see of it.
+    units: 1, 2, 4 or 8, each with a bank of memory; sets: table sets of a direction; store_log2: a frame
+    store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all
+    frames; others are refused; granule_log2: of the values of a plan's block; probe: what a bench may see.
     """
     phase, clear, cleared, never, held = word(4), bit(), bit(), bit(), bit()
     clear_row, clear_rows = word(ROW_BITS), word(FRAME_ROW_BITS)

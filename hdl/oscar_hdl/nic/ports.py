@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oscar.coding.asc.params import MAX_BLOCK_LOG2, MIN_BLOCK_LOG2
+from oscar_hdl.coder.barrel.ports import THREAD_BITS
 from oscar_hdl.coder.ports import SET_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
 
@@ -53,6 +54,16 @@ class FrameCommand:
         self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
         self.abort, self.adopt = bit(), bit()  # receive: give up waiting; rows are replaced, not added to
         self.block_log2 = word(5)  # send only
+
+
+class BankBlock:
+    """Where a thread's next block is in the bank: with or before its start, and when its last one is done.
+
+    start: strobe. first: the block's first row. adopt: local values are 0 (decoders alone).
+    """
+
+    def __init__(self, row_bits: int) -> None:
+        self.start, self.thread, self.first, self.adopt = bit(), word(THREAD_BITS), word(row_bits), bit()
 
 
 class NicProbe:

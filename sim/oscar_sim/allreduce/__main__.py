@@ -71,7 +71,9 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--schedule", choices=(*SCHEDULES, "both"), default="both", help="(%(default)s)")
     p.add_argument("--nodes", type=int, default=Options.nodes, help="NICs, 2 to 8 (%(default)s)")
-    p.add_argument("--engines", type=int, default=Options.engines, help="of a NIC, even (%(default)s)")
+    p.add_argument(
+        "--units", type=int, default=Options.units, choices=(1, 2, 4, 8), help="of a NIC (%(default)s)"
+    )
     p.add_argument("--values", type=int, default=Options.values, help="of the gradient (%(default)s)")
     p.add_argument("--bits", type=int, default=Options.bits, help="of the quantiser, 2 to 12 (%(default)s)")
     p.add_argument("--iterations", type=int, default=Options.iterations, help="AllReduces (%(default)s)")
@@ -99,12 +101,10 @@ def main(argv: list[str] | None = None) -> int:
         p.error("expected 2 to 8 nodes, at least 32 values a node, and a rate above 0 and up to 1")
     if args.iterations < 1 or args.latency < 0 or not 2 <= args.bits <= 12:
         p.error("expected at least one iteration, a latency of 0 or more clocks, and 2 to 12 bits")
-    if args.engines % 2 or not 2 <= args.engines <= 16:
-        p.error("expected an even number of engines, 2 to 16")
     jobs = [
         Options(
             schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
-            engines=args.engines, bits=args.bits, rate=args.rate, latency=args.latency,
+            units=args.units, bits=args.bits, rate=args.rate, latency=args.latency,
             lists=driver == "list", host=tuple(args.host),
         )
         for schedule in (SCHEDULES if args.schedule == "both" else (args.schedule,))

@@ -14,15 +14,14 @@ from oscar.coding.asc import AscParams
 from oscar.coding.frame import Header
 from oscar.collective.actions import Phase
 from oscar.collective.schedules import make_schedule
-from oscar.numerics.plans import ChunkPlan
 from oscar_hdl.coder.rows import frame_rows
-from oscar_hdl.nic.nic_core import nic_core
+from oscar_hdl.nic.oscar_nic import oscar_nic
 from oscar_hdl.nic.ports import frames_in, frames_out
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_sim.allreduce.expected import Iteration, host_run
-from oscar_sim.allreduce.memory_model import MemoryModel, memory_ports
 from oscar_sim.allreduce.network import LateLevel, Manager, NetworkPort, WordSource
 from oscar_sim.allreduce.plan import Planning
+from oscar_sim.allreduce.row_streams import RowStreams, row_ports
 from oscar_sim.allreduce.timeline import picture, rows
 from oscar_sim.compiled import CompiledSimulator, copies_of
 from oscar_sim.driver.nic_driver import NicDriver, Place, Script
@@ -48,7 +47,7 @@ class Options:
     values: int = 5000
     iterations: int = 2
     workload: str = "numpy-digits"
-    engines: int = 2
+    units: int = 1
     granule: int = 64
     bits: int = 8
     block_log2: int = 10
@@ -64,7 +63,7 @@ class Options:
 
 
 class SimulatedNode:
-    """A NIC, its memory, its port and its driver."""
+    """A NIC, its streams of rows, its port and its driver."""
 
     def __init__(self, run: Run, rank: int) -> None:
         self.run, self.rank = run, rank
@@ -75,9 +74,11 @@ class SimulatedNode:
             "s_axis_rx": frames_in(BUS_BITS),
             "m_axis_tx": frames_out(BUS_BITS),
             "s_axis_list": Stream(64),
-            **memory_ports(options.engines + 1),
+            **row_ports(),
         }
-        self.memory = MemoryModel(1 << run.rows_log2, self.signals)
+        self.rows = RowStreams(self.signals)
+        self.sums = np.zeros(0, np.int16)  # of the last AllReduce, in plan order
+        self.clocks = 0  # from its first command to its last frame
         self.port = NetworkPort(
             rank, self.signals["s_axis_rx"], self.signals["m_axis_tx"], rate=options.rate,
             latency=options.latency, forward=self._forward,
@@ -92,7 +93,7 @@ class SimulatedNode:
             list_stream=self.lists if options.lists else None,
         )  # fmt: skip
         self.programme = programme(rank, run.schedule)
-        self.planning = Planning(self.signals["s_axis_sums"], options.values, options.nodes, options.granule)
+        self.planning = Planning(options.values, options.nodes, options.granule)
 
     def _key(self, source: int, header: Header) -> Key:
         """Return which frame this is; final ones sum all workers."""
@@ -103,36 +104,37 @@ class SimulatedNode:
         return self.programme.forwards.get(self._key(source, header), [])
 
     def start(self, expected: Iteration) -> Script:
-        """Load local values, then perform an AllReduce."""
+        """Load local values, perform an AllReduce, and read the sums, which count for the next plan."""
         local, classes = expected.local[self.rank], expected.classes
-        for chunk, place in enumerate(self.run.places):
-            low = expected.plan.bounds[chunk]
-            part = slice(low, low + place.count)
-            self.memory.load(place.row, frame_rows(local[part], classes[part]))
+        places, bounds = self.run.places, expected.plan.bounds
+        for low, place in zip(bounds, places, strict=False):
+            if place.count:
+                part = slice(low, low + place.count)
+                yield from self.rows.load(place.row, frame_rows(local[part], classes[part]))
         self.port.frames.clear()
         self.driver.commands.clear()
-        places = self.run.places
-        self.used = dict(self.manager.used)
+        self.used, start = dict(self.manager.used), self.run.clocks
         run = self.driver.run_list if self.run.options.lists else self.driver.run
         yield from run(self.programme, lambda chunk, sub: places[chunk])
         sent = sum(places[send.frame.chunk].count != 0 for send in self.programme.sends)
         self.used = {name: count - self.used[name] for name, count in self.manager.used.items()}
         while len(self.port.frames) < sent or not self.port.idle:
             yield
+        self.clocks, parts = self.run.clocks - start, [self.sums[:0]]
+        for low, place in zip(bounds, places, strict=False):
+            if place.count:
+                yield from self.driver.count_sums(low)
+                parts.append((yield from self.rows.fetch(place.row, place.count)))
+        self.sums = np.concatenate(parts)
 
-    def result(self) -> np.ndarray:
-        """Return the sums in plan order."""
-        return np.concatenate([self.memory.values(p.row, p.count) for p in self.run.places])
-
-    def split(self, plan: ChunkPlan) -> Script:
-        """Give the planner the sums of an AllReduce with that plan."""
-        yield from self.planning.split(self.driver, plan, self.result())
+    def split(self) -> Script:
+        """Have the planner cut the sums of the last AllReduce."""
+        yield from self.planning.split(self.driver)
 
     def tick(self) -> None:
         """One rising edge."""
-        self.memory.tick()
+        self.rows.tick()
         self.port.tick()
-        self.planning.source.tick()
         self.lists.tick()
 
 
@@ -164,10 +166,10 @@ class Run:
     def nics(self) -> CompiledSimulator:
         """Return the NICs."""
         options, clk, rst = self.options, self.clk, self.rst
-        top = nic_core(
-            clk, rst, **self.nodes[0].signals, engines=options.engines, bus_bits=BUS_BITS,
+        top = oscar_nic(
+            clk, rst, **self.nodes[0].signals, units=options.units, bus_bits=BUS_BITS,
             sets=table_sets(options.nodes), store_log2=11, rows_log2=self.rows_log2,
-            granule_log2=options.granule.bit_length() - 1,
+            block_log2=options.block_log2, granule_log2=options.granule.bit_length() - 1,
         )  # fmt: skip
         return copies_of(top, clk, self._step, [[rst, node.signals] for node in self.nodes])
 
@@ -200,13 +202,12 @@ class Run:
         self._perform(nics, self._reset(600, (node.driver.attach() for node in self.nodes)))
         for index, expected in enumerate(self.expected):
             self._place(expected)
-            start = self.clocks
             self._perform(nics, self._iteration(index, expected))
             if self.faults:
                 return
-            self._check(index, expected, start)
+            self._check(index, expected)
             if index + 1 < len(self.expected):
-                self._perform(nics, together(node.split(expected.plan) for node in self.nodes))
+                self._perform(nics, together(node.split() for node in self.nodes))
                 self._check_plans(index)
         self._perform(nics, together(self._count(node) for node in self.nodes))
 
@@ -237,6 +238,10 @@ class Run:
         if all(node.planning.plan.bounds == wanted for node in self.nodes):
             self.rows[-1]["plan"] = wanted
 
+    def _began(self) -> int:
+        """Return the clock of the first command of the last AllReduce."""
+        return min((c.given for node in self.nodes for c in node.driver.commands), default=0)
+
     def _place(self, expected: Iteration) -> None:
         """Lay chunks into memory, each from the begin of a group of rows on."""
         bounds, row = expected.plan.bounds, 0
@@ -251,7 +256,7 @@ class Run:
         sent = sum(len(node.port.frames) for node in self.nodes)
         self.progress(sum(counts[:index]) + sent, sum(counts))
 
-    def _check(self, index: int, expected: Iteration, start: int) -> None:
+    def _check(self, index: int, expected: Iteration) -> None:
         """Compare every frame and every sum with the host's."""
         sent = sorted(frame for node in self.nodes for frame in node.port.frames)
         wanted = sorted(expected.frames)
@@ -259,7 +264,7 @@ class Run:
             same = sum(frame in wanted for frame in sent)
             self.faults.append(f"iteration {index}: {same} of {len(wanted)} frames equal, {len(sent)} sent")
         sums = expected.plan.gather(expected.sums)
-        right = [bool(np.array_equal(node.result(), sums)) for node in self.nodes]
+        right = [bool(np.array_equal(node.sums, sums)) for node in self.nodes]
         if not all(right):
             self.faults.append(
                 f"iteration {index}: sums right on nodes {np.flatnonzero(right).tolist()} only"
@@ -269,12 +274,12 @@ class Run:
                 "schedule": self.options.schedule,
                 "driver": self.options.driver,
                 "iteration": index,
-                "clocks": self.clocks - start,
+                "clocks": max(node.clocks for node in self.nodes),
                 "frames": len(sent),
                 "bytes": sum(map(len, sent)),
                 "equal": sent == wanted and all(right),
                 "registers": [node.used for node in self.nodes],
-                "steps": [rows(node.driver.commands, start) for node in self.nodes],
+                "steps": [rows(node.driver.commands, self._began()) for node in self.nodes],
             }
         )
 
@@ -296,7 +301,7 @@ def report(run: Run, seconds: float) -> list[str]:
     """Return the table of a run."""
     options = run.options
     lines = [
-        f"# {options.nodes} NICs of {options.engines} engines in MyHDL, {options.schedule}, {options.values} "
+        f"# {options.nodes} NICs of {options.units} units in MyHDL, {options.schedule}, {options.values} "
         f"values of {options.workload}, {options.bits} bits, blocks of {1 << options.block_log2}, commands "
         f"by {options.driver}, a host of {options.host} clocks a write, a read, to notice",
         f"{'iteration':>9} {'clocks':>8} {'frames':>6} {'bytes':>7} equal to the host",

@@ -9,7 +9,7 @@ import numpy as np
 from oscar_hdl.coder.rows import FrameRows
 from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
 from oscar_hdl.nic.memory.row_port import COUNT_AT
-from oscar_hdl.nic.memory.side_loader import DISTANCES_AT
+from oscar_hdl.nic.memory.side_in import DISTANCES_AT
 from oscar_hdl.nic.ports import STREAM_BITS
 
 WORD_BYTES = STREAM_BITS // 8

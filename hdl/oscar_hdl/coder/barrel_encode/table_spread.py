@@ -1,109 +1,112 @@
-"""Tables of barrel encoders out of those that link_tables builds: an entry a clock."""
+"""Makes the entries of barrel encoders' tables of quads for all units of a NIC."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block, concat
+from myhdl import always, block, concat
 
 from oscar_hdl.coder.barrel_encode.ports import BarrelTables
 from oscar_hdl.coder.encode.reciprocal import reciprocal
 from oscar_hdl.coder.ports import TableWrites
+from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 
+# Clocks from `built` to the last entry: a block looks no symbol up sooner than 24 clocks behind its start,
+# and entries pass eight units at most, a clock each.
+EARLY = 16
+LAST = 511 - EARLY
 RECIPROCALS = tuple(reciprocal(f) for f in range(1 << 10))
-QUADS_LOG2, QUAD_BITS = 7, 50  # of a bank; of a quad
 
 
 @block
-def table_spread(
-    clk: Any, rst: Any, quads: TableWrites, tables: BarrelTables, built: Any, spread: Any
-) -> Any:  # fmt: skip
-    """Write the 512 entries of a bank behind its quads, four clocks a quad.
-
-    built (strobe): the last quad of a bank is written, and no other bank is begun before spread (strobe): all
-    its entries are written. Both of a build, which writes its quads in order.
-    """
-    memory, read_at = [word(QUAD_BITS) for _ in range(1 << QUADS_LOG2)], word(QUADS_LOG2)
-    walking, begins, bank, place, ending = bit(), bit(), bit(), word(QUADS_LOG2 + 2), bit()
-    quad1, quad2, at1, at2, at3, at4 = word(QUAD_BITS), word(QUAD_BITS), *(word(9) for _ in range(4))
-    on1, on2, on3, on4, waits = bit(), bit(), bit(), bit(), bit()
-    c3, next3, f4, c4, found5, f5, c5, at5, on5 = (
-        word(10), word(10), word(10), word(10), word(16), word(10), word(10), word(9), bit()
-    )  # fmt: skip
-
-    @always_comb
-    def look() -> None:
-        begins.next = quads.enable and quads.address[QUADS_LOG2:] == 0
-        read_at.next = place[QUADS_LOG2 + 2 : 2]
+def quad_entries(clk: Any, quad: Any, place: Any, valid: Any, entries: BarrelTables) -> Any:
+    """Give the entry of a symbol, five clocks behind its quad u50; place u10: bank, row, symbol."""
+    c1, next1, c2, c3, c4, f2, f3, f4 = (word(10) for _ in range(8))
+    place1, place2, place3, place4 = (word(10) for _ in range(4))
+    valid1, valid2, valid3, valid4 = (bit() for _ in range(4))
+    found3, found4 = word(16), word(16)
 
     @always(clk.posedge)
-    def keep() -> None:
-        if quads.enable:
-            memory[quads.address[QUADS_LOG2:]].next = quads.data
-        quad1.next = memory[read_at]
-        quad2.next = quad1
+    def choose() -> None:
+        if place[2:] == 0:
+            c1.next = quad[10:]
+            next1.next = quad[20:10]
+        elif place[2:] == 1:
+            c1.next = quad[20:10]
+            next1.next = quad[30:20]
+        elif place[2:] == 2:
+            c1.next = quad[30:20]
+            next1.next = quad[40:30]
+        else:
+            c1.next = quad[40:30]
+            next1.next = quad[50:40]
 
     @always(clk.posedge)
-    def walk() -> None:
-        if walking:
-            place.next = place + 1
-            if place == 511:
-                walking.next = False
-        if begins:
-            walking.next = True
-            place.next = 0
-            bank.next = quads.address[QUADS_LOG2]
-        on1.next = walking
-        on2.next = on1
-        on3.next = on2
-        on4.next = on3
-        on5.next = on4
-        if rst:
-            walking.next = False
-            on1.next = False
-            on2.next = False
-            on3.next = False
-            on4.next = False
-            on5.next = False
+    def look_up() -> None:
+        f2.next = next1 - c1
+        found3.next = RECIPROCALS[int(f2)]
+        found4.next = found3
+        f3.next = f2
+        f4.next = f3
+        c2.next = c1
+        c3.next = c2
+        c4.next = c3
 
-    # A number is the clock behind that of `place`.
     @always(clk.posedge)
     def follow() -> None:
-        at1.next = place
-        at2.next = at1
-        at3.next = at2
-        at4.next = at3
-        at5.next = at4
-        c3.next = quad2[10:]
-        next3.next = quad2[20:10]
-        if at2[2:] == 1:
-            c3.next = quad2[20:10]
-            next3.next = quad2[30:20]
-        elif at2[2:] == 2:
-            c3.next = quad2[30:20]
-            next3.next = quad2[40:30]
-        elif at2[2:] == 3:
-            c3.next = quad2[40:30]
-            next3.next = quad2[50:40]
-        f4.next = next3 - c3
-        c4.next = c3
-        found5.next = RECIPROCALS[int(f4)]
-        f5.next = f4
-        c5.next = c4
+        place1.next = place
+        place2.next = place1
+        place3.next = place2
+        place4.next = place3
+        valid1.next = valid
+        valid2.next = valid1
+        valid3.next = valid2
+        valid4.next = valid3
+        entries.enable.next = valid4
+        entries.address.next = place4
+        entries.data.next = concat(found4, c4, f4)
+
+    return choose, look_up, follow
+
+
+@block
+def table_spread(clk: Any, rst: Any, quads: TableWrites, entries: BarrelTables, built: Any) -> Any:
+    """Turn the 128 quads of a bank into its 512 entries, one a clock, from its first quad on.
+
+    quads: in the order of their addresses, a quad in four clocks or sooner; the next bank's first one behind
+    `built`. built (strobe): blocks of the bank may be dealt, EARLY clocks before the last entry.
+    """
+    running, bank, at, valid1, valid2, valid3 = bit(), bit(), word(9), bit(), bit(), bit()
+    read_at, quad = word(8), word(50)
+    place1, place2, place3 = word(10), word(10), word(10)
+
+    memory = block_ram(clk, quads.enable, quads.address, quads.data, read_at, quad)
+    made = quad_entries(clk, quad, place3, valid3, entries)
 
     @always(clk.posedge)
-    def give() -> None:
-        tables.enable.next = on5
-        tables.address.next = concat(bank, at5)
-        tables.data.next = concat(found5, c5, f5)
-        ending.next = on5 and at5 == 511
-        waits.next = (waits or built) and not (ending and waits)
-        spread.next = ending and waits
+    def run() -> None:
+        built.next = running and at == LAST and not rst
+        if running:
+            at.next = at + 1
+            if at == (1 << 9) - 1:
+                running.next = False
+        elif quads.enable and quads.address[7:] == 0:
+            running.next = True
+            bank.next = quads.address[7]
+            at.next = 0
         if rst:
-            tables.enable.next = False
-            ending.next = False
-            waits.next = False
-            spread.next = False
+            running.next = False
 
-    return look, keep, walk, follow, give
+    # The quad of `at` is read: its address is registered, and comes two clocks later.
+    @always(clk.posedge)
+    def follow() -> None:
+        read_at.next = concat(bank, at[9:2])
+        place1.next = concat(bank, at)
+        valid1.next = running
+        place2.next = place1
+        valid2.next = valid1
+        place3.next = place2
+        valid3.next = valid2
+
+    return memory, made, run, follow

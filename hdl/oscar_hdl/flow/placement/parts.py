@@ -60,52 +60,28 @@ def wide_ports(
     return parts
 
 
-def wide(function: Any, make: Arguments, **parameters: Any) -> Any:
-    """Return a top of a block; make: its arguments behind clk and rst."""
+def sides(
+    function: Any, make: Arguments, arguments: tuple[Any, ...], **parameters: Any
+) -> tuple[tuple[Any, ...], ...]:
+    """Return the signals that a block takes and those that it gives, of arguments such as make returns."""
     probe = make()
     driven = _driven(function(bit(), bit(), *probe, **parameters))
     ways = [id(signal) in driven for argument in probe for signal in _signals(argument)]
-    arguments = make()
     signals = [signal for argument in arguments for signal in _signals(argument)]
-    takes, gives = (
+    return tuple(
         tuple(signal for signal, drive in zip(signals, ways, strict=True) if drive == wanted)
         for wanted in (False, True)
     )
+
+
+def wide(function: Any, make: Arguments, **parameters: Any) -> Any:
+    """Return a top of a block; make: its arguments behind clk and rst."""
+    arguments = make()
+    takes, gives = sides(function, make, arguments, **parameters)
     return wide_ports(
         bit(), bit(), word(sum(map(len, takes))), word(sum(map(len, gives))), function, arguments, parameters,
         takes, gives,
     )  # fmt: skip
-
-
-def engine_pair() -> Any:
-    """Two engines and the counts of their units."""
-    from oscar_hdl.coder.engine_pair import engine_pair as function
-
-    def make() -> tuple[Any, ...]:
-        jobs = [ports.DecoderJob(), ports.DecoderJob()], [ports.EncoderJob(), ports.EncoderJob()]
-        decoders = jobs[0], [Stream(16), Stream(16)], [ports.PositionPort(), ports.PositionPort()]
-        encoders = jobs[1], [Stream(16, keep=2), Stream(16, keep=2)], [ports.SourcePort(), ports.SourcePort()]
-        sums = [ports.SumPort(), ports.SumPort()]
-        tables = [ports.TableWrites() for _ in range(4)]
-        chains = [CountChain() for _ in range(4)]
-        return (word(5), *tables, *decoders, sums, *chains[:2], *encoders, *chains[2:])
-
-    return wide(function, make)
-
-
-def receiver(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
-    """The receiver of so many decoders."""
-    from oscar_hdl.nic.receive.ports import ClearPort, DecoderUnits, Dropped, HeldFrame, OldestFrame
-    from oscar_hdl.nic.receive.receiver import receiver as function
-
-    def make() -> tuple[Any, ...]:
-        jobs, streams = [ports.DecoderJob() for _ in range(engines)], [Stream(16) for _ in range(engines)]
-        bases = [word(ROW_BITS) for _ in range(engines + 1)]
-        head = frames_in(bus_bits), FrameCommand(), word(ROW_BITS), Dropped(), OldestFrame(), HeldFrame()
-        units = DecoderUnits(jobs, streams, RawJob(), Stream(16), bases)
-        return (*head, TablesPort(), Stream(64), units, ClearPort())
-
-    return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
 
 
 def barrel_receiver(
@@ -113,7 +89,7 @@ def barrel_receiver(
 ) -> Any:  # fmt: skip
     """The receiver of so many barrel decoders, with banks of 2^row_bits rows."""
     from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
-    from oscar_hdl.nic.memory.barrel_ports import BankBlock
+    from oscar_hdl.nic.ports import BankBlock
     from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver as function
     from oscar_hdl.nic.receive.ports import BarrelUnits, ClearPort, Dropped, HeldFrame, OldestFrame
 
@@ -127,18 +103,38 @@ def barrel_receiver(
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2)
 
 
-def sender(engines: int = 2, bus_bits: int = 64, store_log2: int = 12) -> Any:
-    """The sender of so many encoders."""
-    from oscar_hdl.nic.send.sender import sender as function
+def barrel_sender(
+    units: int = 1, bus_bits: int = 64, store_log2: int = 12, block_log2: int = 10, row_bits: int = ROW_BITS
+) -> Any:  # fmt: skip
+    """The sender of so many barrel encoders."""
+    from oscar_hdl.coder.barrel.ports import WORD_BYTES
+    from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob
+    from oscar_hdl.nic.ports import BankBlock
+    from oscar_hdl.nic.send.barrel_sender import EncodeUnits
+    from oscar_hdl.nic.send.barrel_sender import barrel_sender as function
 
     def make() -> tuple[Any, ...]:
-        jobs = [ports.EncoderJob() for _ in range(engines)]
-        streams = [Stream(16, keep=2) for _ in range(engines)]
-        bases = [word(ROW_BITS) for _ in range(engines + 1)]
-        head = frames_out(bus_bits), FrameCommand(), word(ROW_BITS), TopPort(), TablesPort()
-        return (*head, jobs, streams, bases, ports.SourcePort())
+        lists = (
+            [BarrelEncoderJob() for _ in range(units)],
+            [BarrelDrain() for _ in range(units)],
+            [Stream(8 * WORD_BYTES, keep=WORD_BYTES) for _ in range(units)],
+            [BankBlock(row_bits - units.bit_length() + 1) for _ in range(units)],
+        )
+        head = frames_out(bus_bits), FrameCommand(), word(row_bits), TopPort(), TablesPort()
+        return (*head, EncodeUnits(*lists, ports.SourcePort(), word(row_bits)))
 
-    return wide(function, make, bus_bits=bus_bits, store_log2=store_log2)
+    return wide(function, make, bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2)
+
+
+def unit_counts() -> Any:
+    """The counts of a barrel unit."""
+    from oscar_hdl.coder.barrel.ports import BarrelCounts
+    from oscar_hdl.coder.barrel.unit_counts import unit_counts as function
+
+    def make() -> tuple[Any, ...]:
+        return BarrelCounts(), CountChain(), CountChain()
+
+    return wide(function, make)
 
 
 def _tables(encoding: bool, sets: int) -> Any:
@@ -180,33 +176,14 @@ def raw_decoder() -> Any:
     return wide(function, make)
 
 
-def row_memory(engines: int = 2, row_bits: int = 10, block_log2: int = 12) -> Any:
-    """A NIC's memory of 2^row_bits rows, with what loads and reads it."""
-    from oscar_hdl.nic.memory.bank_ports import RowCommand
-    from oscar_hdl.nic.memory.row_memory import row_memory as function
-
-    units = engines + 1
-
-    def make() -> tuple[Any, ...]:
-        positions = [ports.PositionPort() for _ in range(units)]
-        sums = [ports.SumPort() for _ in range(units)]
-        sources = [ports.SourcePort() for _ in range(units)]
-        decode_rows, encode_rows = ([word(ROW_BITS) for _ in range(units)] for _ in range(2))
-        adopt, commands = [bit() for _ in range(units)], [RowCommand(row_bits) for _ in range(3)]
-        streams = [Stream(STREAM_BITS) for _ in range(3)], Stream(16)
-        decoding = positions, sums, decode_rows, adopt
-        return (word(5), *decoding, sources, encode_rows, *commands, TopPort(), *streams[0], streams[1])
-
-    return wide(function, make, row_bits=row_bits, block_log2=block_log2)
-
-
 def barrel_bank(row_bits: int = 10, block_log2: int = 11) -> Any:
     """A bank of 2^row_bits rows for a barrel encoder and a barrel decoder."""
     from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
     from oscar_hdl.coder.barrel_encode.ports import BarrelSource
     from oscar_hdl.nic.memory.bank_ports import SideWrite
     from oscar_hdl.nic.memory.barrel_bank import barrel_bank as function
-    from oscar_hdl.nic.memory.barrel_ports import BankBlock, BankTop, GroupRead, GroupWrite
+    from oscar_hdl.nic.memory.barrel_ports import BankTop, GroupRead, GroupWrite
+    from oscar_hdl.nic.ports import BankBlock
 
     def make() -> tuple[Any, ...]:
         blocks = [BankBlock(row_bits) for _ in range(2)]
@@ -216,3 +193,28 @@ def barrel_bank(row_bits: int = 10, block_log2: int = 11) -> Any:
         return (word(4), *decoding, BarrelSource(), blocks[1], *loading, *reading)
 
     return wide(function, make, block_bits=block_log2 - 5)
+
+
+def memory_arguments(units: int, row_bits: int) -> tuple[Any, ...]:
+    """Return barrel_memory's arguments behind clk and rst."""
+    from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
+    from oscar_hdl.coder.barrel_encode.ports import BarrelSource
+    from oscar_hdl.nic.memory.bank_ports import RowCommand
+    from oscar_hdl.nic.memory.barrel_ports import BankBlock, BarrelUnits, RawUnits, RowCommands
+
+    bank_bits = row_bits - units.bit_length() + 1
+    blocks = [[BankBlock(bank_bits) for _ in range(units)] for _ in range(2)]
+    decoding = [BarrelPosition() for _ in range(units)], blocks[0], [BarrelSums() for _ in range(units)]
+    barrels = BarrelUnits(*decoding, [BarrelSource() for _ in range(units)], blocks[1])
+    raw_ports = ports.RawPosition(), ports.SumPort(), ports.RawSource()
+    raw = RawUnits(*raw_ports, word(ROW_BITS), bit(), word(ROW_BITS))
+    commands = RowCommands(*(RowCommand(row_bits) for _ in range(3)))
+    streams = [Stream(STREAM_BITS) for _ in range(3)]
+    return (word(4), barrels, raw, commands, TopPort(), *streams, Stream(16))
+
+
+def barrel_memory(units: int = 2, row_bits: int = 11, block_log2: int = 11) -> Any:
+    """A NIC's memory of 2^row_bits rows for so many barrel encoders and decoders, and raw units."""
+    from oscar_hdl.nic.memory.barrel_memory import barrel_memory as function
+
+    return wide(function, lambda: memory_arguments(units, row_bits), row_bits=row_bits, block_log2=block_log2)

@@ -1,4 +1,4 @@
-"""The NIC behind four pins, with its memory or without, so that a part is filled and nothing else measured.
+"""The NIC behind four pins, so that a part is filled and nothing else measured.
 
 Inputs come from one shift register that passes all units; outputs are registered and folded into one bit over
 several clocks. So every signal is alive, and no wire is longer than from unit to unit.
@@ -10,12 +10,8 @@ from typing import Any
 
 from myhdl import always, block, modbv
 
-from oscar_hdl.coder.ports import PositionPort, SourcePort, SumPort
-from oscar_hdl.flow.placement.pair_cell import instantiate, pair_cell
-from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.oscar_nic import oscar_nic
-from oscar_hdl.nic.ports import STREAM_BITS, TopPort, frames_in, frames_out
+from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -50,75 +46,10 @@ def fold_bit(clk: Any, value: Any, before: Any, after: Any) -> Any:
 
 
 @block
-def nic_behind_pins(
-    clk: Any, rst: Any, si: Any, so: Any, *, engines: int, bus_bits: int = 64, **parameters: Any
-) -> Any:
-    """nic_core of so many engines; `parameters` are its own. si, so: bits without meaning."""
-    UNITS = engines + 1
-    axil, irq, totals = AxiLite(8), bit(), Stream(STREAM_BITS, keep=STREAM_BITS // 8)
-    rx, tx = Stream(bus_bits, keep=bus_bits // 8), Stream(bus_bits, keep=bus_bits // 8)
-    kept = word(bus_bits)  # tdata comes out of block RAM: its parity shall not be the slowest path
-    positions = [PositionPort() for _ in range(UNITS)]
-    sums = [SumPort() for _ in range(UNITS)]
-    sources = [SourcePort() for _ in range(UNITS)]
-    decode_rows, encode_rows = [word(ROW_BITS) for _ in range(UNITS)], [word(ROW_BITS) for _ in range(UNITS)]
-    adopt, clear, cleared = [bit() for _ in range(UNITS)], bit(), bit()
-    clear_row, clear_rows, bad_packets, phase = word(ROW_BITS), word(14), word(3), word(5)
-    top = TopPort()
-
-    inputs = [
-        (axil, name)
-        for name in ["awaddr", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arvalid", "rready"]
-    ]
-    inputs += [(each, name) for each in (rx, totals) for name in ("tdata", "tvalid", "tlast", "tkeep")]
-    inputs += [(tx, "tready"), (top, "known"), (top, "symbol")]
-    outputs = [axil.awready, axil.wready, axil.bresp, axil.bvalid, axil.arready, axil.rdata, axil.rresp]
-    outputs += [axil.rvalid, rx.tready, totals.tready, kept, tx.tvalid, tx.tlast, tx.tkeep, irq]
-    outputs += [clear, clear_row, clear_rows, top.ask, top.row, top.count]
-    for unit in range(UNITS):
-        position, total, source = positions[unit], sums[unit], sources[unit]
-        inputs += [(position, "ok"), (position, "data"), (position, "mean"), (total, "local")]
-        inputs += [(source, "ok"), (source, "data"), (source, "mean")]
-        outputs += [position.take, position.header, position.row, total.take, total.row, total.valid]
-        outputs += [total.total, total.described, total.described_row]
-        outputs += [total.row_class, total.row_size, total.row_top]
-        outputs += [source.take, source.header, source.row, decode_rows[unit], encode_rows[unit], adopt[unit]]
-
-    chain = word(sum(len(getattr(bundle, name)) for bundle, name in inputs) + 4)
-    low = 0
-    for bundle, name in inputs:
-        bits = len(getattr(bundle, name))
-        setattr(bundle, name, chain(low) if bits == 1 else chain(low + bits, low))
-        low += bits
-    folds = [bit() for _ in range(len(outputs) + 1)]
-    first, last = folds[0], folds[-1]
-    parts = [
-        (fold_bit if len(signal) == 1 else fold_word)(clk, signal, folds[i], folds[i + 1])
-        for i, signal in enumerate(outputs)
-    ]
-    core = nic_core(
-        clk, rst, axil, irq, rx, tx, phase, positions, sums, decode_rows, adopt, sources, encode_rows, clear,
-        cleared, clear_row, clear_rows, top, bad_packets, totals, engines=engines, bus_bits=bus_bits,
-        **parameters,
-    )  # fmt: skip
-
-    @always(clk.posedge)
-    def shift():
-        chain.next = (chain << 1) | si
-        kept.next = tx.tdata
-        cleared.next = chain[low]
-        bad_packets.next = chain[low + 4 : low + 1]
-        first.next = False
-        so.next = last
-
-    return core, parts, shift
-
-
-@block
 def whole_behind_pins(
-    clk: Any, rst: Any, si: Any, so: Any, *, engines: int, bus_bits: int = 64, **parameters: Any
+    clk: Any, rst: Any, si: Any, so: Any, *, units: int, bus_bits: int = 64, **parameters: Any
 ) -> Any:
-    """oscar_nic of so many engines, its memory with it; `parameters` are its own. si, so: as above."""
+    """oscar_nic of so many units; `parameters` are its own. si, so: bits without meaning."""
     axil, irq = AxiLite(8), bit()
     rx, tx = frames_in(bus_bits), frames_out(bus_bits)
     values, side, read, lists = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64), Stream(64)
@@ -159,7 +90,7 @@ def whole_behind_pins(
         for i, signal in enumerate(outputs)
     ]
     nic = oscar_nic(
-        clk, rst, axil, irq, rx, tx, values, side, read, out, kinds, lists, engines=engines,
+        clk, rst, axil, irq, rx, tx, values, side, read, out, kinds, lists, units=units,
         bus_bits=bus_bits, **parameters,
     )  # fmt: skip
 
@@ -174,15 +105,10 @@ def whole_behind_pins(
 
 
 def nic_array(
-    engines: int = 8, bus_bits: int = 64, sets: int = 16, store_log2: int = 10, rows_log2: int = 0
+    units: int = 1, bus_bits: int = 64, sets: int = 16, store_log2: int = 10, rows_log2: int = 10
 ) -> Any:
-    """Return a NIC behind pins whose pairs of engines are instances of pair_module.
-
-    rows_log2: of its memory, with blocks of 2,048 values; 0: without memory.
-    """
-    sizes = {"engines": engines, "bus_bits": bus_bits, "sets": sets, "store_log2": store_log2}
-    pins = bit(), bit(), bit(), bit()
-    if rows_log2:
-        whole = whole_behind_pins(*pins, **sizes, rows_log2=rows_log2, block_log2=11, pair=pair_cell)
-        return instantiate(whole)
-    return instantiate(nic_behind_pins(*pins, **sizes, pair=pair_cell))
+    """Return a NIC of so many units behind pins, with blocks of 2,048 values."""
+    return whole_behind_pins(
+        bit(), bit(), bit(), bit(), units=units, bus_bits=bus_bits, sets=sets, store_log2=store_log2,
+        rows_log2=rows_log2, block_log2=11,
+    )  # fmt: skip

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from oscar_hdl.flow.convert import ConvertError, block_name, check_vhdl, convert_all, convert_top
 from oscar_hdl.flow.placement import report
-from oscar_hdl.flow.placement.ecp5 import DEVICES, place, synthesise, synthesise_array, synthesise_cells
+from oscar_hdl.flow.placement.ecp5 import DEVICES, place, synthesise, synthesise_array
 from oscar_hdl.flow.placement.ultrascale import cells_of
 from oscar_hdl.flow.tools import FlowError, find, version, write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, parameter
 from oscar_hdl.flow.tops import find as find_top
 
-PAIR, ARRAY = "oscar_hdl.flow.placement.pair_cell:pair_module", "oscar_hdl.flow.placement.pins:nic_array"
+ARRAY = "oscar_hdl.flow.placement.pins:nic_array"
 
 
 def floor(text: str) -> tuple[str, float]:
@@ -39,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--seeds", type=int, default=4, help="seeds of the placer, from 1 (%(default)s)")
     p.add_argument("--lanes", type=int, default=1, help="place N copies of each top together (%(default)s)")
     p.add_argument(
-        "--array", type=int, nargs="+", default=[], metavar="P",
-        help="place whole NICs of P engines with all they share, memory and pins aside; no tops unless --top",
+        "--array", type=int, nargs="+", default=[], metavar="U",
+        help="place whole NICs of U barrel units, their memory with them; no tops unless --top",
     )  # fmt: skip
     p.add_argument("--device", choices=tuple(DEVICES), default="um5g", help="LFE5UM5G-85F or LFE5U-85F")
     p.add_argument("--source", choices=("verilog", "vhdl"), default="verilog", help="vhdl: by way of GHDL")
@@ -91,26 +91,24 @@ def measure(name: str, args: argparse.Namespace) -> report.Result:
     return report.Result(placed, counted, args.lanes)
 
 
-def measure_array(engines: int, args: argparse.Namespace) -> report.Result:
-    """Place a NIC's core with so many engines behind four pins."""
-    shown, began = f"NIC of {engines}", time.monotonic()
+def measure_array(units: int, args: argparse.Namespace) -> report.Result:
+    """Place a NIC of so many units behind four pins."""
+    shown, began = f"NIC of {units}", time.monotonic()
 
     def note(line: str) -> None:
         print(f"{shown}: {line} ({time.monotonic() - began:.0f} s)", flush=True)
 
-    folder = args.out / f"array_{engines}"
+    folder = args.out / f"array_{units}"
     shutil.rmtree(folder, ignore_errors=True)
-    cell = convert_top(PAIR, "verilog", folder)
-    whole = convert_top(ARRAY, "verilog", folder, {**dict(args.parameters), "engines": engines})
+    whole = convert_top(ARRAY, "verilog", folder, {**dict(args.parameters), "units": units})
     note("converted")
-    packed = synthesise_cells(
-        whole, block_name(ARRAY), cell, block_name(PAIR), folder, packing=not args.no_packing, note=note
-    )
     top, seeds = block_name(ARRAY), range(1, args.seeds + 1)
+    packed = synthesise([whole], top, folder, packing=not args.no_packing)
+    note("synthesised")
     placed = place(shown, top, top, folder, seeds, packed, device=args.device, note=note)
     if args.path:
         print("\n".join(placed.slowest))
-    return report.Result(placed, None, engines)
+    return report.Result(placed, None, units)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -137,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.source == "vhdl":
             check_vhdl(names, args.out / "hdl")
         results = [measure(name, args) for name in names]
-        results += [measure_array(engines, args) for engines in args.array]
+        results += [measure_array(units, args) for units in args.array]
     except (ConvertError, FlowError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -43,49 +43,28 @@ FRAME_NAMES = """
   end
 """
 
-FEEDER = """
-  // Of each stream, one pair is followed: which one is free. Words land as fetch_ring gives them.
-  (* anyconst *) wire s; reg [1:0] l;
-  wire [1:0] takes_now = takes; reg [1:0] takes_before = 0; reg landed_before = 0;
-  wire gone = s ? m_axis_b_tvalid && m_axis_b_tready : m_axis_a_tvalid && m_axis_a_tready;
-  wire [15:0] data = s ? m_axis_b_tdata : m_axis_a_tdata; wire last = s ? m_axis_b_tlast : m_axis_a_tlast;
-  (* anyseq *) wire pick; (* anyseq *) wire [1:0] which;
-  reg picked = 0; reg [3:0] inside = 0, ahead; reg [15:0] expected; reg expected_last;
-  wire came = land[s]; wire [3:0] rest = inside - gone;
-  wire [15:0] chosen = pairs >> {which, 4'd0};
-  always @(posedge clk) begin
-    assume(land != 3 && (land & ~takes_before) == 0 && (!land || (!landed_before && top >= low)));
-    takes_before <= rst ? 0 : takes_now; landed_before <= land != 0 && !rst;
-    inside <= rest + (came ? top - low + 1 : 0);
-    if (gone && !rst) `RULE(inside != 0);
-    if (gone && !rst && picked && ahead == 0) `RULE(data == expected && last == expected_last);
-    if (came && pick && !picked && which <= top && which >= low) begin
-      picked <= 1; ahead <= rest + (top - which);
-      expected <= {chosen[7:0], chosen[15:8]}; expected_last <= closes && which == low;
-    end else if (gone && picked) begin ahead <= ahead - 1; picked <= ahead != 0; end
-    if (rst) begin inside <= 0; picked <= 0; end
-    `SEEN(gone && last && picked);
-  end
-"""
-
 RAW_FEEDER = """
   // The bytes from `first` on, two in a word that leaves; one byte is followed: which one is free.
-  reg busy = 0; reg [4:0] given = 0, most = 0; reg [19:0] size_now; reg odd_now; reg [4:0] unit = 0;
+  reg busy = 0; reg [4:0] given = 0; reg [19:0] size_now; reg odd_now; reg [4:0] unit = 0;
   (* anyconst *) wire [4:0] which; reg [7:0] expected; integer i;
-  wire gone = m_axis_tvalid && m_axis_tready; reg fresh = 0; reg [1:0] first_now; reg settled = 0;
+  wire gone = m_axis_tvalid && m_axis_tready; reg [2:0] first_now;
   wire [4:0] byte_at = (given << 1);
+  // A chunk comes for each that is asked for; one asked for before a block is not of it.
+  reg asked = 0, stale = 0;
   always @(posedge clk) begin
     assume(!go || (idle && size != 0 && size < 20));
-    assume(!land || (avail && busy && !go));
+    assume(!land || asked);
+    asked <= !rst && (ask || (asked && !land));
+    stale <= !rst && (go ? (asked || ask) && !land : stale && !land);
     if (began && $past(go)) assume($stable(odd) && $stable(size));
     if (go) begin busy <= 1; given <= 0; unit <= 0; size_now <= size; odd_now <= odd; first_now <= first; end
-    if (land) begin
-      for (i = 0; i < 4; i = i + 1)
+    else if (land && !stale) begin
+      for (i = 0; i < 8; i = i + 1)
         if (i >= first_now) begin
           if (2 * (unit + i - first_now) == which + odd_now) expected <= data >> 16 * i;
           if (2 * (unit + i - first_now) + 1 == which + odd_now) expected <= data >> 16 * i + 8;
         end
-      unit <= unit + 4 - first_now; first_now <= 0;
+      unit <= unit + 8 - first_now; first_now <= 0;
     end
     if (m_axis_tvalid && !rst) begin
       `RULE(busy && byte_at < size_now && m_axis_tlast == (byte_at + 2 >= size_now));
@@ -95,46 +74,6 @@ RAW_FEEDER = """
     if (gone) begin given <= given + 1; if (m_axis_tlast) busy <= 0; end
     `SEEN(gone && m_axis_tlast && given == 3);
     if (rst) busy <= 0;
-  end
-"""
-
-COLLECTOR = """
-  // One job after another; one byte of the job is followed, which one is free. Lanes are four.
-  reg busy_now = 0, over = 0, ending = 0; reg [5:0] bytes = 0; reg [2:0] shift; reg [5:0] base = 0;
-  (* anyconst *) wire [5:0] which; reg [7:0] expected; reg seen = 0, found = 0; integer i;
-  reg absorb_1 = 0, absorb_2 = 0; reg kept = 0;
-  wire came = s_axis_tvalid && s_axis_tready;
-  wire [5:0] place = which + shift;
-  always @(posedge clk) begin
-    assume(!began || turn == $past(turn) + 2'd1);
-    assume(!start || (turn == 0 && !busy && !busy_now));
-    assume(!keep || busy_now); assume(!drop && !cancel);
-    absorb_1 <= ended && !rst; absorb_2 <= absorb_1 && !rst; assume(absorb == absorb_2);
-    if (start) begin
-      busy_now <= 1; over <= 0; bytes <= 0; shift <= {lane, odd}; base <= 0; seen <= 0; found <= 0; kept <= 0;
-    end
-    if (keep) kept <= 1;
-    if (came) begin
-      `RULE(rst || (busy_now && !over));
-      assume(s_axis_tkeep == 3 || (s_axis_tkeep == 1 && s_axis_tlast)); assume(bytes < 20);
-      if (bytes == which) begin expected <= s_axis_tdata[7:0]; seen <= 1; end
-      if (bytes + 1 == which && s_axis_tkeep[1]) begin expected <= s_axis_tdata[15:8]; seen <= 1; end
-      bytes <= bytes + 1 + s_axis_tkeep[1]; over <= s_axis_tlast;
-    end
-    if (valid && !rst && began && !$past(rst)) begin  // what is given behind a reset reaches nobody
-      `RULE(busy_now && first == (base == 0) && turn == 1);
-      for (i = 0; i < 8; i = i + 1) begin
-        if (base + i == place && enables[i]) begin
-          `RULE(seen && !found && words[8 * i +: 8] == expected); found <= 1; end
-        if (enables[i]) `RULE(base + i >= shift && base + i < shift + bytes);
-      end
-      base <= base + 8;
-    end
-    if (!valid && !rst && began && !$past(rst)) `RULE(words == 0 && enables == 0);
-    if (ended && !rst) `RULE(busy_now && over && kept && (found == seen));
-    if (busy_now && !busy && !start && !(began && $past(start))) busy_now <= 0;
-    `SEEN(ended && bytes > 12);
-    if (rst) begin busy_now <= 0; over <= 0; end
   end
 """
 

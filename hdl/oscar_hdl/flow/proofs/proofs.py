@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from oscar_hdl.flow.proofs.formal import Proof, Words
 from oscar_hdl.flow.proofs.frames import (
-    COLLECTOR,
     DEFRAMER,
-    FEEDER,
     FRAME_NAMES,
     HEAD_WRITER,
     PREFIX_READER,
@@ -14,7 +12,11 @@ from oscar_hdl.flow.proofs.frames import (
     RAW_PACKER,
 )
 from oscar_hdl.flow.proofs.lists import TRACKER
-from oscar_hdl.flow.proofs.rows import FRAME_TOP, ROW_PORT, ROW_UNLOADER, SIDE_LOADER, VALUE_LOADER
+from oscar_hdl.flow.proofs.rows import (
+    ROW_PORT,
+    SIDE_IN,
+    VALUES_IN,
+)
 
 HERE = "oscar_hdl.flow.proofs.tops:"
 
@@ -225,15 +227,11 @@ PROOFS: dict[str, Proof] = {
     "splitter": Proof("splitter", light=False, free=512, still=("m_axis",)),
     "encoder": Proof("encoder", free=512, still=("m_axis_bytes",)),
     "decoder": Proof("decoder", 12, light=False, rules=DECODER, free=512),
-    "feeder": Proof(HERE + "feeder", 16, rules=FEEDER),
     "raw_feeder": Proof(HERE + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),
-    "value_loader": Proof(HERE + "value_loader", 14, rules=VALUE_LOADER, reach=30),
+    "values_in": Proof(HERE + "values_in", 16, rules=VALUES_IN, reach=30),
+    "side_in": Proof(HERE + "side_in", 26, rules=SIDE_IN, reach=0),
     "row_port": Proof(HERE + "row_port", 26, rules=ROW_PORT, forget="command_done"),
-    "side_loader": Proof(HERE + "side_loader", 26, rules=SIDE_LOADER, reach=0),
-    "frame_top": Proof(HERE + "frame_top", 42, rules=FRAME_TOP, reach=45),
-    "row_unloader": Proof(HERE + "row_unloader", 22, light=False, rules=ROW_UNLOADER, reach=60),
     "prefix_reader": Proof(HERE + "prefix_reader", 30, rules=PREFIX_READER, reach=100),
     "head_writer": Proof(HERE + "head_writer", 19, light=False, rules=HEAD_WRITER, free=512, reach=40),
     "raw_packer": Proof(HERE + "raw_packer", 30, rules=RAW_PACKER, reach=60),
-    "collector": Proof(HERE + "collector", 26, rules=COLLECTOR, reach=50),
 }  # fmt: skip

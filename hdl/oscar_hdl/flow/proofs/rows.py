@@ -2,40 +2,6 @@
 
 from __future__ import annotations
 
-VALUE_LOADER = """
-  // Two words of the stream a half, zeros behind the last value, and every row is written whole.
-  reg busy = 0; reg [18:0] left = 0; reg [5:0] row_now; reg half_now; reg second = 0;
-  reg [127:0] low = 0, high = 0;
-  wire came = s_axis_values_tvalid && s_axis_values_tready;
-  wire put = write_enable != 0;
-  wire [127:0] given = left < 8 ? s_axis_values_tdata & ~(~128'd0 << 16 * left[2:0]) : s_axis_values_tdata;
-  always @(posedge clk) begin
-    assume(!command_start || (command_idle && command_count != 0 && command_count < 80));
-    if (busy) assume($stable(command_first) && $stable(command_count));
-    assume(!began || phase == $past(phase) + 5'd1);
-    if (came && !rst) `RULE(busy && left != 0 && phase[0] == second);
-    if (put && !rst) begin
-      `RULE(busy && !phase[0] && write_enable == (row_now[2] ? 2 : 1) && write_half == half_now);
-      `RULE(write_row == {row_now[5:3], row_now[1:0]});
-      `RULE(write_data == {high, low} && (!second || left == 0));
-      half_now <= !half_now;
-      if (half_now) row_now <= row_now + 1;
-    end
-    if (put) begin low <= 0; high <= 0; second <= 0; end
-    if (came) begin
-      if (second && !put) high <= given; else low <= given;
-      second <= put || !second; left <= left < 8 ? 0 : left - 8;
-    end
-    if (command_done && !rst) `RULE(busy && put && half_now && left == 0);
-    if (busy && command_idle && !put) busy <= 0;
-    if (command_start) begin
-      busy <= 1; left <= command_count; row_now <= command_first; half_now <= 0; second <= 0;
-    end
-    `SEEN(command_done && row_now != command_first);
-    if (rst) begin busy <= 0; second <= 0; left <= 0; low <= 0; high <= 0; end
-  end
-"""
-
 ROW_PORT = """
   // A loader is idle between commands, and takes words inside one; one clear is asked for at a time.
   reg busy = 0, waiting = 0, asked = 0, inside = 0, owed = 0, fits = 0, lacking = 0, due = 0;
@@ -79,26 +45,62 @@ ROW_PORT = """
   end
 """
 
-SIDE_LOADER = """
+VALUES_IN = """
+  // A word of the stream or, behind the last value, of zeros, in the clock of its place in the row; every row
+  // is written whole, and its number is there in phase 3.
+  reg busy = 0, fresh = 0; reg [18:0] left = 0; reg [5:0] row_now; reg [1:0] part = 0; reg [4:0] seen;
+  reg [127:0] word;
+  wire came = s_axis_values_tvalid && s_axis_values_tready, put = write_enable != 0;
+  wire [1:0] next = part + put;
+  always @(posedge clk) begin
+    assume(!command_start || (command_idle && command_count != 0 && command_count < 80));
+    if (busy) assume($stable(command_first) && $stable(command_count));
+    assume(!began || phase == $past(phase) + 4'd1);
+    if (!rst) begin
+      if (came) `RULE(busy && left != 0 && !held && phase[1:0] == next + 2'd2);
+      if (put) begin
+        `RULE(busy && phase[1:0] == part + 2'd3 && write_enable == (row_now[2] ? 2 : 1) && !$past(held));
+        `RULE((part == 0 ? write_row : seen) == {row_now[5:3], row_now[1:0]});
+        `RULE(fresh ? write_data == word : left == 0 && write_data == 0);
+      end
+      if (fresh) `RULE(put);
+      if (command_done) `RULE(busy && put && part == 3 && left == 0);
+    end
+    fresh <= came && !rst;
+    if (phase[1:0] == 3) seen <= write_row;
+    if (came) begin
+      word <= left < 8 ? s_axis_values_tdata & ~(~128'd0 << 16 * left[2:0]) : s_axis_values_tdata;
+      left <= left < 8 ? 0 : left - 8;
+    end
+    if (put) begin part <= part + 1; if (part == 3) row_now <= row_now + 1; end
+    if (command_done) busy <= 0;
+    if (command_start) begin busy <= 1; left <= command_count; row_now <= command_first; part <= 0; end
+    `SEEN(command_done && row_now != command_first);
+    if (rst) begin busy <= 0; left <= 0; part <= 0; end
+  end
+"""
+
+SIDE_IN = """
   // A word a row: its header and its distances; headers of 0 to the end of the last group. Or each row is
   // cleared once, and none but those from the first on.
-  reg busy = 0, held = 0, wiping; reg [7:0] left, row_now, rows_now; reg [127:0] word;
+  reg busy = 0, kept = 0, wiping; reg [7:0] left, row_now, rows_now; reg [127:0] word;
   wire came = s_axis_side_tvalid && s_axis_side_tready, put = write_header != 0 || write_distances != 0;
   wire [1:0] here = row_now[5] ? 2 : 1;
   (* anyconst *) wire [6:0] one; reg wiped = 0; wire [7:0] offset = {1'b0, one} - command_first;
-  wire now = write_clear[one[5]] && write_row[5] == one[6] && write_lanes[one[4:0]];
+  wire now = write_clear[one[5]] && write_row == {one[6], one[4:3], 3'd0} && write_lanes[one[2:0]];
   always @(posedge clk) begin
     assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count < 4096));
     assume(!command_start || !command_clear || command_first[4:0] == 0);
     assume(!command_start || command_first + ((command_count + 31) >> 5) <= 128);
     if (busy) assume($stable(command_first) && $stable(command_count) && $stable(command_clear));
-    assume(!began || phase == $past(phase) + 5'd1);
+    assume(!began || phase == $past(phase) + 4'd1);
     if (!rst) begin
-      if (came) `RULE(busy && !wiping && left != 0 && !held && phase[1:0] == 0);
+      if (came) `RULE(busy && !wiping && left != 0 && !kept && !held && phase[1:0] == 0);
+      if (put || write_clear != 0) `RULE(!$past(held));
       if (put) begin
         `RULE(busy && !wiping && phase[1:0] == 1 && write_clear == 0);
         `RULE(write_row == {row_now[6], row_now[4:0]});
-        `RULE(write_header == here && write_distances == (left ? here : 0) && held == (left != 0));
+        `RULE(write_header == here && write_distances == (left ? here : 0) && kept == (left != 0));
         `RULE(write_header_data == (left ? word[14:0] : 15'd0));
         if (left <= 1) `RULE(behind || command_done);
         if (left) `RULE(write_data == word[127:32]);
@@ -110,8 +112,8 @@ SIDE_LOADER = """
       if (busy && $past(command_done) && !wiping) `RULE(left == 0);
       if (busy && $past(command_done) && wiping) `RULE(wiped || one < command_first || offset >= rows_now);
     end
-    if (came) begin word <= s_axis_side_tdata; held <= 1; end
-    if (put) begin row_now <= row_now + 1; left <= left ? left - 1 : 0; held <= 0; end
+    if (came) begin word <= s_axis_side_tdata; kept <= 1; end
+    if (put) begin row_now <= row_now + 1; left <= left ? left - 1 : 0; kept <= 0; end
     wiped <= busy && (wiped || now);
     if (busy && $past(command_done)) busy <= 0;
     if (command_start) begin
@@ -120,84 +122,6 @@ SIDE_LOADER = """
     end
     `SEEN(put && left == 1); `SEEN(command_done && wiping && wiped && left > 35);
     `SEEN(command_done && !wiping);
-    if (rst) begin busy <= 0; held <= 0; end
-  end
-"""
-
-ROW_UNLOADER = """
-  // Banks give a row's halves in phases 1 and 2, of addresses three clocks before; every third row has class
-  // 0. A descriptor is there in the four clocks from the next phase 3 on.
-  reg busy = 0; reg [3:0] words = 0, words_now; reg [2:0] rows = 0, rows_now;
-  reg [5:0] past_1 = 0, past_2 = 0, past_3 = 0;
-  reg [4:0] seen, shown; reg good = 0, better = 0;
-  wire gone = m_axis_values_tvalid && m_axis_values_tready;
-  wire told = m_axis_descriptors_tvalid && m_axis_descriptors_tready;
-  wire [5:0] at = command_first + words[3:2], told_at = command_first + rows;
-  function [10:0] kind(input [5:0] of); kind = of % 3 == 0 ? 11'd0 : {of[3:0], of, 1'b1}; endfunction
-  function [7:0] value(input [7:0] of); value = of + 8'd1; endfunction
-  always @(posedge clk) begin
-    assume(!began || phase == $past(phase) + 5'd1);
-    assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count <= 96));
-    if (busy) assume($stable(command_first) && $stable(command_count));
-    past_1 <= {row, phase[0]}; past_2 <= past_1; past_3 <= past_2;
-    if (phase[1:0] == 1 || phase[1:0] == 2) begin
-      assume(data_a == {value({1'b0, past_3, 1'b1}), value({1'b0, past_3, 1'b0})});
-      assume(data_b == {value({1'b1, past_3, 1'b1}), value({1'b1, past_3, 1'b0})}); end
-    if (phase[1:0] == 2) begin seen <= described; good <= 1; shown <= seen; better <= good; end
-    if (better) begin
-      assume(kind_a == kind({shown[4:2], 1'b0, shown[1:0]}));
-      assume(kind_b == kind({shown[4:2], 1'b1, shown[1:0]})); end
-    if (!rst) begin
-      if (m_axis_values_tvalid) begin
-        `RULE(busy && words < words_now && m_axis_values_tlast == (words + 4'd1 == words_now));
-        `RULE(m_axis_values_tdata == (at % 3 ? value({at[2], at[5:3], at[1:0], words[1:0]}) : 8'd0));
-      end
-      if (m_axis_descriptors_tvalid) begin
-        `RULE(busy && rows < rows_now && m_axis_descriptors_tlast == (rows + 3'd1 == rows_now));
-        `RULE(m_axis_descriptors_tdata == kind(told_at));
-      end
-      if (command_done) `RULE(busy && words == words_now && rows == rows_now);
-    end
-    if (gone) words <= words + 1;
-    if (told) rows <= rows + 1;
-    if (command_done) busy <= 0;
-    if (command_start) begin
-      busy <= 1; words <= 0; rows <= 0; words_now <= (command_count + 7) >> 3;
-      rows_now <= (command_count + 31) >> 5;
-    end
-    `SEEN(command_done); `SEEN(gone && m_axis_values_tdata != 0 && words == 4);
-    if (rst) busy <= 0;
-  end
-"""
-
-FRAME_TOP = """
-  // A group's largest symbol is there eight clocks behind its row, in phase 1; symbols of groups are free.
-  (* anyconst *) wire [31:0] symbols; reg busy = 0; reg [5:0] waits = 0;
-  reg [6:0] row_1, row_2; wire [2:0] first = port_row[7:5]; wire [8:0] groups = (port_count + 1023) >> 10;
-  reg [3:0] most; integer i;
-  always @* begin
-    most = 0;
-    for (i = 0; i < 8; i = i + 1)
-      if (i >= first && i < first + groups && symbols[4 * i +: 4] > most) most = symbols[4 * i +: 4];
-  end
-  always @(posedge clk) begin
-    assume(!began || phase == $past(phase) + 5'd1);
-    assume(!port_ask || (!busy && port_count != 0 && port_count <= 3072 && first + groups <= 8));
-    assume(port_row[4:0] == 0);
-    if (busy) assume($stable(port_row) && $stable(port_count));
-    assume(!behind || waits < 6);
-    if (phase[1:0] == 1) begin
-      row_1 <= row; row_2 <= row_1;
-      assume(top_a == symbols[4 * {row_2[6:5], 1'b0} +: 4]);
-      assume(top_b == symbols[4 * {row_2[6:5], 1'b1} +: 4]);
-    end
-    if (!rst && began && !$past(rst)) begin
-      if (port_known) `RULE(busy && port_symbol == most);
-      if (!busy && !$past(port_ask)) `RULE($stable(port_symbol));
-      `RULE(waits < 38);
-    end
-    waits <= busy ? waits + 1 : 0;
-    busy <= !rst && (port_ask || (busy && !port_known));
-    `SEEN(port_known && groups == 3 && !rst);
+    if (rst) begin busy <= 0; kept <= 0; end
   end
 """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block, concat
+from myhdl import always, always_comb, block
 
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import RawJob
-from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite, ValueWrite
-from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, TopPort, frames_in
+from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite
+from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, frames_in
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -65,43 +65,28 @@ def byte_source() -> Any:
 
 
 @block
-def _feeder(clk, rst, land, pairs, top, low, closes, tick, takes, m_axis_a, m_axis_b):  # type: ignore[no-untyped-def]
-    from oscar_hdl.nic.receive.feeder import feeder as made
+def _raw_feeder(clk, rst, go, odd, size, first, ask, land, data, m_axis, idle):  # type: ignore[no-untyped-def]
+    from oscar_hdl.nic.receive.chunk_reader import ChunkAsk, UnitPort, chunk_reader
+    from oscar_hdl.nic.receive.raw_feeder import raw_feeder as made
 
-    flags, streams = [bit(), bit()], [Stream(16), Stream(16)]
-    feeders = made(clk, rst, land, pairs, top, low, closes, tick, flags, streams, first=0, stride=1)
-    links = [_link(streams[0], m_axis_a), _link(streams[1], m_axis_b)]
+    units, chunk, place = UnitPort(), ChunkAsk(4), word(7)
+    chunk.ask, chunk.land, chunk.data = ask, land, data
 
     @always_comb
     def join():
-        takes.next = concat(flags[1], flags[0])
+        place.next = first
 
-    return feeders, links, join
-
-
-def feeder() -> Any:
-    """Two decoders share it."""
-    return _feeder(
-        bit(), bit(), word(2), word(64), word(2), word(2), bit(), bit(), word(2), Stream(16), Stream(16)
-    )
-
-
-@block
-def _raw_feeder(clk, rst, go, odd, size, first, land, data, avail, m_axis, idle):  # type: ignore[no-untyped-def]
-    from oscar_hdl.nic.receive.raw_feeder import raw_feeder as made
-    from oscar_hdl.nic.receive.unit_reader import UnitPort, unit_reader
-
-    units = UnitPort()
     return (
-        unit_reader(clk, rst, go, first, land, data, avail, units),
+        chunk_reader(clk, rst, go, place, chunk, units),
         made(clk, rst, go, odd, size, units, m_axis, idle),
+        join,
     )
 
 
 def raw_feeder() -> Any:
-    """With the reader of units that it asks."""
+    """With the reader of chunks that it asks."""
     return _raw_feeder(
-        bit(), bit(), bit(), bit(), word(20), word(2), bit(), word(64), bit(), Stream(16), bit()
+        bit(), bit(), bit(), bit(), word(20), word(3), bit(), bit(), word(128), Stream(16), bit()
     )
 
 
@@ -226,79 +211,30 @@ def raw_decoder() -> Any:
     )
 
 
-def value_loader() -> Any:
-    from oscar_hdl.nic.memory.value_loader import value_loader as made
+def values_in() -> Any:
+    from oscar_hdl.nic.memory.barrel_ports import GroupWrite
+    from oscar_hdl.nic.memory.values_in import values_in as made
 
     return made(
-        bit(), bit(), word(5), _Command(6), Stream(STREAM_BITS), ValueWrite(2, 5), block_bits=2, skip_bits=1
-    )
-
-
-def side_loader() -> Any:
-    from oscar_hdl.nic.memory.side_loader import side_loader as made
-
-    return made(
-        bit(), bit(), word(5), RowCommand(7), Stream(STREAM_BITS), SideWrite(2, 6), bit(), block_bits=5,
+        bit(), bit(), word(4), _Command(6), bit(), Stream(STREAM_BITS), GroupWrite(2, 5), block_bits=2,
         skip_bits=1,
     )  # fmt: skip
 
 
-@block
-def _frame_top(clk, rst, phase, port, behind, row, top_a, top_b):  # type: ignore[no-untyped-def]
-    from oscar_hdl.nic.memory.frame_top import frame_top as made
+def side_in() -> Any:
+    from oscar_hdl.nic.memory.side_in import side_in as made
 
-    tops = [word(len(top_a)), word(len(top_b))]
-    search = made(clk, rst, phase, port, behind, row, tops, block_bits=5, skip_bits=1)
-
-    @always_comb
-    def copy():
-        tops[0].next = top_a
-        tops[1].next = top_b
-
-    return search, copy
-
-
-def frame_top() -> Any:
-    """With a memory of eight groups of 32 rows."""
-    port = TopPort()
-    port.row = word(8)
-    return _frame_top(bit(), bit(), word(5), port, bit(), word(7), word(4), word(4))
-
-
-@block
-def _row_unloader(
-    clk, rst, phase, command, row, described, data_a, data_b, kind_a, kind_b, m_axis_values,
-    m_axis_descriptors,
-):  # type: ignore[no-untyped-def]  # fmt: skip
-    from oscar_hdl.nic.memory.row_unloader import row_unloader as made
-
-    halves, kinds = [word(len(data_a)), word(len(data_b))], [word(11), word(11)]
-    reader = made(
-        clk, rst, phase, command, row, described, halves, kinds, m_axis_values, m_axis_descriptors,
-        block_bits=2, skip_bits=1,
-    )  # fmt: skip
-
-    @always_comb
-    def copy():
-        halves[0].next = data_a
-        halves[1].next = data_b
-        kinds[0].next = kind_a
-        kinds[1].next = kind_b
-
-    return reader, copy
-
-
-def row_unloader() -> Any:
-    """With halves of 16 bits."""
-    return _row_unloader(
-        bit(), bit(), word(5), _Command(6), word(5), word(5), word(16), word(16), word(11), word(11),
-        Stream(8), Stream(16),
+    write = SideWrite(2, 6)
+    del write.kind  # of the raw decoder's rows
+    return made(
+        bit(), bit(), word(4), RowCommand(7), bit(), Stream(STREAM_BITS), write, bit(), block_bits=5,
+        skip_bits=1,
     )  # fmt: skip
 
 
 def prefix_reader() -> Any:
+    from oscar_hdl.nic.receive.chunk_reader import UnitPort
     from oscar_hdl.nic.receive.prefix_reader import prefix_reader as made
-    from oscar_hdl.nic.receive.unit_reader import UnitPort
 
     return made(
         bit(), bit(), bit(), UnitPort(), word(5), bit(), word(4), word(32), Stream(64), bit(), bit(),
@@ -337,57 +273,3 @@ def row_port() -> Any:
     from oscar_hdl.nic.memory.row_port import row_port as made
 
     return made(bit(), bit(), Stream(64), Stream(64), bit(), word(10), word(14), bit(), RowCommand(10), bit())
-
-
-@block
-def _collector(
-    clk,
-    rst,
-    turn,
-    start,
-    odd,
-    lane,
-    keep,
-    drop,
-    cancel,
-    absorb,
-    room,
-    s_axis,
-    busy,
-    words,
-    enables,
-    valid,
-    first,
-    ended,
-):  # type: ignore[no-untyped-def]
-    from oscar_hdl.nic.send.collector import collector as made
-    from oscar_hdl.nic.send.frame_builder import pair_port
-    from oscar_hdl.nic.send.ports import CollectorPort
-
-    ready, mark, pair, next_pair = bit(), word(2), word(17), word(17)
-    lanes, marks = [word(16) for _ in range(4)], [word(2) for _ in range(4)]
-    port = pair_port(s_axis, pair, mark, ready)
-    own = CollectorPort(
-        start=start, odd=odd, lane=lane, keep=keep, drop=drop, cancel=cancel, room=room, busy=busy,
-        valid=valid, first=first, ended=ended, absorb=absorb,
-    )  # fmt: skip
-    collect = made(clk, rst, turn, own, ready, mark, next_pair, lanes, marks, index=0)
-
-    @always(clk.posedge)
-    def hand():
-        next_pair.next = pair
-
-    @always_comb
-    def join():
-        words.next = concat(lanes[3], lanes[2], lanes[1], lanes[0])
-        enables.next = concat(marks[3], marks[2], marks[1], marks[0])
-
-    return port, collect, hand, join
-
-
-def collector() -> Any:
-    """Of four lanes, with one stream to take from."""
-    return _collector(
-        bit(), bit(), word(2), bit(), bit(), word(2), bit(), bit(), bit(), bit(), bit(), Stream(16, keep=2),
-        bit(), word(64), word(8), bit(), bit(), bit(),
-    )  # fmt: skip

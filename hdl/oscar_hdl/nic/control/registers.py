@@ -11,7 +11,7 @@ from oscar_hdl.nic.ports import PEER_BITS, ROW_BITS, TO_ALL
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
 SPACE = 256  # bytes of addresses
-VERSION = 6
+VERSION = 7
 ID_VALUE = int.from_bytes(b"OSCA", "big")
 COUNTERS, EDGES = 0x80, 0xC0
 PLAN_EDGES = 15  # boundaries of a plan, at most
@@ -195,7 +195,7 @@ REGISTERS: tuple[Register, ...] = (
     Register(
         "CONFIG", 0x04, "RO", "what the hardware was built with",
         (
-            Field("units", 0, 7, "barrel units: a decoder and an encoder of eight lanes each, and their bank"),
+            Field("units", 0, 7, "a decoder and an encoder of eight lanes each, and a bank of rows"),
             Field("bus_bytes", 7, 7, "bytes of a word of s_axis_rx and m_axis_tx"),
             Field("store_log2", 14, 5, "log2 of the words of a frame store"),
             Field("sets_log2", 19, 3, "log2 of the table sets of a direction"),

@@ -26,9 +26,13 @@ class KindWrite:
 
 @block
 def kind_lane(
-    clk: Any, lanes: Any, write_at: Any, data: Any, look_at: Any, found: Any, seen: Any, *, lane: int
+    clk: Any, lanes: Any, write_at: Any, data: Any, look_at: Any, found: Any, alive: Any, seen: Any, *,
+    lane: int,
 ) -> Any:  # fmt: skip
-    """Keep every eighth descriptor: `found` is of look_at, `seen` of write_at, each two clocks later."""
+    """Keep every eighth descriptor: `found` is of look_at, `seen` of write_at, each two clocks later.
+
+    alive: the class of what is found is above 0.
+    """
     LANE = lane
     enable = bit()
     memory = block_ram(clk, enable, write_at, data, read_at=look_at, read=found, found=seen)
@@ -36,6 +40,7 @@ def kind_lane(
     @always_comb
     def cut() -> None:
         enable.next = lanes[LANE]
+        alive.next = found[4:] != 0
 
     return memory, cut
 
@@ -109,10 +114,12 @@ def bank_kinds(
     look_at, write_at, lanes, data = word(AT_BITS), word(AT_BITS), word(WIDTH), word(DESCRIPTOR_BITS)
     row_enable, row_at, row_data = bit(), word(ROW_BITS), word(4)
     founds, seens = ([word(DESCRIPTOR_BITS) for _ in range(WIDTH)] for _ in range(2))
+    alive = [bit() for _ in range(WIDTH)]
     live_hot3, lives, lane, kind = word(WIDTH), word(WIDTH), word(ROW_LOG2), word(DESCRIPTOR_BITS)
 
     memories = [
-        kind_lane(clk, lanes, write_at, data, look_at, founds[i], seens[i], lane=i) for i in range(WIDTH)
+        kind_lane(clk, lanes, write_at, data, look_at, founds[i], alive[i], seens[i], lane=i)
+        for i in range(WIDTH)
     ]
     classes = block_ram(clk, row_enable, row_at, row_data, read_at=source_row1, read=source_class)
     parts = [joined(founds, found), kind_of(seens, lane, kind)]
@@ -145,7 +152,7 @@ def bank_kinds(
     @always_comb
     def compare() -> None:
         for i in range(WIDTH):
-            lives.next[i] = live_hot3[i] and found[DESCRIPTOR_BITS * i + 4 : DESCRIPTOR_BITS * i] != 0
+            lives.next[i] = live_hot3[i] and alive[i]
 
     @always(clk.posedge)
     def show() -> None:

@@ -12,15 +12,15 @@ from oscar_hdl.nic.memory.bank_means import ROW_LOG2
 from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, SYMBOL_BITS
 from oscar_hdl.streams.bundles import bit, word
 
-TREE = 3  # clocks from eight symbols to the largest
+TREE = 4  # clocks from the descriptors of eight rows to the largest symbol
 
 
 @block
-def top_of(found: Any, symbol: Any, *, lane: int) -> Any:
-    """Give the largest symbol of one of eight rows."""
+def top_of(clk: Any, found: Any, symbol: Any, *, lane: int) -> Any:
+    """Give the largest symbol of one of eight rows, a clock later: a block RAM is far from who compares."""
     HIGH, LOW = DESCRIPTOR_BITS * (lane + 1), DESCRIPTOR_BITS * (lane + 1) - SYMBOL_BITS
 
-    @always_comb
+    @always(clk.posedge)
     def cut() -> None:
         symbol.next = found[HIGH:LOW]
 
@@ -55,7 +55,7 @@ def bank_top(clk: Any, rst: Any, phase: Any, port: Any, free: Any, at: Any, foun
     ROW_BITS = len(port.row)
     symbols, most = [word(SYMBOL_BITS) for _ in range(WIDTH)], word(SYMBOL_BITS)
     busy, left, asks, marks = bit(), word(len(port.words)), bit(), word(3 + TREE)
-    parts = [top_of(found, symbols[i], lane=i) for i in range(WIDTH)] + [largest(clk, symbols, most)]
+    parts = [top_of(clk, found, symbols[i], lane=i) for i in range(WIDTH)] + [largest(clk, symbols, most)]
 
     @always_comb
     def look() -> None:

@@ -8,39 +8,9 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.nic.memory.barrel_ports import DISTANCES_BITS, GROUP_BITS, GROUPS, GroupPort
+from oscar_hdl.nic.memory.barrel_ports import DISTANCES_BITS, GROUP_BITS, GROUPS, GroupPort, LoadedWord
+from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
-
-
-@block
-def dual_ram(
-    clk: Any, at: Any, write: Any, data: Any, read: Any, other_at: Any, other_write: Any, other_data: Any,
-    other_read: Any,
-) -> Any:  # fmt: skip
-    """Keep a word for each address, for two ports: at, write, data, read are of one, other_.. of the other.
-
-    at: register. write: strobe, the word at `at` becomes data. read: the word there, two clocks later.
-    Nothing sensible is read of a word that is written in that clock. Only one port writes in a clock, and the
-    code says so: synthesis would else have the ports compare their addresses.
-    """
-    width, depth = len(data), len(at)
-    if not width == len(read) == len(other_data) == len(other_read) or depth != len(other_at):
-        raise ValueError("data and addresses of both ports have the same widths")
-    memory = [word(width) for _ in range(1 << depth)]
-    fetched, other_fetched = word(width), word(width)
-
-    @always(clk.posedge)
-    def access() -> None:
-        if write:
-            memory[at].next = data
-        elif other_write:
-            memory[other_at].next = other_data
-        fetched.next = memory[at]
-        other_fetched.next = memory[other_at]
-        read.next = fetched
-        other_read.next = other_fetched
-
-    return access
 
 
 @block
@@ -55,24 +25,55 @@ def next_row(clk: Any, before: Any, after: Any) -> Any:
 
 
 @block
+def next_or_loaded(clk: Any, phase: Any, before: Any, loaded: Any, after: Any, *, first: int) -> Any:
+    """Give a row number to the next memory, a clock later, but in phase `first` the one that is loaded."""
+    FIRST = first
+
+    @always(clk.posedge)
+    def move() -> None:
+        after.next = before
+        if phase[2:] == FIRST:
+            after.next = loaded
+
+    return move
+
+
+@block
+def loaded_words(clk: Any, phase: Any, write: Any, held: LoadedWord, row: Any, *, index: int) -> Any:
+    """Keep the second and the fourth word of a row for two clocks, and its number for four more."""
+
+    @always(clk.posedge)
+    def keep() -> None:
+        if not phase[0]:
+            held.data.next = write.data
+            held.enable.next = write.enable[index]
+        if phase[2:] == 3:
+            held.row.next = write.row
+            row.next = held.row
+
+    return keep
+
+
+@block
 def group_memory(
-    clk: Any, phase: Any, up: Any, down: Any, write: Any, puts_side: Any, side_data: Any, puts_total: Any, *,
-    index: int, group: int,
+    clk: Any, phase: Any, up: Any, down: Any, enable: Any, loaded: Any, puts_total: Any, total: Any,
+    puts_side: Any, side_data: Any, *, group: int,
 ) -> Any:  # fmt: skip
     """Keep eight lanes of each row.
 
-    up, down: GroupPort. write: GroupWrite, whose data are up's. puts_side: bit `group`, distances are
-    written; side_data: of the row, for four clocks. puts_total: for four clocks, sums are written, which are
-    down's data.
+    up, down: GroupPort; values are written by down, distances by up. enable, loaded: of GroupWrite, in the
+    phase before the one behind that of sums. puts_total: for four clocks, sums are written, which are total.
+    puts_side: bit `group`, distances are written; side_data: of the row, for four clocks.
     """
     FIRST = group  # so many clocks behind the first memory's on one port
     LOW, HIGH = DISTANCES_BITS * group, DISTANCES_BITS * (group + 1)
     LAST = GROUPS - 1 - group  # behind the last memory's on the other
-    put, put_sums, put_side, never = bit(), bit(), bit(), bit()
-    distances, nothing = word(DISTANCES_BITS), word(DISTANCES_BITS)
+    put, put_side, data, distances = bit(), bit(), word(GROUP_BITS), word(DISTANCES_BITS)
 
-    values = dual_ram(clk, up.row, put, up.data, up.read, down.row, put_sums, down.data, down.read)
-    sides = dual_ram(clk, up.row, put_side, distances, up.distances, down.row, never, nothing, down.distances)
+    values = block_ram(clk, put, down.row, data, read_at=up.row, read=up.read, found=down.read)
+    sides = block_ram(
+        clk, put_side, up.row, distances, read_at=down.row, read=down.distances, found=up.distances
+    )
 
     @always_comb
     def cut() -> None:
@@ -80,13 +81,14 @@ def group_memory(
         put_side.next = puts_side[FIRST]
 
     @always(clk.posedge)
-    def enable() -> None:
-        put.next = write.enable[index] and phase[2:] == (3 + FIRST) % GROUPS
-        put_sums.next = puts_total and phase[2:] == (3 + LAST) % GROUPS
-        never.next = False
-        nothing.next = 0
+    def choose() -> None:
+        data.next = loaded
+        put.next = enable and phase[2:] == LAST
+        if phase[2:] == (3 + LAST) % GROUPS:
+            data.next = total
+            put.next = puts_total
 
-    return values, sides, cut, enable
+    return values, sides, cut, choose
 
 
 @block
@@ -120,23 +122,40 @@ def bank_values(
     clocks behind their rows, the last lanes first for positions.
     """
     ROW_BITS = len(read_row)
-    loaded, total1, total2 = word(GROUP_BITS), word(GROUP_BITS), word(GROUP_BITS)
+    total1, held, row_before, here = word(GROUP_BITS), LoadedWord(ROW_BITS), word(ROW_BITS), bit()
     total_valid1, total_row1, read_row_before = bit(), word(ROW_BITS), word(ROW_BITS)
     side_data, puts_side = word(len(side.data)), word(GROUPS)
-    ups = [GroupPort(ROW_BITS, loaded) for _ in range(GROUPS)]
-    downs = [GroupPort(ROW_BITS, total2) for _ in range(GROUPS)]
+    ups, downs = ([GroupPort(ROW_BITS) for _ in range(GROUPS)] for _ in range(2))
     up, down = ups[0].row, downs[GROUPS - 1].row
     up_words, down_words = [port.read for port in ups], [port.read for port in downs]
     up_sides, down_sides = [port.distances for port in ups], [port.distances for port in downs]
 
+    # Words of a row are written in the order in which they come, not in that in which sums pass on that port.
+    loaded = [write.data, held.data, write.data, held.data]
+    enables = [here, held.enable, here, held.enable]
+    loaded_rows = [write.row, held.row, held.row, row_before]
     memories = [
         group_memory(
-            clk, phase, ups[g], downs[g], write, puts_side, side_data, total_valid1, index=index, group=g
+            clk,
+            phase,
+            ups[g],
+            downs[g],
+            enables[g],
+            loaded[g],
+            total_valid1,
+            total1,
+            puts_side,
+            side_data,
+            group=g,
         )
         for g in range(GROUPS)
     ]
     chains = [next_row(clk, one.row, other.row) for one, other in pairwise(ups)]
-    chains += [next_row(clk, one.row, other.row) for one, other in pairwise(downs[::-1])]
+    chains += [
+        next_or_loaded(clk, phase, downs[g + 1].row, loaded_rows[g], downs[g].row, first=GROUPS - 1 - g)
+        for g in range(GROUPS - 1)
+    ]
+    chains.append(loaded_words(clk, phase, write, held, row_before, index=index))
     words = [
         word_of(clk, phase, up_words, lanes.source, first=1, up=True),
         word_of(clk, phase, down_words, lanes.local, first=1, up=False),
@@ -147,24 +166,26 @@ def bank_values(
     ]
 
     # The rows of memory 0 and of the last one; each next one looks at them a clock later.
+    @always_comb
+    def cut() -> None:
+        here.next = write.enable[index]
+
     @always(clk.posedge)
     def look() -> None:
         up.next = source_row2
-        if phase[2:] == 3:
-            up.next = write.row
-        elif phase[2:] == 0:
+        if phase[2:] == 0:
             up.next = read_row_before
         elif phase[2:] == 1:
             up.next = side.row
         down.next = position_row2
         if phase[2:] == 3:
             down.next = total_row1
+        elif phase[2:] == 0:
+            down.next = row_before
 
     @always(clk.posedge)
     def take() -> None:
-        loaded.next = write.data
         total1.next = sums.total
-        total2.next = total1
         if phase[2:] == 2:
             total_valid1.next = sums.valid
             total_row1.next = sum_row
@@ -176,4 +197,4 @@ def bank_values(
         if phase[2:] == 1 and side.distances[index]:
             puts_side.next = concat(puts_side[GROUPS - 1 :], True)
 
-    return memories, chains, words, look, take
+    return memories, chains, words, cut, look, take

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block, concat
+from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.barrel.ports import WIDTH
 from oscar_hdl.nic.memory.bank_kinds import KindWrite, bank_kinds, kind_writes
@@ -22,6 +22,7 @@ from oscar_hdl.nic.memory.barrel_ports import (
 )
 from oscar_hdl.nic.memory.rows_under_way import rows_under_way
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.joined import joined
 
 KINDS_BITS = DESCRIPTOR_BITS * WIDTH
 SOURCE_BITS, POSITION_BITS = 19, 4  # of a lane
@@ -65,44 +66,70 @@ def bank_turns(clk: Any, rst: Any, phase: Any, source: Any, position: Any, hit3:
 
 
 @block
-def source_lanes(words: Any, distances: Any, kinds: Any, headed: Any, data: Any) -> Any:
-    """Give eight lanes of a row, or of a header.
-
-    words u128, distances u24, kinds u88, data: 8 x u19.
-    """
+def source_lane(words: Any, distances: Any, headers: Any, headed: Any, data: Any, *, lane: int) -> Any:
+    """Give one of eight lanes of a row, or of a header, in whose upper bits anything may be."""
+    WORD, WORD_END = VALUE_BITS * lane, VALUE_BITS * (lane + 1)
+    DISTANCE, DISTANCE_END = DISTANCE_BITS * lane, DISTANCE_BITS * (lane + 1)
+    HEAD, HEAD_END, UPPER = HEAD_BITS * lane, HEAD_BITS * (lane + 1), VALUE_BITS * lane + HEAD_BITS
 
     @always_comb
     def join() -> None:
-        for i in range(WIDTH):
-            data.next[SOURCE_BITS * i + VALUE_BITS : SOURCE_BITS * i] = words[
-                VALUE_BITS * i + VALUE_BITS : VALUE_BITS * i
-            ]
-            data.next[SOURCE_BITS * (i + 1) : SOURCE_BITS * i + VALUE_BITS] = distances[
-                DISTANCE_BITS * i + DISTANCE_BITS : DISTANCE_BITS * i
-            ]
-            if headed:
-                data.next[SOURCE_BITS * i + HEAD_BITS : SOURCE_BITS * i] = kinds[
-                    HEAD_BITS * i + HEAD_BITS : HEAD_BITS * i
-                ]
+        data.next = concat(distances[DISTANCE_END:DISTANCE], words[WORD_END:WORD])
+        if headed:
+            data.next = concat(
+                distances[DISTANCE_END:DISTANCE], words[WORD_END:UPPER], headers[HEAD_END:HEAD]
+            )  # fmt: skip
 
     return join
 
 
 @block
-def position_lanes(distances: Any, means: Any, headed: Any, data: Any) -> Any:
-    """Give eight lanes of a row, or of a header. distances u24, means u32, data: 8 x u4."""
+def position_lane(distances: Any, means: Any, headed: Any, data: Any, *, lane: int) -> Any:
+    """Give one of eight lanes of a row, or of a header."""
+    DISTANCE, DISTANCE_END = DISTANCE_BITS * lane, DISTANCE_BITS * (lane + 1)
+    MEAN, MEAN_END = MEAN_BITS * lane, MEAN_BITS * (lane + 1)
 
     @always_comb
     def join() -> None:
-        data.next = means
-        for i in range(WIDTH):
-            if not headed:
-                data.next[POSITION_BITS * i + POSITION_BITS - 1] = False
-                data.next[POSITION_BITS * i + POSITION_BITS - 1 : POSITION_BITS * i] = distances[
-                    DISTANCE_BITS * i + DISTANCE_BITS : DISTANCE_BITS * i
-                ]
+        data.next = concat(modbv(0)[1:], distances[DISTANCE_END:DISTANCE])
+        if headed:
+            data.next = means[MEAN_END:MEAN]
 
     return join
+
+
+@block
+def header_lane(clk: Any, kinds: Any, means: Any, header: Any, *, lane: int) -> Any:
+    """Give the header of one of eight rows, a clock later."""
+    KIND, KIND_END = DESCRIPTOR_BITS * lane, DESCRIPTOR_BITS * lane + KIND_BITS
+    MEAN, MEAN_END = MEAN_BITS * lane, MEAN_BITS * (lane + 1)
+
+    @always(clk.posedge)
+    def join() -> None:
+        header.next = concat(means[MEAN_END:MEAN], kinds[KIND_END:KIND])
+
+    return join
+
+
+@block
+def source_lanes(clk: Any, words: Any, distances: Any, kinds: Any, means: Any, headed: Any, data: Any) -> Any:
+    """Give eight lanes of a row, or of the header whose kinds u88 and means u32 came a clock before.
+
+    words u128, distances u24, data: 8 x u19.
+    """
+    headers, header = [word(HEAD_BITS) for _ in range(WIDTH)], word(HEAD_BITS * WIDTH)
+    lanes = [word(SOURCE_BITS) for _ in range(WIDTH)]
+    parts = [header_lane(clk, kinds, means, headers[i], lane=i) for i in range(WIDTH)]
+    parts += [source_lane(words, distances, header, headed, lanes[i], lane=i) for i in range(WIDTH)]
+    return parts, joined(headers, header), joined(lanes, data)
+
+
+@block
+def position_lanes(distances: Any, means: Any, headed: Any, data: Any) -> Any:
+    """Give eight lanes of a row, or of a header. distances u24, means u32, data: 8 x u4."""
+    lanes = [word(POSITION_BITS) for _ in range(WIDTH)]
+    parts = [position_lane(distances, means, headed, lanes[i], lane=i) for i in range(WIDTH)]
+    return parts, joined(lanes, data)
 
 
 @block
@@ -127,7 +154,7 @@ def barrel_bank(
     source_class, source_mean, mean = word(4), word(MEAN_BITS), word(MEAN_BITS)
     headed_now, local = turn.headed3, lanes.local
     shown, shown_distances = lanes.shown, lanes.shown_distances
-    found, kinds = word(KINDS_BITS), word(HEAD_BITS * WIDTH)
+    found = word(KINDS_BITS)
     means, means_later, source_means = (word(MEAN_BITS * WIDTH) for _ in range(3))
     headed1, headed_lanes, means_lanes = bit(), bit(), bit()
     live, read_live, free, top_at = bit(), bit(), bit(), word(ROWS - 3)
@@ -155,7 +182,9 @@ def barrel_bank(
             means, source_means, index=index,
         ),
         bank_top(clk, rst, phase, top, free, top_at, found),
-        source_lanes(lanes.source, lanes.source_distances, kinds, headed_lanes, source.data),
+        source_lanes(
+            clk, lanes.source, lanes.source_distances, found, source_means, headed_lanes, source.data
+        ),
         position_lanes(lanes.distances, means_later, means_lanes, position.data),
     ]  # fmt: skip
     found_source, found_mean = from_source.found, comes.found
@@ -201,12 +230,5 @@ def barrel_bank(
     @always(clk.posedge)
     def delay() -> None:
         means_later.next = means
-        for i in range(WIDTH):
-            kinds.next[HEAD_BITS * i + KIND_BITS : HEAD_BITS * i] = found[
-                DESCRIPTOR_BITS * i + KIND_BITS : DESCRIPTOR_BITS * i
-            ]
-            kinds.next[HEAD_BITS * (i + 1) : HEAD_BITS * i + KIND_BITS] = source_means[
-                MEAN_BITS * i + MEAN_BITS : MEAN_BITS * i
-            ]
 
     return parts, tell, show, follow, delay

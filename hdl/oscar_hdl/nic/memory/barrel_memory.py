@@ -29,15 +29,15 @@ from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def either_values(loaded: GroupWrite, raw: GroupWrite, both: GroupWrite) -> Any:
-    """Write what the raw decoder added, or what is loaded: never both in a clock."""
+def either_values(loaded: GroupWrite, raw: GroupWrite, writes: Any, both: GroupWrite) -> Any:
+    """Write what is loaded, or while `writes` what the raw decoder added."""
 
     @always_comb
     def choose() -> None:
         both.enable.next = loaded.enable | raw.enable
         both.row.next = loaded.row
         both.data.next = loaded.data
-        if raw.enable != 0:
+        if writes:
             both.row.next = raw.row
             both.data.next = raw.data
 
@@ -45,7 +45,7 @@ def either_values(loaded: GroupWrite, raw: GroupWrite, both: GroupWrite) -> Any:
 
 
 @block
-def either_side(loaded: SideWrite, raw: SideWrite, both: SideWrite) -> Any:
+def either_side(loaded: SideWrite, raw: SideWrite, writes: Any, both: SideWrite) -> Any:
     """The same of all but the values."""
 
     @always_comb
@@ -58,7 +58,7 @@ def either_side(loaded: SideWrite, raw: SideWrite, both: SideWrite) -> Any:
         both.kind.next = raw.kind
         both.row.next = loaded.row
         both.header_data.next = loaded.header_data
-        if raw.kind != 0:
+        if writes:
             both.row.next = raw.row
             both.header_data.next = raw.header_data
 
@@ -91,7 +91,8 @@ def barrel_memory(
     row, top_row, top_words = word(ROW_BITS), word(ROW_BITS), word(ROW_BITS - 2)
     reads = [GroupRead(row) for _ in range(BANKS)]
     tops = [BankTop(top_row, top_words) for _ in range(BANKS)]
-    asks, found, held, behind = [RowAsk(BANKS, ROW_BITS) for _ in range(3)], RowsRead(), bit(), bit()
+    asks, found = [RowAsk(BANKS, ROW_BITS) for _ in range(3)], RowsRead()
+    held, writes, behind = bit(), bit(), bit()
     placing = {"block_bits": BLOCK, "skip_bits": SKIP}
 
     banks = [
@@ -104,9 +105,9 @@ def barrel_memory(
     loaders = [
         values_in(clk, rst, phase, commands.load_values, held, s_axis_values, loaded, **placing),
         side_in(clk, rst, phase, commands.load_side, held, s_axis_side, loaded_side, behind, **placing),
-        raw_sum_rows(clk, rst, phase, raw.sums, raw.decode_row, held, added, added_side, **placing),
-        either_values(loaded, added, values),
-        either_side(loaded_side, added_side, side),
+        raw_sum_rows(clk, rst, phase, raw.sums, raw.decode_row, held, writes, added, added_side, **placing),
+        either_values(loaded, added, writes, values),
+        either_side(loaded_side, added_side, writes, side),
     ]
     readers = [
         raw_decode_rows(

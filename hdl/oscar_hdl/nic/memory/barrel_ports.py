@@ -11,6 +11,7 @@ from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
 from oscar_hdl.coder.barrel_encode.ports import BarrelSource
 from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
 from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, SYMBOL_BITS, RowCommand
+from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.streams.bundles import bit, word
 
 GROUP_BITS = 16 * WIDTH  # values of eight lanes
@@ -18,16 +19,6 @@ DISTANCES_BITS = 3 * WIDTH
 GROUPS = 4  # of eight lanes in a row, each with a memory of its own
 MEAN_BITS = 4
 WINDOW = 11  # turns in which a row that was given to a decoder isn't given again: its sums are on their way
-
-
-class BankBlock:
-    """Where a thread's next block is in the bank: with or before its start, and when its last one is done.
-
-    start: strobe. first: the block's first row. adopt: local values are 0 (decoders alone).
-    """
-
-    def __init__(self, row_bits: int) -> None:
-        self.start, self.thread, self.first, self.adopt = bit(), word(THREAD_BITS), word(row_bits), bit()
 
 
 class BankRequest:
@@ -57,11 +48,17 @@ class BankTurn:
 
 
 class GroupPort:
-    """One of the two ports of the memories of eight lanes: row, values to write, and what is read of it."""
+    """One of the two ports of the memories of eight lanes: the row, and what is read of it."""
 
-    def __init__(self, row_bits: int, data: SignalType) -> None:
-        self.row, self.data = word(row_bits), data
-        self.read, self.distances = word(GROUP_BITS), word(DISTANCES_BITS)
+    def __init__(self, row_bits: int) -> None:
+        self.row, self.read, self.distances = word(row_bits), word(GROUP_BITS), word(DISTANCES_BITS)
+
+
+class LoadedWord:
+    """A word of GroupWrite that waits for its clock, and its row."""
+
+    def __init__(self, row_bits: int) -> None:
+        self.enable, self.data, self.row = bit(), word(GROUP_BITS), word(row_bits)
 
 
 class BankLanes:

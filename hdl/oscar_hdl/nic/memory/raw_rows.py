@@ -12,6 +12,7 @@ from oscar_hdl.nic.memory.bank_ports import SideWrite
 from oscar_hdl.nic.memory.bank_row import bank_row
 from oscar_hdl.nic.memory.barrel_ports import DISTANCES_BITS, GROUP_BITS, GroupWrite, RowAsk, RowsRead
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.joined import joined
 
 LAST = 31
 DISTANCE_BITS, VALUE_BITS = DISTANCES_BITS // WIDTH, GROUP_BITS // WIDTH
@@ -50,13 +51,13 @@ def kept_lanes(
     """
     BITS, END, HIGHEST = len(lane), len(eight), len(eight) - len(lane)
     memory, top, kept, moved = ([word(END) for _ in range(8)], word(END), word(END), word(END))
-    write_at, read_at, half = word(3), word(3), bit()
+    write_at, read_at, half, backwards = word(3), word(3), bit(), word(5)
 
     if down:
 
         @always_comb
         def order() -> None:
-            read_at.next = concat(half, not number[4], not number[3])
+            read_at.next = concat(half, backwards[5:3])
             moved.next = concat(kept[HIGHEST:], kept[END:HIGHEST])
 
         @always(clk.posedge)
@@ -66,7 +67,7 @@ def kept_lanes(
 
         @always_comb
         def order() -> None:
-            read_at.next = concat(half, number[4], number[3])
+            read_at.next = concat(half, number[5:3])
             moved.next = concat(kept[BITS:], kept[END:BITS])
 
         @always(clk.posedge)
@@ -76,6 +77,7 @@ def kept_lanes(
     @always_comb
     def look() -> None:
         top.next = memory[read_at]
+        backwards.next = ~number
 
     @always(clk.posedge)
     def move() -> None:
@@ -149,18 +151,14 @@ def raw_ask(
 
 
 @block
-def lanes_of(data: Any, distances: Any, both: Any) -> Any:
-    """Put each of eight distances above its value."""
+def lane_of(data: Any, distances: Any, both: Any, *, lane: int) -> Any:
+    """Give one of eight lanes: its distance above its value."""
+    VALUE, VALUE_END = VALUE_BITS * lane, VALUE_BITS * (lane + 1)
+    DISTANCE, DISTANCE_END = DISTANCE_BITS * lane, DISTANCE_BITS * (lane + 1)
 
     @always_comb
     def join() -> None:
-        for i in range(WIDTH):
-            both.next[LANE_BITS * i + VALUE_BITS : LANE_BITS * i] = data[
-                VALUE_BITS * i + VALUE_BITS : VALUE_BITS * i
-            ]
-            both.next[LANE_BITS * (i + 1) : LANE_BITS * i + VALUE_BITS] = distances[
-                DISTANCE_BITS * i + DISTANCE_BITS : DISTANCE_BITS * i
-            ]
+        both.next = concat(distances[DISTANCE_END:DISTANCE], data[VALUE_END:VALUE])
 
     return join
 
@@ -174,12 +172,13 @@ def raw_decode_rows(
     put, put_mean, came, number = bit(), bit(), word(5), word(5)
     lane, eight, local = word(LANE_BITS), word(LANE_BITS * WIDTH), word(VALUE_BITS)
     means, look_at, mean = [word(4) for _ in range(32)], word(5), word(4)
-    taken, heads = word(5), bit()
+    taken, heads, lanes = word(5), bit(), [word(LANE_BITS) for _ in range(WIDTH)]
     parts = [
         raw_ask(
             clk, rst, position, base, ask, put, put_mean, came, block_bits=block_bits, skip_bits=skip_bits
         ),
-        lanes_of(found.data, found.distances, eight),
+        joined(lanes, eight),
+        [lane_of(found.data, found.distances, one, lane=i) for i, one in enumerate(lanes)],
         kept_lanes(clk, rst, put, eight, position.take, lane, number, down=True),
     ]
 
@@ -236,15 +235,15 @@ def raw_encode_rows(
 
 @block
 def raw_sum_rows(
-    clk: Any, rst: Any, phase: Any, sums: SumPort, base: Any, held: Any, values: GroupWrite, side: SideWrite,
-    *, block_bits: int, skip_bits: int,
+    clk: Any, rst: Any, phase: Any, sums: SumPort, base: Any, held: Any, writes: Any, values: GroupWrite,
+    side: SideWrite, *, block_bits: int, skip_bits: int,
 ) -> Any:  # fmt: skip
     """Gather the raw decoder's sums, and write a row of them when it is described.
 
-    held: level in the four clocks before those of the writes: loaders write nothing then.
+    writes: level in the four clocks of the writes; held: in the clock before each of them.
     """
     memory, gathered, full = [word(GROUP_BITS) for _ in range(8)], word(GROUP_BITS), bit()
-    write_at, read_at, number, half = word(3), word(3), word(3), bit()
+    write_at, read_at, number, half, beat = word(3), word(3), word(3), bit(), word(2)
     pending, row, bank = bit(), word(len(sums.described_row)), word(len(values.enable))
     found = word(len(values.row))
     KEPT = GROUP_BITS - VALUE_BITS
@@ -283,10 +282,15 @@ def raw_sum_rows(
     # The last eight lanes came first.
     @always_comb
     def look() -> None:
-        read_at.next = concat(half, phase[1], not phase[0])
+        read_at.next = concat(half, beat)
+
+    @always_comb
+    def turn() -> None:
+        beat.next = phase[2:] ^ 1
 
     @always(clk.posedge)
     def put() -> None:
+        writes.next = held
         values.data.next = memory[read_at]
         values.row.next = found
         side.row.next = found
@@ -297,4 +301,4 @@ def raw_sum_rows(
             if phase[2:] == 0:
                 side.kind.next = bank
 
-    return parts, gather, wait, look, put
+    return parts, gather, wait, look, turn, put

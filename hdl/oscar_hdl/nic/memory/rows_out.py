@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block
+from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
+from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, STREAM_LANES
 from oscar_hdl.nic.memory.barrel_ports import RowAsk, RowsRead
-from oscar_hdl.nic.memory.row_unloader import ROWS_BITS, ROWS_LOG2, WORDS_BITS, descriptors_out
 from oscar_hdl.nic.memory.row_walk import row_walk
 from oscar_hdl.streams.bundles import bit, word
+
+ROWS_LOG2 = 3  # of rows between memory and stream
+ROWS_BITS, WORDS_BITS = 15, 17
 
 
 @block
@@ -193,3 +195,64 @@ def words_out(
             m_axis.tvalid.next = False
 
     return look, end, keep, show, give
+
+
+@block
+def descriptors_out(
+    clk: Any, rst: Any, restart: Any, count: Any, issue: Any, put: Any, descriptor: Any, m_axis: Any,
+    room: Any, over: Any,
+) -> Any:  # fmt: skip
+    """Keep descriptors of rows, and give them.
+
+    restart (strobe): of `count` values, nothing is kept; issue (strobe): one will be put; room: one more row
+    may be asked for; over: all were taken.
+    """
+    memory = [word(DESCRIPTOR_BITS) for _ in range(1 << ROWS_LOG2)]
+    write_at, read_at = word(ROWS_LOG2), word(ROWS_LOG2)
+    rows, stored = word(ROWS_LOG2 + 1), word(ROWS_LOG2 + 1)  # asked for and not given; descriptors kept
+    top, left, popped = word(DESCRIPTOR_BITS), word(ROWS_BITS), bit()
+
+    @always_comb
+    def look() -> None:
+        top.next = memory[read_at]
+        popped.next = stored != 0 and (m_axis.tready or not m_axis.tvalid)
+
+    @always(clk.posedge)
+    def keep() -> None:
+        room.next = not rows[ROWS_LOG2]
+        if issue and not popped:
+            rows.next = rows + 1
+        elif popped and not issue:
+            rows.next = rows - 1
+        if put and not popped:
+            stored.next = stored + 1
+        elif popped and not put:
+            stored.next = stored - 1
+        if put:
+            memory[write_at].next = descriptor
+            write_at.next = write_at + 1
+        if popped:
+            read_at.next = read_at + 1
+        if restart or rst:
+            rows.next = 0
+            stored.next = 0
+            write_at.next = 0
+            read_at.next = 0
+
+    @always(clk.posedge)
+    def give() -> None:
+        over.next = left == 0 and not m_axis.tvalid
+        if m_axis.tready:
+            m_axis.tvalid.next = False
+        if popped:
+            m_axis.tvalid.next = True
+            m_axis.tlast.next = left == 1
+            m_axis.tdata.next = concat(modbv(0)[5:], top)
+            left.next = left - 1
+        if restart:
+            left.next = (count + 31) >> 5
+        if rst:
+            left.next = 0
+            m_axis.tvalid.next = False
+
+    return look, keep, give

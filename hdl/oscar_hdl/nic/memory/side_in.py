@@ -9,8 +9,10 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.nic.memory.bank_ports import DISTANCE_BITS, HEADER_BITS
 from oscar_hdl.nic.memory.clear_walk import EIGHT, clear_walk
 from oscar_hdl.nic.memory.row_walk import row_walk
-from oscar_hdl.nic.memory.side_loader import DISTANCES_AT, ROWS_BITS
 from oscar_hdl.streams.bundles import bit, word
+
+ROWS_BITS = 15
+DISTANCES_AT = 32  # in a row's word
 
 
 @block

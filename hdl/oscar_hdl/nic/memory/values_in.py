@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
 from oscar_hdl.nic.memory.row_walk import row_walk
-from oscar_hdl.nic.memory.value_loader import values_of_word
 from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import bit, word
 
@@ -115,3 +114,30 @@ def values_in(
             command.idle.next = True
 
     return walk, mask, show, end, data, measure, count, control
+
+
+@block
+def values_of_word(offered: Any, lanes: Any, given: Any) -> Any:
+    """Give those of a word's eight values that `lanes` has bits for, and 0 for the others."""
+    kept = [word(16) for _ in range(STREAM_LANES)]
+    first, second, third, fourth, fifth, sixth, seventh, eighth = kept
+
+    @always_comb
+    def join() -> None:
+        given.next = concat(eighth, seventh, sixth, fifth, fourth, third, second, first)
+
+    return [value_of_word(offered, lanes, value, lane=i) for i, value in enumerate(kept)], join
+
+
+@block
+def value_of_word(offered: Any, lanes: Any, value: Any, *, lane: int) -> Any:
+    """Give one of them."""
+    LANE, LOW, HIGH = lane, 16 * lane, 16 * (lane + 1)
+
+    @always_comb
+    def choose() -> None:
+        value.next = 0
+        if lanes[LANE]:
+            value.next = offered[HIGH:LOW]
+
+    return choose

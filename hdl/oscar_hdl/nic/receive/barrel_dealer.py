@@ -53,7 +53,7 @@ def block_facts(
 
     choosing: level. thread u3, unit: where it will be coded; row: its first one in the bank.
     """
-    CHUNK, AT, END = len(span.top), len(span.at), len(span.top) + 4
+    AT, END = len(span.at), len(span.top) + 4
     behind, places, blocks = word(END), deal.places, deal.blocks
     at = word(AT)
 
@@ -148,7 +148,7 @@ def barrel_dealer(
     """Start a job for each block that is not a constant 0, as soon as a thread of its unit is free.
 
     deal.places.start is where the first block begins; `done` comes when all are dealt, or need not be. span:
-    where a block of a thread lies. opened (strobe): the reader of chunks begins at a raw block. raw_feed: with
+    where a thread's block lies. opened (strobe): the reader of chunks begins at a raw block. raw_feed: with
     it a raw block begins (go); all its bytes went out (done, a level).
 
     Blocks of the frame before, of another bank, may be under way, and may add to the same rows: memory orders

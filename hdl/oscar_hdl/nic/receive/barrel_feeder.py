@@ -7,7 +7,7 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS, WORD_BYTES
+from oscar_hdl.coder.barrel.ports import THREAD_BITS
 from oscar_hdl.coder.barrel_decode.ports import BarrelFeed
 from oscar_hdl.nic.receive.chunk_reader import ChunkAsk
 from oscar_hdl.nic.receive.frame_store import CHUNK_BITS, COLUMN_CLOCKS
@@ -28,14 +28,14 @@ def column_offer(tag: Any, chunk: Any, offer: Any, own: Any, *, column: int, col
 
     own: it is the reader's.
     """
-    MINE, OWN, BYTES = THREAD_BITS + column, THREAD_BITS + columns + column, WORD_BYTES
+    MINE, OWN, BITS = THREAD_BITS + column, THREAD_BITS + columns + column, CHUNK_BITS
     turned = word(CHUNK_BITS)
 
     @always_comb
     def turn() -> None:
         """The byte that lies last pops first."""
-        for i in range(BYTES):
-            turned.next[8 * i + 8 : 8 * i] = chunk[8 * (BYTES - 1 - i) + 8 : 8 * (BYTES - 1 - i)]
+        for i in range(BITS):
+            turned.next[i] = chunk[BITS - 8 - i + 2 * (i % 8)]
 
     @always_comb
     def join() -> None:
@@ -69,12 +69,11 @@ def chosen_of(select: Any, parts: Sequence[Any], chosen: Any, *, at: int = 0) ->
             chosen.next = part
 
         return pass_on
-    low, high = parts
-    if len(parts) == 4:
-        low, high = word(len(chosen)), word(len(chosen))
-        halves = [chosen_of(select, parts[:2], low, at=at), chosen_of(select, parts[2:], high, at=at)]
-        return halves, either(select, at + 1, low, high, chosen)
-    return either(select, at, low, high, chosen)
+    if len(parts) == 2:
+        return either(select, at, *parts, chosen)
+    low, high = word(len(chosen)), word(len(chosen))
+    halves = [chosen_of(select, parts[:2], low, at=at), chosen_of(select, parts[2:], high, at=at)]
+    return halves, either(select, at + 1, low, high, chosen)
 
 
 @block
@@ -111,11 +110,10 @@ def barrel_feeder(
     """
     UNITS, COLUMNS = len(feeds), len(chunks)
     turn = word((turns_of(UNITS, COLUMNS) - 1).bit_length())
-    rooms, room_of, ALL = word(THREADS * UNITS), [feed.room for feed in feeds], COLUMNS
     offers, owns = [word(CHUNK_BITS + THREAD_BITS + 1) for _ in chunks], [bit() for _ in chunks]
     place, data = word(3), word(CHUNK_BITS)
 
-    turns = line_turns(clk, rst, turn, rooms, span, chunk, line, tag)
+    turns = line_turns(clk, rst, turn, [feed.room for feed in feeds], span, chunk, line, tag)
     columns = [
         column_offer(tags[c], chunks[c], offers[c], owns[c], column=c, columns=COLUMNS)
         for c in range(COLUMNS)
@@ -125,10 +123,8 @@ def barrel_feeder(
 
     @always_comb
     def join() -> None:
-        for u in range(UNITS):
-            rooms.next[THREADS * u + THREADS : THREADS * u] = room_of[u]
         chunk.land.next = False
-        for c in range(ALL):
+        for c in range(COLUMNS):
             if owns[c]:
                 chunk.land.next = True
         chunk.data.next = data

@@ -13,7 +13,7 @@ from oscar_hdl.nic.receive.barrel_dealer import barrel_dealer
 from oscar_hdl.nic.receive.barrel_feeder import barrel_feeder
 from oscar_hdl.nic.receive.block_counter import Blocks, block_counter
 from oscar_hdl.nic.receive.block_places import block_places
-from oscar_hdl.nic.receive.chunk_reader import ChunkAsk, chunk_reader
+from oscar_hdl.nic.receive.chunk_reader import ChunkAsk, UnitPort, chunk_reader
 from oscar_hdl.nic.receive.deframer import deframer
 from oscar_hdl.nic.receive.directory_reader import directory_reader
 from oscar_hdl.nic.receive.frame_match import frame_match
@@ -38,7 +38,6 @@ from oscar_hdl.nic.receive.ports import (
 from oscar_hdl.nic.receive.prefix_reader import prefix_reader
 from oscar_hdl.nic.receive.raw_feeder import raw_feeder
 from oscar_hdl.nic.receive.receive_front import receive_front
-from oscar_hdl.nic.receive.unit_reader import UnitPort
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import Stream, bit, word
 

@@ -6,10 +6,17 @@ from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.nic.receive.unit_reader import UnitPort
 from oscar_hdl.streams.bundles import bit, word
 
 UNITS_BITS = 3  # of a unit's number in a chunk
+
+
+class UnitPort:
+    """Demand for units: `get` (strobe) with `amount`; `ready` when the last of them is in `units`."""
+
+    def __init__(self) -> None:
+        self.get, self.amount, self.ready = bit(), word(3), bit()
+        self.units = word(64)  # the last four, the newest at the top
 
 
 class ChunkAsk:

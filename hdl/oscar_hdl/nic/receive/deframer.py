@@ -110,7 +110,7 @@ def deframer(
     rest_bits = (size - 1).bit_length()
     if size not in (8, 16, 32, 64):
         raise ValueError(f"expected words of 8, 16, 32 or 64 bytes, got {size}")
-    FULL_KEEP, MAGIC_BYTE, CODEC_BYTE = (1 << size) - 1, MAGIC, ASC_CODE
+    MAGIC_BYTE, CODEC_BYTE = MAGIC, ASC_CODE
     WORDS, REST = HEADER_BYTES // size, HEADER_BYTES % size  # of the header
     HEAD_BITS = WORDS + (REST > 0)
     PLACE = 16 // size  # the word of length and CRC, and where they are in it
@@ -121,6 +121,7 @@ def deframer(
     states = enum("RECEIVE", "SETTLE", "COMPARE", "JUDGE", "TELL", "REST")
     state = Signal(states.RECEIVE)
     accept, taken, data, keep, final = bit(), bit(), word(8 * size), word(size), bit()
+    whole = bit()  # the word has all its bytes
     peer = word(PEER_BITS)
     header = word(HEAD_BITS, 1)  # the word of the header that comes, 0 behind it
     used, room, dropping = word(at_bits), bit(), bit()
@@ -162,8 +163,15 @@ def deframer(
             taken.next = False
 
     @always_comb
+    def fill():
+        whole.next = True
+        for n in range(size):
+            if not keep[n]:
+                whole.next = False
+
+    @always_comb
     def look():
-        gap.next = keep != FULL_KEEP and not final
+        gap.next = not whole and not final
         for n in range(1, size):
             if keep[n] and not keep[n - 1]:
                 gap.next = True
@@ -183,7 +191,7 @@ def deframer(
     def measure():
         if taken:
             header.next = header << 1
-            if keep == FULL_KEEP:
+            if whole:
                 full.next = full + 1
             if gap or not keep[0]:
                 odd.next = True
@@ -246,4 +254,4 @@ def deframer(
             came.push.next = False
             dropping.next = False
 
-    return feed, check, give, take, look, measure, run
+    return feed, check, give, take, fill, look, measure, run

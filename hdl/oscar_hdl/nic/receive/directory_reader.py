@@ -8,9 +8,9 @@ from myhdl import Signal, always, always_comb, block, enum
 
 from oscar.coding.asc.params import CONSTANT
 from oscar_hdl.nic.receive.block_counter import Blocks
+from oscar_hdl.nic.receive.chunk_reader import UnitPort
 from oscar_hdl.nic.receive.entry_check import entry_check
 from oscar_hdl.nic.receive.frame_places import Places
-from oscar_hdl.nic.receive.unit_reader import UnitPort
 from oscar_hdl.streams.bundles import bit
 
 

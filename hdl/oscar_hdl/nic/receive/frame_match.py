@@ -7,10 +7,10 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.receive.chunk_reader import UnitPort
 from oscar_hdl.nic.receive.deframer import CHECKSUM, CHUNK, COUNT, PEER, SEQUENCE, STEP, SUB_WIDTH
 from oscar_hdl.nic.receive.frame_places import Places
 from oscar_hdl.nic.receive.ports import HeldFrame, MatchPort, ReaderUse, SpanAsk
-from oscar_hdl.nic.receive.unit_reader import UnitPort
 from oscar_hdl.streams.bundles import bit, word
 
 

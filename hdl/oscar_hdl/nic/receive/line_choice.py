@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from myhdl import always, always_comb, block, concat
@@ -11,12 +12,14 @@ from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def line_choice(clk: Any, rst: Any, turn: Any, wants: Any, pause: Any, thread: Any, some: Any) -> Any:
+def line_choice(
+    clk: Any, rst: Any, turn: Any, wants: Sequence[Any], pause: Any, thread: Any, some: Any
+) -> Any:  # fmt: skip
     """Choose a thread of unit `turn`, in a ring of threads; the last one that was chosen waits for once.
 
-    wants: eight bits a unit. pause: nobody is chosen. thread u3, some: two clocks later.
+    wants: u8 of each unit. pause: nobody is chosen. thread u3, some: two clocks later.
     """
-    UNITS, TURNS = len(wants) // THREADS, 1 << len(turn)
+    UNITS, TURNS = len(wants), 1 << len(turn)
     can, above, below, mine = (word(THREADS) for _ in range(4))
     pick, picks, last, kept = word(THREAD_BITS), bit(), word(THREAD_BITS), word(THREAD_BITS)
     # Who was last, of each unit, and whether that was in its last turn: it comes out when its turn is again.
@@ -29,7 +32,7 @@ def line_choice(clk: Any, rst: Any, turn: Any, wants: Any, pause: Any, thread: A
         mine.next = 0
         for u in range(UNITS):
             if turn == u:
-                mine.next = wants[THREADS * u + THREADS : THREADS * u]
+                mine.next = wants[u]
 
     @always_comb
     def seek() -> None:

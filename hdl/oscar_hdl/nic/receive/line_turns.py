@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.barrel.ports import THREAD_BITS
+from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
 from oscar_hdl.nic.receive.chunk_reader import ChunkAsk
 from oscar_hdl.nic.receive.line_choice import line_choice
 from oscar_hdl.streams.bundles import bit, word
@@ -17,8 +18,8 @@ PUT_LATER = 4  # clocks from a span's `put` until it is written
 class ThreadSpan:
     """A block in the store, for a thread: put (strobe), in the four clocks behind which the rest holds.
 
-    at: unit << 3 | thread. top, bottom: chunks of its last byte and its first, in different lines: a block has
-    96 bytes or more.
+    at: unit << 3 | thread. top, bottom: chunks of its last byte and its first, which are not in one line: a
+    coded block has 96 bytes or more.
     """
 
     def __init__(self, at_bits: int, chunk_bits: int) -> None:
@@ -34,7 +35,7 @@ def span_table(
     """Keep what is left of each thread's block.
 
     put (strobe): span is written; step (strobe, not with put): step_top and step_whole, of thread step_at.
-    at: a thread; top, bottom, whole of its block a clock later.
+    at: a thread; a clock later top, bottom of its block, and whole: the rest of it is in one line.
     """
     CHUNK = len(top)
     tops = [word(CHUNK + 1) for _ in range(1 << len(at))]
@@ -65,18 +66,47 @@ def span_table(
 
 
 @block
+def unit_wants(
+    clk: Any, rst: Any, put: Any, put_at: Any, ends: Any, at: Any, room: Any, wants: Any, *, unit: int
+) -> Any:  # fmt: skip
+    """Know which threads of a unit have more to be given, and have room for it: wants u8.
+
+    put (strobe): thread put_at (unit << 3 | thread) begins; ends (strobe): thread `at` has its last line.
+    """
+    live, seen, FIRST = word(THREADS), word(THREADS), THREADS * unit
+
+    @always_comb
+    def tell() -> None:
+        wants.next = live & seen
+
+    @always(clk.posedge)
+    def keep() -> None:
+        seen.next = room
+        for i in range(THREADS):
+            if ends and at == FIRST + i:
+                live.next[i] = False
+            if put and put_at == FIRST + i:
+                live.next[i] = True
+        if rst:
+            live.next = 0
+
+    return tell, keep
+
+
+@block
 def line_turns(
-    clk: Any, rst: Any, turn: Any, rooms: Any, span: ThreadSpan, chunk: ChunkAsk, line: Any, tag: Any
+    clk: Any, rst: Any, turn: Any, rooms: Sequence[Any], span: ThreadSpan, chunk: ChunkAsk, line: Any,
+    tag: Any,
 ) -> Any:  # fmt: skip
     """Read a line a clock, of unit `turn` four clocks before.
 
-    rooms: eight bits a unit, threads that have room. span: a block begins; chunk: of the reader, which goes
+    rooms: u8 of each unit, threads that have room. span: a block begins; chunk: of the reader, which goes
     before. line: the one to read, with `tag`, for whom its columns are: a bit for each that is the reader's,
     a bit for each that is the thread's, thread u3.
     """
-    CHUNK, LINE, AT, THREAD_COUNT = len(chunk.at), len(line), len(span.at), len(rooms)
+    CHUNK, LINE, AT = len(chunk.at), len(line), len(span.at)
     SHIFT, COLUMNS = CHUNK - LINE, 1 << (CHUNK - LINE)
-    live, wants, pause = word(THREAD_COUNT), word(THREAD_COUNT), bit()
+    wants, pause, ends3 = [word(THREADS) for _ in rooms], bit(), bit()
     thread2, some2, at2, turn2 = word(THREAD_BITS), bit(), word(AT), word(len(turn))
     top3, bottom3, whole3, some3, at3 = word(CHUNK), word(CHUNK), bit(), bit(), word(AT)
     own3, mine3, line3, below3 = word(COLUMNS), word(COLUMNS), word(LINE), word(LINE)
@@ -86,9 +116,14 @@ def line_turns(
     choice = line_choice(clk, rst, turn, wants, pause, thread2, some2)
     table = span_table(clk, span, put4, at2, step4, at4, top4, whole4, top3, bottom3, whole3)
 
+    units = [
+        unit_wants(clk, rst, put4, span.at, ends3, at3, room, wants[n], unit=n)
+        for n, room in enumerate(rooms)
+    ]
+
     @always_comb
     def look() -> None:
-        wants.next = live & rooms
+        ends3.next = some3 and whole3
         pause.next = span.put or chunk.ask
         turn2.next = turn - 2
         put4.next = puts[PUT_LATER - 1]
@@ -152,14 +187,4 @@ def line_turns(
             step4.next = False
             tag.next = 0
 
-    @always(clk.posedge)
-    def keep() -> None:
-        for n in range(THREAD_COUNT):
-            if some3 and whole3 and at3 == n:
-                live.next[n] = False
-            if put4 and span.at == n:
-                live.next[n] = True
-        if rst:
-            live.next = 0
-
-    return choice, table, look, point, own, go_down, follow, keep
+    return choice, table, units, look, point, own, go_down, follow

@@ -9,8 +9,7 @@ from myhdl import SignalType
 from oscar_hdl.coder.barrel.ports import THREAD_BITS
 from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
 from oscar_hdl.coder.ports import DecoderJob, RawJob
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
-from oscar_hdl.nic.ports import COUNT_BITS, FRAME_ROW_BITS, PEER_BITS
+from oscar_hdl.nic.ports import COUNT_BITS, FRAME_ROW_BITS, PEER_BITS, BankBlock
 from oscar_hdl.nic.receive.block_counter import Blocks
 from oscar_hdl.nic.receive.block_places import BlockPlaces
 from oscar_hdl.streams.bundles import Stream, bit, word

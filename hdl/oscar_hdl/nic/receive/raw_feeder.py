@@ -6,7 +6,7 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, enum
 
-from oscar_hdl.nic.receive.unit_reader import UnitPort
+from oscar_hdl.nic.receive.chunk_reader import UnitPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 

@@ -8,7 +8,7 @@ from myhdl import always, always_comb, block
 
 from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS
 from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
+from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.nic.receive.ports import FRAMES, DealtBlock
 from oscar_hdl.streams.bundles import bit, word
 
@@ -61,8 +61,10 @@ def unit_threads(
         free.next = job.idle
         wrong.next = 0
         for b in range(FRAMES):
-            quiet.next[b] = open_to[THREADS * b + THREADS : THREADS * b] == 0
+            quiet.next[b] = True
             for i in range(THREADS):
+                if open_to[THREADS * b + i]:
+                    quiet.next[b] = False
                 if job.done and job.bad and job.done_thread == i and open_to[THREADS * b + i]:
                     wrong.next[b] = True
         if rst:

@@ -18,6 +18,7 @@ from oscar_hdl.nic.send.ports import FrameSum, Leaving
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
 from oscar_hdl.streams.joined import joined
+from oscar_hdl.streams.zero import zero
 
 SUM_CLOCKS = 3  # from a collector's turn to that of its CRC
 
@@ -84,19 +85,20 @@ def pair_collect(clk: Any, rst: Any, pairs: PairJob, words: Stream, unit: Collec
     def connect():
         collect.start.next = unit.start or start
         collect.place.next = unit.place
-        if takes:
+        if start:
             collect.place.next = pairs.place
             if head:
                 collect.place.next = 0
         unit.busy.next = collect.busy
-        unit.claimed.next = state != states.IDLE
+        unit.claimed.next = state != states.IDLE or pairs.raw
 
     @always_comb
     def share():
+        collect.mute.next = unit.mute
         collect.sum.next = unit.sum or state == states.SUM
         unit.summed.next = collect.summed and state != states.SUM
         pairs.idle.next = state == states.IDLE
-        takes.next = state == states.RUN or state == states.SUM
+        takes.next = state == states.RUN and not start  # the first word may wait already
 
     # The unit's own start comes a clock behind its begin, when it is not free any more.
     @always(clk.posedge)
@@ -316,6 +318,7 @@ def barrel_builder(
         )
         for n in range(COUNT)
     ]  # fmt: skip
+    parts += [zero(clk, job.claimed) for job in jobs[1:]]
     parts += [store_lane(clk, written, advance, read_address, lane, lane=n) for n, lane in enumerate(lanes)]
 
     @always_comb

@@ -297,6 +297,8 @@ def barrel_collector(
         give.next = complete and mine and room
         move.next = not complete or (mine and room)
         given.next = concat(enable, data)
+        if job.mute:
+            given.next = data
         accepted.next = chunk.valid and (not complete or (mine and room))
 
     # The place is that of the next words, which come many clocks behind start.

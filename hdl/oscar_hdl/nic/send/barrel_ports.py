@@ -43,6 +43,7 @@ class CollectJob:
 
     def __init__(self, place_bits: int) -> None:
         self.start, self.place = bit(), word(place_bits)  # strobe; its first byte in the frame
+        self.mute = bit()  # level: its bytes are not wanted, what is left of them is not written
         self.busy = bit()  # level: from its first word until all is in store and CRC
         self.sum, self.summed = bit(), bit()  # level, while not busy: its CRC counts; strobe: it was taken
         self.claimed, self.free = bit(), bit()  # levels: another has it or wants it; nobody has it

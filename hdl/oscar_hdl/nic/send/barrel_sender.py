@@ -11,8 +11,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob
 from oscar_hdl.coder.ports import RawJob, SourcePort, TablesPort
 from oscar_hdl.coder.tables.learn_turn import learn_turn
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
-from oscar_hdl.nic.ports import FrameCommand, TopPort
+from oscar_hdl.nic.ports import BankBlock, FrameCommand, TopPort
 from oscar_hdl.nic.send.barrel_builder import barrel_builder
 from oscar_hdl.nic.send.barrel_dealer import barrel_dealer
 from oscar_hdl.nic.send.barrel_judge import barrel_judge

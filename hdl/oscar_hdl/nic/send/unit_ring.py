@@ -8,7 +8,7 @@ from myhdl import Signal, always, always_comb, block, concat, enum
 
 from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
 from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
+from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.nic.send.barrel_ports import RESULT_BITS, CollectJob, DealtBlock, SettledBlock, UnitRing
 from oscar_hdl.streams.bundles import bit, word
 
@@ -124,6 +124,7 @@ def unit_ring(
         )
         collect.free.next = state == states.REST
         collect.sum.next = state == states.SUM
+        collect.mute.next = state == states.RUN and some and not keeps
         ring.resting.next = state == states.REST and not some and not ring.settle
 
     @always(clk.posedge)
