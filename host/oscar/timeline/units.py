@@ -29,20 +29,20 @@ DEAL, FIRST, JUDGED, JUDGE, SETTLE = 3, 14, 20, 4, 4
 # its thread is free.
 DRAIN, GATHERED, LEFT = 8, 12, 4
 BUFFER = 112 * 16  # bytes of a thread's block beyond which it waits to be drained
-CRC = 6, 16  # to add a block's CRC to the frame's, and more for each 1 in how many words lie between
-HEAD = 220, 3  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
-# Decoding: clocks of the dealer for a block; from there to its first line of bytes; from a line to when it
-# counts; from its last turn's begin until its thread is free.
-GIVE, FETCH, FED, FREE = 7, 8, 12, 52
+CRC = 3, 11, 1  # to add a block's CRC, and for each digit of how many words lie between, of 16: not 0, or 0
+HEAD = 190, 3  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
+# Decoding: clocks of the dealer for a block; from there until its first line of bytes counts; from its last
+# turn's begin until its thread is free.
+GIVE, FETCH, FREE = 7, 22, 52
 ENOUGH, BEGUN, ROOM = 128, 64, 384  # bytes for a turn, for a block's first one, that a thread takes
 STATES = 96  # bytes of the final states
 SUMMED = 34  # clocks from a turn's begin to its last sum
-RAW_SENT, RAW_CODED = (-25, 57), 1.6  # to send a raw block, and its rows; how many times as long it was coded
+RAW_SENT, RAW_CODED = (110, 53), 1.6  # to send a raw block, and its rows; how many times as long it was coded
 # To receive one: each 1,024 values, its rows, its bytes.
-RAW_GROUP, RAW_ROW, RAW_BYTE = 2288, 32, 0.8
+RAW_GROUP, RAW_ROW, RAW_BYTE = 2350, 32, 0.595
 # From a command, or a frame's last word, until its blocks may be dealt: tables are built, and spread. To
 # send, memory finds the last symbol before, in some clocks more for each 1,024 values of a bank.
-FRONT, SEARCH = (624, 268), 8
+FRONT, SEARCH = (603, 250), 8
 # Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
 LISTED, ENTRY = 18, 8
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
@@ -246,12 +246,11 @@ def _sent(
                     end = max(launched[u] + DRAIN + sizes[o] / every, done[o] + DRAIN) + GATHERED
                     end = max(end, settled[o])
                     place += sizes[o] / word
-                    ones, far = 0, abs(int(place) - int(crc_place))
-                    while far:
-                        ones += far & 1
-                        far >>= 1
                     gathered[u] = max(crc_at, end)  # its CRC is added beside the next drain
-                    crc_at = gathered[u] + CRC[0] + CRC[1] * max(1, ones)
+                    crc_at, far = gathered[u] + CRC[0], abs(int(place) - int(crc_place))
+                    while far:
+                        crc_at += CRC[1] if far & 15 else CRC[2]
+                        far >>= 4
                     crc_place = max(crc_place, place)
                 else:
                     gathered[u] = settled[o]
