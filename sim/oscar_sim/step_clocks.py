@@ -30,7 +30,7 @@ from oscar_sim.whole import WholeNic
 
 MOST = 40_960  # values of a frame
 MOST_ROWS_LOG2 = 14  # of the memory
-FIRST = {"send": 20, "receive": 155}  # clocks from when blocks may be dealt to their first row
+FIRST = {"send": 36, "receive": 30}  # clocks from when blocks may be dealt to their first row
 TABLE = Table(
     "model <12", "step >4", "way <7", "values >6", "live:live rows >9", "bytes >6", "front >5",
     "rtl:alone >6", "model_clocks:model >6", "ratio >6.3f", "follows >7", "follows_model:model >6",

@@ -33,7 +33,7 @@ CRC = 3, 11, 1  # to add a block's CRC, and for each digit of how many words lie
 HEAD = 190, 3  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
 # Decoding: clocks of the dealer for a block; from there until its first line of bytes counts; from its last
 # turn's begin until its thread is free.
-GIVE, FETCH, FREE = 7, 22, 52
+GIVE, FETCH, FREE = 7, 30, 52
 ENOUGH, BEGUN, ROOM = 128, 64, 384  # bytes for a turn, for a block's first one, that a thread takes
 STATES = 96  # bytes of the final states
 SUMMED = 34  # clocks from a turn's begin to its last sum
