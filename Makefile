@@ -111,11 +111,11 @@ cosim: $(VENV)/.cosim $(VENV)/.board tools ## run the converted VHDL and Verilog
 fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
 	@$(BIN)/python -m oscar_hdl.flow.placement.place --out build/fpga $(ARGS)
 
-ultrascale: $(VENV)/.fpga ## the blocks' cells on UltraScale+ and engines of a card by sums, in build/ultrascale
+ultrascale: $(VENV)/.fpga ## the blocks' cells on UltraScale+ and units of a card by sums, in build/ultrascale
 	@$(BIN)/python -m oscar_hdl.flow.placement.ultrascale --out build/ultrascale $(ARGS)
 
 board: BOARD = build/board
-board: $(VENV)/.board ## the bitstream of the board's example: ECP5, 1000BASE-X, NIC of 2 engines, in build/board
+board: $(VENV)/.board ## the bitstream of the board's example: ECP5, 1000BASE-X, NIC of 1 unit, in build/board
 	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --top oscar_nic --out $(BOARD)/hdl
 	@$(BIN)/python -m oscar_hdl.flow.board.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic.v --out $(BOARD) $(ARGS)
 

@@ -88,7 +88,7 @@ def test_units_that_want_all_get_a_word_every_second_clock(units: int, bus_bits:
     rng = dice(f"barrel receiver rate {units}")
     bench = BarrelReceiverBench(rng, units=units, bus_bits=bus_bits, speed=16.0, store_log2=11)
     values = np.random.default_rng(rng.getrandbits(64)).laplace(0, 100, 8 * units << 10)
-    frame = Encoder(AscParams(block_log2=10)).encode(np.rint(values), step=3, width=16)
+    frame = Encoder(AscParams(block_log2=10)).encode(np.rint(values).astype(np.int16), step=3, width=16)
     bench.send(frame)
     bench.start(frame)
     for _ in range(40_000):

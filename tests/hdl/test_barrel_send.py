@@ -222,9 +222,9 @@ def test_frames_equal_the_host_s(units: int, bus_bits: int) -> None:
     bench = SendBench(rng, units, bus_bits=bus_bits, pressure=rng.choice((0, 0.3)), late=rng.choice((0, 0.5)))
     frames, row = [], 0
     for kind in rng.sample(KINDS, len(KINDS)):
-        count = rng.choice((1, 33, 1024, rng.randrange(1, 5000)))
+        count = rng.choice((1, 33, 1024, rng.randrange(1, 3000)))
         values, positions = gradient(rng, count, kind)
         load = rng.randrange(2)
         frames.append(bench.frame_at(row, values, positions, load, rng.choice((load, 1 - load))))
-        row += 32 * rng.randrange(-(-count // 1024), 6)
+        row += 32 * rng.randrange(-(-count // 1024), 4)
     bench.send(frames)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from needs import needs
 from oscar.coding.asc.link import Encoder
 from oscar.coding.asc.params import AscParams
 from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS, WORD_BYTES
 from oscar_hdl.coder.barrel_encode.ports import BUFFER_BYTES, BarrelDrain, BarrelEncoderJob
 from oscar_hdl.coder.ports import RawJob
+from oscar_hdl.flow.placement.parts import sides
 from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.nic.send.barrel_judge import barrel_judge
 from oscar_hdl.nic.send.barrel_ports import Judging, PairJob, SettledBlock, UnitRing
@@ -23,6 +26,7 @@ from oscar_hdl.nic.send.ports import EntryPort, SentFrame
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice, numbers
+from support.converted import compare_verilog
 from support.sender_bench import SenderBench
 from support.sent_frames import (
     CONSTANT,
@@ -177,8 +181,9 @@ class Bench(SenderBench):
 
     def __init__(
         self, rng: random.Random, units: int, *, bus_bits: int = 64, store_log2: int = 8, speed: float = 1.0,
-        pressure: float = 0.0,
+        pressure: float = 0.0, log2: int = LOG2,
     ) -> None:  # fmt: skip
+        self.log2 = log2
         self.jobs = [BarrelEncoderJob() for _ in range(units)]
         self.drains = [BarrelDrain() for _ in range(units)]
         self.streams = [Stream(8 * WORD_BYTES, keep=WORD_BYTES) for _ in range(units)]
@@ -193,9 +198,10 @@ class Bench(SenderBench):
             parts = EncodeUnits(
                 self.jobs, self.drains, self.streams, self.blocks, bench.source, bench.raw_row
             )
+            self.arguments = (bench.tx, bench.command, bench.row, bench.top, bench.tables, parts)
             return barrel_sender(
                 bench.clk, bench.rst, bench.tx, bench.command, bench.row, bench.top, bench.tables, parts,
-                bus_bits=bus_bits, store_log2=store_log2, block_log2=LOG2,
+                bus_bits=bus_bits, store_log2=store_log2, block_log2=log2,
             )  # fmt: skip
 
         more = [*self.jobs, *self.drains, *self.streams, *self.blocks]
@@ -203,13 +209,13 @@ class Bench(SenderBench):
 
     def row_of(self, unit: int, first: int) -> int:
         """Return the row of memory of a row of a unit's bank."""
-        low = LOG2 - 5
+        low = self.log2 - 5
         return (first >> low << self.bits | unit) << low | first & (1 << low) - 1 if self.bits else first
 
     def start(self, frame: Frame) -> None:
         """Give a command whose blocks lie in banks."""
         if self.bits:
-            frame.row &= ~((1 << LOG2 - 5) - 1)
+            frame.row &= ~((1 << self.log2 - 5) - 1)
         super().start(frame)
 
 
@@ -271,12 +277,13 @@ def test_a_unit_has_eight_blocks() -> None:
 
 def test_blocks_longer_than_the_buffer() -> None:
     rng = dice(36)
-    bench = Bench(rng, rng.choice((1, 2)), store_log2=12, pressure=rng.choice((0, 0.5)))
+    bench = Bench(rng, rng.choice((1, 2)), store_log2=12, pressure=rng.choice((0, 0.5)), log2=12)
     frame = random_frame(rng, blocks=6, kinds="c", log2=12)
-    for part in frame.parts[:-1]:  # a raw one, too, that is known to be raw when it was collected
+    sizes = rng.sample((1000, 2047, 2048, 2049, 5000, 8191, 8300), 5)
+    for part, size in zip(frame.parts, sizes, strict=False):  # one is known to be raw when it was collected
         part.values = [-(1 << 15), *([1] * 4095)]
-        part.data = rng.randbytes(rng.choice((1000, 2047, 2048, 2049, 5000, 8191, 8192, 8300)))
-    bench.check([frame, random_frame(rng, blocks=3)])
+        part.data = rng.randbytes(size)
+    bench.check([frame, random_frame(rng, blocks=2, log2=12)])
 
 
 def test_a_block_takes_four_clocks_of_the_judge() -> None:
@@ -375,3 +382,40 @@ def test_a_reset_at_any_clock() -> None:
         bench.frames.clear()
         bench.reset()
         bench.errors.clear(), bench.builds.clear(), bench.learns.clear()
+
+
+@pytest.mark.parametrize(("units", "bus_bits"), [(1, 64), (2, 256)])
+def test_verilog_does_the_same_in_every_clock(units: int, bus_bits: int, tmp_path: Path) -> None:
+    needs("iverilog")
+    rng = dice(f"verilog {units}")
+    sizes = {"bus_bits": bus_bits, "store_log2": 11}
+    bench = Bench(rng, units, pressure=0.2, **sizes)
+    fresh = Bench(rng, units, **sizes)
+    takes, gives = sides(barrel_sender, lambda: fresh.arguments, bench.arguments, block_log2=LOG2, **sizes)
+    inside, trace = bench.simulator.each, []
+
+    def each() -> None:
+        """Keep what goes in and out, the first port lowest."""
+        both = []
+        for side in (takes, gives):
+            number, at = 0, 0
+            for signal in side:
+                number, at = number | int(signal) << at, at + len(signal)
+            both.append(number)
+        trace.append(((int(bench.rst), both[0]), (both[1],)))
+        inside()
+
+    bench.simulator.each = each
+    bench.check([random_frame(rng, blocks=n, most=300, kinds="cckr") for n in (2, 0)])
+    warm = len(trace)
+    bench.reset()
+    bench.errors.clear(), bench.frames.clear(), bench.builds.clear(), bench.learns.clear()
+    bench.check([random_frame(rng, blocks=n, most=300, kinds="cccckr") for n in (4, 1, 9)])
+    ports = tuple(
+        [(name, word(sum(map(len, side))))] for name, side in (("inputs", takes), ("outputs", gives))
+    )
+    ports[0].insert(0, ("rst", bit()))
+    compare_verilog(
+        "oscar_hdl.flow.placement.parts:barrel_sender", ports, trace, tmp_path, warm, units=units,
+        block_log2=LOG2, row_bits=ROW_BITS, **sizes,
+    )  # fmt: skip

@@ -159,13 +159,13 @@ def test_command_line(
 
 def test_parameters_are_names_that_a_top_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ["--out", str(tmp_path), "--no-check"]
-    assert convert.main(["--top", "oscar_nic", *out, "--with", "engines=4", "bus_bit=128"]) == 1
-    assert "oscar_nic has no parameter bus_bit; it has engines, bus_bits" in capsys.readouterr().err
-    assert convert.main(["--top", "oscar_nic", *out, "--with", "engines=6"]) == 1
-    assert "has 2, 4, 8, 16, 32 or 64 engines, got 6" in capsys.readouterr().err
+    assert convert.main(["--top", "oscar_nic", *out, "--with", "units=2", "bus_bit=128"]) == 1
+    assert "oscar_nic has no parameter bus_bit; it has units, bus_bits" in capsys.readouterr().err
+    assert convert.main(["--top", "oscar_nic", *out, "--with", "units=6"]) == 1
+    assert "has 1, 2, 4 or 8 barrel units, got 6" in capsys.readouterr().err
     with pytest.raises(SystemExit):
-        convert.main(["--top", "oscar_nic", *out, "--with", "engines"])
-    assert "expected NAME=VALUE, such as engines=4, got 'engines'" in capsys.readouterr().err
+        convert.main(["--top", "oscar_nic", *out, "--with", "units"])
+    assert "expected NAME=VALUE, such as units=2, got 'units'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", TOPS)

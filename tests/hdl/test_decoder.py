@@ -14,7 +14,6 @@ from oscar.coding.asc.params import LIMIT
 from oscar.coding.asc.reference import _signed
 from oscar_hdl.coder.decode.decoder import decoder
 from oscar_hdl.coder.ports import CountPort, DecoderJob, PositionPort, SumPort, TableWrites
-from oscar_hdl.flow.placement.pair_cell import SUMS
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import table_words
@@ -24,6 +23,8 @@ from support.converted import compare_verilog
 from support.decoder_block import SIZES, DecodedBlock, random_block, random_freq, random_local
 
 pytestmark = pytest.mark.usefixtures("seed")
+
+SUMS = ("take", "row", "valid", "total", "described", "described_row", "row_class", "row_size", "row_top")
 
 
 @dataclass

@@ -5,16 +5,16 @@ from __future__ import annotations
 from myhdl import always, block
 
 from oscar_hdl.flow.placement import parts
-from oscar_hdl.flow.placement.ultrascale import PAIR, SHARED, card_lines
+from oscar_hdl.flow.placement.ultrascale import SHARED, UNIT, card_lines
 from oscar_hdl.streams.bundles import Stream, word
 
 
 def test_the_scarcest_cell_says_how_many() -> None:
     one = {"LUT": 100, "FF": 10, "CARRY8": 1, "DSP": 1, "RAMB36": 2}
-    lines = card_lines(dict.fromkeys([*PAIR, *SHARED], one), 4)
-    assert lines[0].split() == ["engine", "400", "40", "4", "4", "8"]
-    assert lines[1].split()[3:] == ["2,100", "210", "21", "21", "42"]
-    assert "33 NICs, 132 engines; of RAMB36 there is least" in lines[2]  # .7 * 2016 / 42
+    lines = card_lines(dict.fromkeys([*UNIT, *SHARED], one), 4)
+    assert lines[0].split() == ["unit", "1,800", "180", "18", "18", "36"]
+    assert lines[1].split()[3:] == ["7,800", "780", "78", "78", "156"]
+    assert "9 NICs, 36 units; of RAMB36 there is least" in lines[2]  # .7 * 2016 / 156
 
 
 @block

@@ -101,18 +101,6 @@ class PositionMemory(_ReadPort):
         return words[::-1]
 
 
-class SourceMemory(_ReadPort):
-    """Values and descriptors of a block for an encoder; `rows` may be exchanged between blocks."""
-
-    def __init__(self, port: Any, phase: Any, rows: FrameRows, rng: Random, *, ok: float = 1) -> None:
-        super().__init__(port, phase, rows, rng, ok)
-
-    def words(self, header: bool, row: int) -> list[int]:
-        if header:
-            return self.headers_at(row, self.rows.headers)
-        return ((self.rows.values[row] & 0xFFFF) | self.rows.distances[row].astype(np.int32) << 16).tolist()
-
-
 class SumMemory:
     """Where a decoder adds a block: `values` (rows, 32) holds local values, then sums.
 

@@ -10,7 +10,6 @@ VALUES_BITS = 18
 SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
 COUNT_BITS = 19  # of a symbol's count: up to 2^18 values
 READ_CLOCKS = 4  # from a request to the first lane's data
-TURN = 4  # clocks that the phase of an engine is ahead of the one before it
 
 
 class PositionPort:

@@ -16,8 +16,8 @@ from oscar_sim.driver.lists import entry_words, packed, trigger
 from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
 from oscar_sim.errors import RtlError
 
-BLOCK_LOG2, ENGINES, BUS_BYTES = 10, 2, 8
-SIZES = {"engines": ENGINES, "sets": 4, "store_log2": 10, "rows_log2": 9, "block_log2": BLOCK_LOG2}
+BLOCK_LOG2, UNITS, BUS_BYTES = 10, 1, 8
+SIZES = {"units": UNITS, "sets": 4, "store_log2": 10, "rows_log2": 9, "block_log2": BLOCK_LOG2}
 OTHER = 2  # the peer with which it exchanges frames
 BLOCK = 1 << (BLOCK_LOG2 - 5)  # rows: frames begin at multiples
 CLEARING = 600  # clocks after a reset in which memories of counts are cleared

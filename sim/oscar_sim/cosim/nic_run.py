@@ -15,7 +15,7 @@ Word = tuple[int, int, bool]  # data, keep, last
 
 
 class NicRun(NicBench):
-    """A NIC of two engines whose streams pause at random; `model` is the converted RTL."""
+    """A NIC of one unit whose streams pause at random; `model` is the converted RTL."""
 
     def __init__(self, rng: np.random.Generator, clocks: int, *, pause: float = 0.15) -> None:
         self.model, self.rng, self.pause = Model("oscar_nic", **SIZES), rng, pause

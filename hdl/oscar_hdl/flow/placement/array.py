@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -83,20 +82,3 @@ def anchor(module: dict[str, Any], count: int) -> None:
         inputs = sorted(name for name in module["cells"] if name.startswith(f"in{n}_TRELLIS_FF_Q"))
         if inputs:
             module["cells"][inputs[len(inputs) // 2]]["attributes"]["BEL"] = place
-
-
-def anchor_cells(module: dict[str, Any], kind: str) -> None:
-    """Do the same for the cells of a type, with a flip-flop that only one of them reads."""
-    cells = sorted((n for n, c in module["cells"].items() if c["type"] == kind), key=lambda n: (len(n), n))
-    readers: Counter[int] = Counter()
-    driver: dict[int, str] = {}
-    for name, cell in module["cells"].items():
-        if cell["type"] == "TRELLIS_FF":
-            driver[cell["connections"]["Q"][0]] = name
-        elif cell["type"] == kind:
-            readers.update({bit for bits in cell["connections"].values() for bit in bits})
-    for name, place in zip(cells, places(len(cells)), strict=True):
-        bits = [bit for bits in module["cells"][name]["connections"].values() for bit in bits]
-        own = [bit for bit in bits if bit in driver and readers[bit] == 1]
-        if own:
-            module["cells"][driver[own[len(own) // 2]]]["attributes"]["BEL"] = place

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from oscar_hdl.flow.placement.array import anchor, anchor_cells, array_verilog, ports_of
+from oscar_hdl.flow.placement.array import anchor, array_verilog, ports_of
 from oscar_hdl.flow.placement.packing import Packed, pack
 from oscar_hdl.flow.tools import FlowError, find, read_verilog, run, yosys
 
@@ -63,11 +63,8 @@ def synthesise(
     *,
     packing: bool = True,
     least: tuple[int, int] = (1, 1),
-    boxes: Sequence[str] = (),
 ) -> Packed:
     """Make `out`/<top>.json (as yosys wrote it) and `out`/<top>.packed.json (for the placer).
-
-    boxes: modules that are left as cells.
 
     least: a clock enable, and a reset, of fewer flip-flops becomes logic. Two flip-flops of a slice
     share both, so each set of few leaves half a slice empty, which matters when a part is full.
@@ -75,7 +72,7 @@ def synthesise(
     plain, packed = out / f"{top}.json", out / f"{top}.packed.json"
     packed.unlink(missing_ok=True)
     synth = f"synth_ecp5 -no-rw-check -top {top}"
-    script = read_verilog(verilog, out) + "".join(f"blackbox {box}; " for box in boxes)
+    script = read_verilog(verilog, out)
     if max(least) > 1:
         script += f"{synth} -run begin:map_ffs; opt_clean; "
         script += f"dfflegalize {FLIP_FLOPS} -mince {least[0]} -minsrst {least[1]}; {synth} -run map_ffs: "
@@ -110,36 +107,6 @@ def synthesise_array(
     netlist["modules"][block] = one
     (out / f"{top}.packed.json").write_text(json.dumps(netlist))
     return done
-
-
-def synthesise_cells(
-    verilog: Path,
-    top: str,
-    cell_verilog: Path,
-    cell: str,
-    out: Path,
-    *,
-    packing: bool = True,
-    note: Callable[[str], None] = lambda _: None,
-) -> Packed:
-    """Make `out`/<top>.packed.json, in which `cell` is a module synthesised once; return what was packed.
-
-    Time hardly grows with the number of cells, and nothing is shared between them.
-    """
-    least = LEAST_SHARED
-    one = synthesise([cell_verilog], cell, out, packing=packing, least=least)
-    note(f"{cell} synthesised")
-    rest = synthesise([verilog, cell_verilog], top, out, packing=packing, least=least, boxes=[cell])
-    packed = out / f"{top}.packed.json"
-    netlist = json.loads(packed.read_text())
-    module = json.loads((out / f"{cell}.packed.json").read_text())["modules"][cell]
-    del module["attributes"]["top"]
-    cells = sum(part["type"] == cell for part in netlist["modules"][top]["cells"].values())
-    anchor_cells(netlist["modules"][top], cell)
-    netlist["modules"][cell] = module
-    packed.write_text(json.dumps(netlist))
-    note(f"{top} synthesised")
-    return Packed(*(a + cells * b for a, b in zip(astuple(rest), astuple(one), strict=True)))
 
 
 def path_lines(report: dict[str, object]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Count the NIC's cells on UltraScale+, block by block, and say how many engines a card holds by sums.
+"""Count the NIC's cells on UltraScale+, block by block, and say how many units a card holds by sums.
 
 yosys synthesises; nothing is placed, since there is no free tool for it, so there is no clock rate either.
 """
@@ -20,11 +20,18 @@ from oscar_hdl.flow.tops import TOPS
 Cells = dict[str, float]
 # The LUT sites of a distributed RAM or shift register.
 SITES = {"RAM32M16": 8, "RAM32M": 4, "RAM64M8": 8, "RAM64M": 4, "RAM32X1D": 2, "RAM64X1D": 2}
-SHARED = "decoder_tables", "encoder_tables", "raw_decoder", "receiver", "sender"
-PAIR = {"decoder": 2, "encoder": 2, "symbol_counts": 4}  # blocks of a pair of engines
+SHARED = (
+    "decoder_tables",
+    "encoder_tables",
+    "raw_decoder",
+    "barrel_receiver",
+    "barrel_sender",
+    "barrel_memory",
+)
+UNIT = {"barrel_decoder": 1, "barrel_encoder": 1, "symbol_counts": 16}  # blocks of a barrel unit
 CARD, THERE = "Alveo U55C", {"LUT": 1_304_000, "FF": 2_607_000, "DSP": 9_024, "RAMB36": 2_016}
 FILL = 0.7  # of a card that a design can use and still be routed
-MHZ, VALUES_A_CLOCK, VALUE_BITS = 250, 0.94, 8  # the clock is assumed
+MHZ, VALUES_A_CLOCK, VALUE_BITS = 250, 6.6, 8  # the clock is assumed; of a unit that decodes dense rows
 
 
 def cells_of(verilog: Sequence[Path], top: str, out: Path) -> Cells:
@@ -61,18 +68,18 @@ def added(parts: Mapping[str, Cells], numbers: Mapping[str, float]) -> Cells:
     return {name: sum(parts[part][name] * n for part, n in numbers.items()) for name in names}
 
 
-def card_lines(parts: Mapping[str, Cells], engines: int) -> list[str]:
-    """Return how many NICs of `engines` engines a card holds, registers and memory left out."""
-    engine = added(parts, {name: n / 2 for name, n in PAIR.items()})
-    nic = added({"engine": engine, **parts}, {"engine": engines, **dict.fromkeys(SHARED, 1)})
+def card_lines(parts: Mapping[str, Cells], units: int) -> list[str]:
+    """Return how many NICs of so many units a card holds, registers left out."""
+    unit = added(parts, UNIT)
+    nic = added({"unit": unit, **parts}, {"unit": units, **dict.fromkeys(SHARED, 1)})
     nics = {name: int(FILL * there / nic[name]) for name, there in THERE.items()}
     least = min(nics, key=lambda name: nics[name])
-    whole = nics[least] * engines
+    whole = nics[least] * units
     rate = VALUE_BITS * VALUES_A_CLOCK * MHZ / 1000
     return [
-        line("engine", engine),
-        line(f"NIC of {engines}", nic),
-        f"# {CARD}, {FILL:.0%} full: {nics[least]} NICs, {whole} engines; of {least} there is least.",
+        line("unit", unit),
+        line(f"NIC of {units}", nic),
+        f"# {CARD}, {FILL:.0%} full: {nics[least]} NICs, {whole} units; of {least} there is least.",
         f"# At {MHZ} MHz (assumed), {VALUES_A_CLOCK} values of {VALUE_BITS} bits: {rate * whole:,.0f} Gb/s",
     ]
 
@@ -87,27 +94,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = argparse.ArgumentParser(prog="python -m oscar_hdl.flow.placement.ultrascale", description=__doc__)
     p.add_argument("--out", type=Path, default=Path("build/ultrascale"), help="(%(default)s)")
     p.add_argument("--top", nargs="+", metavar="NAME", help="only these, no sums")
-    p.add_argument("--engines", type=int, default=16, help="of a NIC (%(default)s)")
+    p.add_argument("--units", type=int, default=2, choices=(1, 2, 4, 8), help="of a NIC (%(default)s)")
     p.add_argument("--bus", type=int, default=128, help="bits of its words (%(default)s)")
     args = p.parse_args(argv)
-    names = args.top or [*PAIR, *SHARED]
+    names = args.top or [*UNIT, *SHARED]
     found: dict[str, Cells] = {}
     try:
         tool = version(find("yosys"))
-        print(f"# {tool.split(' (')[0]}, synth_xilinx -family xcup; {args.engines} engines, {args.bus} bits")
+        print(f"# {tool.split(' (')[0]}, synth_xilinx -family xcup; {args.units} units, {args.bus} bits")
         print(f"{'block':<16} {'LUT':>8} {'FF':>8} {'CARRY8':>8} {'DSP':>8} {'RAMB36':>8}", flush=True)
         for name in names:
             top = name if name in TOPS or ":" in name else f"oscar_hdl.flow.placement.parts:{name}"
             block = block_name(top)
             folder = args.out / block
-            sizes = {"engines": args.engines, "bus_bits": args.bus} if block in ("receiver", "sender") else {}
+            sizes = {"units": args.units} if block in SHARED[3:] else {}
+            if block in SHARED[3:5]:
+                sizes["bus_bits"] = args.bus
             verilog = convert_top(top, "verilog", folder, sizes)
             found[block] = cells_of([verilog], block, folder)
             print(line(block, found[block]), flush=True)
     except (ConvertError, FlowError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    card = [] if args.top else card_lines(found, args.engines)
+    card = [] if args.top else card_lines(found, args.units)
     print("\n".join(card))
     write_json(args.out / "ultrascale.json", {"tool": tool, "blocks": found, "card": card})
     return 0

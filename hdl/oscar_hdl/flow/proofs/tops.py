@@ -21,20 +21,6 @@ class _Command(RowCommand):
         del self.clear
 
 
-@block
-def _link(source, sink):  # type: ignore[no-untyped-def]
-    """Let `sink` be `source`, a stream without tkeep: ports may not be in lists, and are all driven."""
-
-    @always_comb
-    def connect():
-        sink.tdata.next = source.tdata
-        sink.tvalid.next = source.tvalid
-        sink.tlast.next = source.tlast
-        source.tready.next = sink.tready
-
-    return connect
-
-
 def pair_fifo(depth_log2: int = 2) -> Any:
     from oscar_hdl.streams.pair_fifo import pair_fifo as made
 

@@ -18,15 +18,15 @@ def word_crc(clk: Any, valid: Any, first: Any, data: Any, head: Any, state: Any,
     """Keep as many states as there are turns; in each clock it is the turn of the next.
 
     valid, first, data: a word of 8 to 64 bytes, and whether a block begins with it; bytes that are not the
-    block's are 0. head (level): the block is the frame's head, whose CRC begins with ones, behind four bytes
-    of 0; all others begin with 0. state u32: the CRC, not inverted, of this turn's block so far.
+    block's are 0. head, with first: it is the frame's head, whose CRC begins with ones, behind four bytes of
+    0; all others begin with 0. state u32: the CRC, not inverted, of this turn's block so far.
     """
     BITS = len(data)
     COLUMNS = [step(0, 1 << i, BITS) for i in range(BITS)]
     MOVE = [step(1 << i, 0, BITS) for i in range(32)]
     HEAD = step(unstep(ONES, 32), 0, BITS)
     rest, digest, moved = word(32), word(32), word(32)
-    valid_1, valid_2, first_1, first_2 = bit(), bit(), bit(), bit()
+    valid_1, valid_2, first_1, first_2, head_1, head_2 = (bit() for _ in range(6))
     later = [word(32) for _ in range(turns)]
     LATER = turns
 
@@ -41,8 +41,10 @@ def word_crc(clk: Any, valid: Any, first: Any, data: Any, head: Any, state: Any,
     def follow():
         valid_1.next = valid
         first_1.next = first
+        head_1.next = head
         valid_2.next = valid_1
         first_2.next = first_1
+        head_2.next = head_1
         digest.next = rest
 
     @always(clk.posedge)
@@ -53,7 +55,7 @@ def word_crc(clk: Any, valid: Any, first: Any, data: Any, head: Any, state: Any,
             whole[:] = moved ^ digest
             if first_2:
                 whole[:] = digest
-                if head:
+                if head_2:
                     whole[:] = digest ^ HEAD
         later[0].next = whole
         for i in range(1, LATER):

@@ -11,6 +11,7 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.nic.memory.barrel_ports import DISTANCES_BITS, GROUP_BITS, GROUPS, GroupPort, LoadedWord
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.zero import zero
 
 
 @block
@@ -92,8 +93,13 @@ def group_memory(
 
 
 @block
-def word_of(clk: Any, phase: Any, parts: Sequence[Any], chosen: Any, *, first: int, up: bool) -> Any:
-    """Give a word of each of four memories, a clock later: in phase `first` of the first or last."""
+def word_of(
+    clk: Any, phase: Any, parts: Sequence[Any], hidden: Any, chosen: Any, *, first: int, up: bool
+) -> Any:  # fmt: skip
+    """Give a word of each of four memories, a clock later: in phase `first` of the first or last.
+
+    hidden: level, 0 instead of it.
+    """
     one, two, three, four = parts if up else parts[::-1]
     FIRST, SECOND, THIRD = first % GROUPS, (first + 1) % GROUPS, (first + 2) % GROUPS
 
@@ -106,6 +112,8 @@ def word_of(clk: Any, phase: Any, parts: Sequence[Any], chosen: Any, *, first: i
             chosen.next = two
         elif phase[2:] == THIRD:
             chosen.next = three
+        if hidden:
+            chosen.next = 0
 
     return choose
 
@@ -124,7 +132,7 @@ def bank_values(
     ROW_BITS = len(read_row)
     total1, held, row_before, here = word(GROUP_BITS), LoadedWord(ROW_BITS), word(ROW_BITS), bit()
     total_valid1, total_row1, read_row_before = bit(), word(ROW_BITS), word(ROW_BITS)
-    side_data, puts_side = word(len(side.data)), word(GROUPS)
+    side_data, puts_side, never = word(len(side.data)), word(GROUPS), bit()
     ups, downs = ([GroupPort(ROW_BITS) for _ in range(GROUPS)] for _ in range(2))
     up, down = ups[0].row, downs[GROUPS - 1].row
     up_words, down_words = [port.read for port in ups], [port.read for port in downs]
@@ -157,12 +165,13 @@ def bank_values(
     ]
     chains.append(loaded_words(clk, phase, write, held, row_before, index=index))
     words = [
-        word_of(clk, phase, up_words, lanes.source, first=1, up=True),
-        word_of(clk, phase, down_words, lanes.local, first=1, up=False),
-        word_of(clk, phase, up_sides, lanes.source_distances, first=1, up=True),
-        word_of(clk, phase, down_sides, lanes.distances, first=1, up=False),
-        word_of(clk, phase, up_words, lanes.shown, first=3, up=True),
-        word_of(clk, phase, up_sides, lanes.shown_distances, first=3, up=True),
+        zero(clk, never),
+        word_of(clk, phase, up_words, never, lanes.source, first=1, up=True),
+        word_of(clk, phase, down_words, never, lanes.local, first=1, up=False),
+        word_of(clk, phase, up_sides, never, lanes.source_distances, first=1, up=True),
+        word_of(clk, phase, down_sides, never, lanes.distances, first=1, up=False),
+        word_of(clk, phase, up_words, lanes.hidden, lanes.shown, first=3, up=True),
+        word_of(clk, phase, up_sides, never, lanes.shown_distances, first=3, up=True),
     ]
 
     # The rows of memory 0 and of the last one; each next one looks at them a clock later.

@@ -153,11 +153,11 @@ def barrel_bank(
     sum_row, described_row, unused = word(ROWS), word(ROWS), [bit(), bit()]
     source_class, source_mean, mean = word(4), word(MEAN_BITS), word(MEAN_BITS)
     headed_now, local = turn.headed3, lanes.local
-    shown, shown_distances = lanes.shown, lanes.shown_distances
+    shown, shown_distances, hidden = lanes.shown, lanes.shown_distances, lanes.hidden
     found = word(KINDS_BITS)
     means, means_later, source_means = (word(MEAN_BITS * WIDTH) for _ in range(3))
     headed1, headed_lanes, means_lanes = bit(), bit(), bit()
-    live, read_live, free, top_at = bit(), bit(), bit(), word(ROWS - 3)
+    live, free, top_at = bit(), bit(), word(ROWS - 3)
 
     parts = [
         bank_requests(clk, rst, phase, position, decode_blocks, comes, wanted, block_bits=block_bits),
@@ -206,13 +206,12 @@ def barrel_bank(
             position.local.next = local
         read.data.next = shown
         read.distances.next = shown_distances
-        if not read_live:
-            read.data.next = 0
 
     # What is read in phase 3 is there in the next phase 2.
     @always(clk.posedge)
     def follow() -> None:
         if phase[2:] == 2:
+            hidden.next = read.descriptor[4:] == 0
             row3.next = wanted.row
             adopt3.next = wanted.adopt
             header3.next = wanted.header
@@ -224,8 +223,6 @@ def barrel_bank(
             adopt_lanes.next = adopt3
             headed_lanes.next = headed1
             means_lanes.next = header1
-        if phase[2:] == 3:
-            read_live.next = read.descriptor[4:] != 0
 
     @always(clk.posedge)
     def delay() -> None:

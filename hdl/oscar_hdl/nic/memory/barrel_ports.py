@@ -62,12 +62,15 @@ class LoadedWord:
 
 
 class BankLanes:
-    """Eight lanes of rows: of source and position from phase 2 on, of the reader from 0 on."""
+    """Eight lanes of rows: of source and position from phase 2 on, of the reader from 0 on.
+
+    hidden: from phase 3 on, the reader's values are 0.
+    """
 
     def __init__(self) -> None:
         self.source, self.source_distances = word(GROUP_BITS), word(DISTANCES_BITS)
         self.local, self.distances = word(GROUP_BITS), word(DISTANCES_BITS)
-        self.shown, self.shown_distances = word(GROUP_BITS), word(DISTANCES_BITS)
+        self.shown, self.shown_distances, self.hidden = word(GROUP_BITS), word(DISTANCES_BITS), bit()
 
 
 class GroupWrite:

@@ -92,7 +92,6 @@ REASONS = {
     COUNT: "count",
     PEER: "peer",
 }
-SPARE = 8  # words of the ring that stay empty
 
 
 @block

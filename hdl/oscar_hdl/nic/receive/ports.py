@@ -8,29 +8,13 @@ from myhdl import SignalType
 
 from oscar_hdl.coder.barrel.ports import THREAD_BITS
 from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
-from oscar_hdl.coder.ports import DecoderJob, RawJob
+from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.nic.ports import COUNT_BITS, FRAME_ROW_BITS, PEER_BITS, BankBlock
 from oscar_hdl.nic.receive.block_counter import Blocks
 from oscar_hdl.nic.receive.block_places import BlockPlaces
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 FRAMES = 2  # of which blocks may be under way at once: banks of tables and counts
-
-
-class DecoderUnits:
-    """What decodes: decoders and raw_decoder, with their bytes and the first row of each one's block."""
-
-    def __init__(
-        self, jobs: Sequence[DecoderJob], bytes: Sequence[Stream], raw: RawJob, raw_bytes: Stream,
-        bases: Sequence[SignalType],
-    ) -> None:  # fmt: skip
-        if not jobs or len(bytes) != len(jobs) or len(bases) != len(jobs) + 1:
-            raise ValueError(
-                f"expected 1 or more jobs, as many byte streams and one base more, "
-                f"got {len(jobs)}, {len(bytes)} and {len(bases)}"
-            )
-        self.jobs, self.bytes, self.bases = list(jobs), list(bytes), list(bases)  # Stream(16) each
-        self.raw, self.raw_bytes = raw, raw_bytes  # whose base is the last
 
 
 class BarrelUnits:

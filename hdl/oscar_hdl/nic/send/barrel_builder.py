@@ -183,9 +183,12 @@ def store_lane(
 @block
 def turn_words(
     clk: Any, base: Any, turn: Any, given: Sequence[Any], gives: Sequence[Any], firsts: Sequence[Any],
-    offsets: Sequence[Any], written: Written,
+    offsets: Sequence[Any], head: Any, written: Written,
 ) -> Any:  # fmt: skip
-    """Take the word of the collector whose turn it is, if it gives one. turn: a bit for each."""
+    """Take the word of the collector whose turn it is, if it gives one.
+
+    turn: a bit for each. head (level): the first one has the frame's head.
+    """
     COUNT, BITS = len(given), 9 * len(written.enable)
     DATA = len(written.data)
     hot, whole, offset = word(COUNT), word(BITS), word(len(base))
@@ -203,6 +206,7 @@ def turn_words(
             if firsts[n] and hot[n]:
                 begins[:] = 1
         written.first.next = begins == 1
+        written.head.next = head and hot[0]
         written.valid.next = hot != 0
         written.data.next = whole[DATA:]
         written.enable.next = whole[BITS:DATA]
@@ -278,7 +282,7 @@ def barrel_builder(
 
     m_axis: frames_out, each frame whole behind the one before. bytes_in: Stream(128, keep=16) of each unit;
     s_axis_raw, s_axis_head: Stream(16, keep=2). clear (strobe): a new frame. jobs: what units ask of their
-    collectors. heading (level): what comes in pairs is the head for the CRC. A collector writes a word of
+    collectors. heading (level): what comes in pairs is the frame's head. A collector writes a word of
     the store in its turn, so of U units each in one of U clocks. rst: nothing is collected, nothing leaves.
     """
     COUNT, size, BITS, PLACE_BITS = len(jobs), len(m_axis.tkeep), len(leaving.words), len(pairs.place)
@@ -291,16 +295,16 @@ def barrel_builder(
     given, gives, firsts = [word(9 * size) for _ in jobs], [bit() for _ in jobs], [bit() for _ in jobs]
     offsets, mines = [word(BITS) for _ in jobs], [bit() for _ in jobs]
     written, state, ended, offset, absorb = Written(size, BITS), word(32), bit(), word(BITS), bit()
-    advance, read_address, left = bit(), word(BITS), word(BITS)
+    advance, read_address, left, head = bit(), word(BITS), word(BITS), bit()
     lanes = [word(16) for _ in range(size // 2)]
 
     parts = [
         pair_words(clk, rst, s_axis_raw, s_axis_head, heading, gathered),
         pair_collect(clk, rst, pairs, gathered, jobs[0], first_job, takes),
         two_streams(bytes_in[0], gathered, takes, first_bytes),
-        turn_words(clk, base, turn, given, gives, firsts, offsets, written),
+        turn_words(clk, base, turn, given, gives, firsts, offsets, head, written),
         turn_sums(clk, turn, own_jobs, offsets, ended, offset, absorb),
-        word_crc(clk, written.valid, written.first, written.data, heading, state, turns=COUNT),
+        word_crc(clk, written.valid, written.first, written.data, written.head, state, turns=COUNT),
         crc_sum(
             clk, rst, clear=clear, ended=ended, state=state, offset=offset, absorb=absorb,
             finish=total.finish, pad=total.pad, idle=total.idle, crc=total.crc, word_bytes=size,
@@ -325,6 +329,7 @@ def barrel_builder(
     def split():
         for n in range(COUNT):
             mines[n].next = turn[n]
+        head.next = heading and takes
 
     # `limit` may be late, as `left` falls while collectors run.
     @always(clk.posedge)

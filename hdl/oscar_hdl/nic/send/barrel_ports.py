@@ -74,5 +74,5 @@ class Written:
     """A word for the store, of whichever collector gives one."""
 
     def __init__(self, size: int, bits: int) -> None:
-        self.valid, self.first = bit(), bit()  # first: a block begins
+        self.valid, self.first, self.head = bit(), bit(), bit()  # a block begins; it's of the frame's head
         self.data, self.enable, self.address = word(8 * size), word(size), word(bits)

@@ -193,8 +193,8 @@ def barrel_sender(
         elif state == states.BLOCKS:
             if coded.empty or (judging.over and judging.idle):
                 state.next = states.REST
-        elif state == states.REST:
-            if judging.idle and resting:
+        elif state == states.REST:  # the head is collected beside the last blocks
+            if judging.idle and (resting or (pairs.idle and not judging.failed)):
                 state.next = states.CLOSE
         elif state == states.CLOSE:
             state.next = states.HEAD
