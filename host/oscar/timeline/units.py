@@ -30,7 +30,7 @@ DEAL, FIRST, JUDGED, JUDGE, SETTLE = 3, 14, 20, 4, 4
 DRAIN, GATHERED, LEFT = 8, 12, 4
 BUFFER = 112 * 16  # bytes of a thread's block beyond which it waits to be drained
 CRC = 3, 11, 1  # to add a block's CRC, and for each digit of how many words lie between, of 16: not 0, or 0
-HEAD = 190, 3  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
+HEAD = 140, 3  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
 # Decoding: clocks of the dealer for a block; from there until its first line of bytes counts; from its last
 # turn's begin until its thread is free.
 GIVE, FETCH, FREE = 7, 30, 52
@@ -42,7 +42,7 @@ RAW_SENT, RAW_CODED = (110, 53), 1.6  # to send a raw block, and its rows; how m
 RAW_GROUP, RAW_ROW, RAW_BYTE = 2350, 32, 0.595
 # From a command, or a frame's last word, until its blocks may be dealt: tables are built, and spread. To
 # send, memory finds the last symbol before, in some clocks more for each 1,024 values of a bank.
-FRONT, SEARCH = (603, 250), 8
+FRONT, SEARCH = (583, 250), 8
 # Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
 LISTED, ENTRY = 18, 8
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
@@ -317,7 +317,8 @@ def _received(
     fed, owed = np.zeros((units, THREADS)), np.zeros((units, THREADS))  # bytes in a ring, still to come
     feeds, line = np.zeros((units, THREADS)), np.zeros(units, np.int64)
     free, end = np.zeros((units, THREADS)), np.zeros(count)
-    lines = TURN / max(units, word // 8)  # of a unit in a turn
+    chunks = max(1, word // 16)  # of sixteen bytes, of a line
+    lines = TURN / max(units, 2 * chunks)  # of a unit in a turn
     spare = np.zeros(units)
     open_blocks, raw_end, raw_frame = np.zeros(count, np.int64), begin, 0
     deal, learnt, over = np.full(count, NEVER), np.full(count, NEVER), np.full(count, NEVER)
@@ -377,7 +378,7 @@ def _received(
                 line[u] = (line[u] + 1) % THREADS
                 t = line[u]
                 if own[u, t] >= 0 and owed[u, t] > 0 and feeds[u, t] <= now and fed[u, t] < ROOM:
-                    some = min(owed[u, t], 2.0 * word if word == 8 else float(word))
+                    some = min(owed[u, t], 16.0 * chunks)
                     fed[u, t] += some
                     owed[u, t] -= some
                     spare[u] -= 1
