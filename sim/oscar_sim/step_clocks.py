@@ -58,13 +58,13 @@ def steps(nic: WholeNic, name: str, frames: Sequence[Given]) -> Iterator[Row]:
         ends = queue.first_word if way == "send" else queue.end
         # The first frame waits for memories that are cleared: it begins where its first row says.
         begin = float(queue.first_row[0] - FIRST[way])
-        following = np.diff(model(queue.frames, *shape, begin))
+        following = np.diff(model(queue.frames, *shape, begin, bus=nic.bus))
         for n, coded in enumerate(alone.frames):
             start = float(alone.begin[n])
             front = (
                 send_front(coded.count, nic.units) if way == "send" else receive_front(coded.count, 1 << log2)
             )
-            told = model([coded], *shape, start + front)[0] - start
+            told = model([coded], *shape, start + front, bus=nic.bus)[0] - start
             took, first = _took(alone, n, way), int(alone.first_row[n] - alone.begin[n])
             follows, gap = (int(ends[n] - ends[n - 1]), float(following[n - 1])) if n else (0, 0.0)
             yield {

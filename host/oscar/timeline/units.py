@@ -82,23 +82,27 @@ class Blocks:
     frames: Any
 
 
-def sent(frames: Sequence[UnitFrame], units: int, block: int, begin: float) -> list[float]:
+def sent(
+    frames: Sequence[UnitFrame], units: int, block: int, begin: float, *, bus: int = 0
+) -> list[float]:  # fmt: skip
     """Return when the first word of each goes out, of frames one right after the other.
 
     block: values of a block. begin: when blocks of the first may be dealt. Those of another are when the one
     before is dealt and its front is done, which begins when the one before is collected; and the one before
-    that is learnt.
+    that is learnt. bus: bytes of a word; 0: of the narrowest with which all units have eight a clock.
     """
     work = blocks_of(frames, units, block, 0)
     fronts = np.array([send_front(frame.count, units) for frame in frames], float)
     found = _sent(
         work.gaps, work.turns, work.sizes, work.raw, work.unit, work.frames, fronts, units, begin,
-        bus_bytes(units),
+        bus or bus_bytes(units),
     )  # fmt: skip
     return [float(end) for end in found]
 
 
-def received(frames: Sequence[UnitFrame], units: int, block: int, begin: float) -> list[float]:
+def received(
+    frames: Sequence[UnitFrame], units: int, block: int, begin: float, *, bus: int = 0
+) -> list[float]:  # fmt: skip
     """Return when the last sum of each is there; arguments as of `sent`.
 
     Blocks of a frame are dealt when those of the one before are, and when its front is done: this begins
@@ -108,7 +112,7 @@ def received(frames: Sequence[UnitFrame], units: int, block: int, begin: float) 
     fronts = np.array([receive_front(frame.count, block) for frame in frames], float)
     found = _received(
         work.gaps, work.turns, work.sizes, work.raw, work.unit, work.frames, fronts, units, begin,
-        bus_bytes(units),
+        bus or bus_bytes(units),
     )  # fmt: skip
     return [float(end) for end in found]
 
