@@ -12,7 +12,7 @@ from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.coding.asc.params import CONSTANT, DIRECTORY_BYTES, PREFIX_BYTES
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError
-from oscar.timeline.engines import EngineFrame
+from oscar.timeline.units import UnitFrame
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_sim.whole import Arrival, NicMemory, Order, WholeNic
@@ -43,7 +43,7 @@ class Times:
     first_row: np.ndarray
     first_word: np.ndarray
     end: np.ndarray
-    frames: Sequence[EngineFrame]
+    frames: Sequence[UnitFrame]
 
 
 def measure(
@@ -65,7 +65,7 @@ def measure(
         data = encoders[link].encode(
             frame.values, step=link, context=frame.positions, width=16, chunk=3, sub=1
         )
-        coded.append(EngineFrame(coder.work(), count, len(data), block_bytes(data, count, block_log2), at))
+        coded.append(UnitFrame(coder.work(), count, len(data), block_bytes(data, count, block_log2), at))
         fields = {
             "step": link, "chunk": 3, "sub": 1, "width": 16, "count": count, "sequence": numbers[link],
             "load": link, "save": link, "fresh": int(numbers[link] == 0), "row": at,
@@ -124,8 +124,10 @@ def _received(ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
 
 
 def _rows(strobes: np.ndarray, begin: np.ndarray) -> np.ndarray:
-    """Return the first clock from each begin on in which a row is read."""
+    """Return the first clock from each begin on in which a unit reads a row; raw units do not count."""
     clocks = np.flatnonzero(strobes) - 1  # probe_strobes tells it a clock later
+    if not clocks.size:
+        return begin
     return clocks[np.minimum(np.searchsorted(clocks, begin), clocks.size - 1)]
 
 

@@ -30,8 +30,8 @@ from oscar.coding.asc.params import (
     SYMBOLS,
     TABLE_ROWS,
 )
-from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
+from oscar.coding.asc.turns import cells_of, raw_rows
 from oscar.coding.codec import Codec, check_range
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError

@@ -22,7 +22,7 @@ from oscar.errors import OscarError
 from oscar.results import write_results
 from oscar.studies.integers import pushed
 from oscar.tables import Row, Table
-from oscar.timeline.engines import receive_front, received, send_front, sent
+from oscar.timeline.units import receive_front, received, send_front, sent
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.frame_clocks import Given, Times, measure
 from oscar_sim.results_file import prepared
@@ -30,7 +30,7 @@ from oscar_sim.whole import WholeNic
 
 MOST = 40_960  # values of a frame
 MOST_ROWS_LOG2 = 14  # of the memory
-FIRST = {"send": 20, "receive": 155}  # clocks from when blocks may be dealt to their first row
+FIRST = {"send": 36, "receive": 30}  # clocks from when blocks may be dealt to their first row
 TABLE = Table(
     "model <12", "step >4", "way <7", "values >6", "live:live rows >9", "bytes >6", "front >5",
     "rtl:alone >6", "model_clocks:model >6", "ratio >6.3f", "follows >7", "follows_model:model >6",
@@ -58,11 +58,13 @@ def steps(nic: WholeNic, name: str, frames: Sequence[Given]) -> Iterator[Row]:
         ends = queue.first_word if way == "send" else queue.end
         # The first frame waits for memories that are cleared: it begins where its first row says.
         begin = float(queue.first_row[0] - FIRST[way])
-        following = np.diff(model(queue.frames, *shape, begin))
+        following = np.diff(model(queue.frames, *shape, begin, bus=nic.bus))
         for n, coded in enumerate(alone.frames):
             start = float(alone.begin[n])
-            front = send_front(coded.count) if way == "send" else receive_front(coded.count, 1 << log2)
-            told = model([coded], *shape, start + front)[0] - start
+            front = (
+                send_front(coded.count, nic.units) if way == "send" else receive_front(coded.count, 1 << log2)
+            )
+            told = model([coded], *shape, start + front, bus=nic.bus)[0] - start
             took, first = _took(alone, n, way), int(alone.first_row[n] - alone.begin[n])
             follows, gap = (int(ends[n] - ends[n - 1]), float(following[n - 1])) if n else (0, 0.0)
             yield {

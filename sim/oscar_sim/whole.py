@@ -159,7 +159,7 @@ class WholeNic:
             TOP, harness=HERE / "nic.cpp", units=units, bus_bits=bus_bits, sets=sets,
             block_log2=block_log2, rows_log2=rows_log2, **sizes,
         )  # fmt: skip
-        self.units, self.rows, self.block_log2 = units, 1 << rows_log2, block_log2
+        self.units, self.rows, self.block_log2, self.bus = units, 1 << rows_log2, block_log2, bus_bits // 8
         for name in ("nic_run", "nic_reset"):
             getattr(self.model.library, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self.model.library.nic_reset.argtypes = [ctypes.c_void_p, ctypes.c_uint32]

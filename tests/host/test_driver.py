@@ -21,11 +21,11 @@ from support.frames import unequal
 
 NOTHING = Stage(1e-30, 0.0, 0.0, 0.0, 0.0)  # a NIC that takes no time
 DRIVER = Driver(command_s=3e-6, notice_s=1e-6, load_s=2e-9, read_s=5e-9)
-FREE = LinkModel(1e18, 0.0, engines=Pipeline(NOTHING, NOTHING), driver=DRIVER)
+FREE = LinkModel(1e18, 0.0, coder=Pipeline(NOTHING, NOTHING), driver=DRIVER)
 BUSY = LinkModel.of(
     gbps=10,
     latency_us=3,
-    engines=Pipeline(Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7), Stage(3e-9, 2e-7, 1e-7, 0, 1e-7), 4, 512),
+    coder=Pipeline(Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7), Stage(3e-9, 2e-7, 1e-7, 0, 1e-7), 4, 512),
     driver=DRIVER,
 )
 
@@ -46,7 +46,7 @@ def test_what_a_driver_takes_adds_up_where_one_thing_is_slow() -> None:
 
     def only(**slow: float) -> float:
         costs = dict.fromkeys(("command_s", "notice_s", "load_s", "read_s"), 0.0) | slow
-        return equal_time(Direct(4), 4000, LinkModel(1e18, 0.0, engines=FREE.engines, driver=Driver(**costs)))
+        return equal_time(Direct(4), 4000, LinkModel(1e18, 0.0, coder=FREE.coder, driver=Driver(**costs)))
 
     assert only() * 1e6 == pytest.approx(0, abs=0.01)
     assert only(command_s=1e-6) * 1e6 == pytest.approx(10, abs=0.01)
@@ -86,5 +86,5 @@ def test_what_has_no_driver_is_told() -> None:
         assert ask(Duplex(3), frames, BUSY) == ask(Duplex(3), frames, alone)
     with pytest.raises(ValueError, match="expected a link without a driver"):
         allreduce(Direct(3), assumed_frames(Direct(3), 999), BUSY)
-    with pytest.raises(ValueError, match="expected the engines of a NIC"):
+    with pytest.raises(ValueError, match="expected a NIC"):
         LinkModel(driver=DRIVER)

@@ -23,7 +23,7 @@ from oscar.errors import OscarError
 from oscar.timeline.choose import by_kind, choose, times
 from oscar.timeline.equal import assumed_frames, equal_time, in_switch_time
 from oscar.timeline.laws import REPLAYED, RoutedLaw
-from oscar.timeline.link import Engines, LinkModel
+from oscar.timeline.link import Cores, LinkModel
 from oscar.timeline.replay import replay, time_of
 from oscar.timeline.scale import Measured, generator, scale
 from oscar.timeline.sizes import cut_for
@@ -32,7 +32,7 @@ from support.frames import unequal
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
 CODED = LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1)
-ENGINES = LinkModel(message_s=1e-7, engines=Engines(Cost(6e-9, 5e-7), Cost(7e-9, 6e-7), Cost(6e-9, 2e-7), 3))
+ENGINES = LinkModel(message_s=1e-7, coder=Cores(Cost(6e-9, 5e-7), Cost(7e-9, 6e-7), Cost(6e-9, 2e-7), 3))
 BYTE = 8e-9  # seconds at 1 Gb/s
 
 
@@ -64,7 +64,7 @@ def test_no_port_carries_two_frames_at_once_and_none_is_faster_than_its_load(nam
         ports = defaultdict(list)
         for one in found.carried:
             ports[one.port].append(one)
-        _, cut = cut_for(schedule, frames, link.codec(coded).engines)
+        _, cut = cut_for(schedule, frames, link.codec(coded).cores)
         used = sum(
             len(topology.links[i, j].out + topology.links[i, j].into)
             for i, j in zip(cut["sender"].tolist(), cut["receiver"].tolist(), strict=True)
@@ -82,7 +82,7 @@ def test_no_port_carries_two_frames_at_once_and_none_is_faster_than_its_load(nam
                 assert a.end_s <= b.start_s * (1 + 1e-9), (schedule, topology.text, a, b)
         rows = defaultdict(list)
         for span in found.spans:
-            rows[span.rank, span.stage, span.engine].append((span.start_s, span.start_s + span.duration_s))
+            rows[span.rank, span.stage, span.core].append((span.start_s, span.start_s + span.duration_s))
         for bars in rows.values():
             bars.sort()
             assert all(a[1] <= b[0] * (1 + 1e-9) for a, b in pairwise(bars)), schedule

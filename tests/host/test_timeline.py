@@ -30,11 +30,11 @@ from oscar.timeline.graph import (
     iteration,
 )
 from oscar.timeline.lanes import GRID, make_case, policy_time, seconds_at
-from oscar.timeline.link import Engines, LinkModel, Pipeline, Stage
+from oscar.timeline.link import Cores, LinkModel, Pipeline, Stage
 from oscar.timeline.overlap import bucket_shares, iteration_time
 from oscar.timeline.recurrence import ring_time
 from oscar.timeline.replay import replay
-from oscar.timeline.sizes import engine_work
+from oscar.timeline.sizes import unit_work
 from oscar_lab.bench._tuner_figure import bubbles, write_timelines
 from oscar_lab.rivals.by_frame import Production, allreduce, sums_s
 from oscar_lab.rivals.graphs import blocks, iso, ladder, offload
@@ -43,10 +43,8 @@ from support.frames import unequal
 CLOSE = 1e-12
 LINKS = [
     LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1),
-    LinkModel(message_s=1e-7, engines=Engines(Cost(6e-9, 5e-7), Cost(13e-9, 8e-7), Cost(6e-9, 2e-7), 3)),
-    LinkModel(
-        engines=Pipeline(Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7), Stage(3e-9, 2e-7, 1e-7, 0, 1e-7), 4, 512)
-    ),
+    LinkModel(message_s=1e-7, coder=Cores(Cost(6e-9, 5e-7), Cost(13e-9, 8e-7), Cost(6e-9, 2e-7), 3)),
+    LinkModel(coder=Pipeline(Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7), Stage(3e-9, 2e-7, 1e-7, 0, 1e-7), 4, 512)),
 ]
 STEPS = [
     [Step(PORT, BEFORE, 0)],
@@ -94,15 +92,15 @@ def test_every_schedule_takes_what_its_replay_takes(draw: random.Random) -> None
 
 @pytest.mark.parametrize("name", ["ring", "direct"])
 def test_frames_whose_work_is_known_take_what_their_replay_takes(draw: random.Random, name: str) -> None:
-    """Engines that share frames are free for the next one before the result is there."""
+    """Cores that share frames are free for the next one before the result is there."""
     noise = np.random.default_rng(draw.randrange(2**32))
     cluster = LocalCluster(Config.model_validate({"nodes": 4, "schedule": {"name": name, "subframes": 5}}))
     for _ in range(2):
         gradients = [[noise.laplace(size=150_000).astype(np.float32)] for _ in range(4)]
         moved = cluster.allreduce(gradients).stats.moved[0]
     clock = Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7)
-    link = LinkModel(engines=Pipeline(clock, clock, 4, 2048))
-    work, _ = engine_work(moved.frames, 4, 2048)
+    link = LinkModel(coder=Pipeline(clock, clock, 4, 2048))
+    work, _ = unit_work(moved.frames, 4, 2048)
     assert any(each.hold < each.work for each in work.values())
     wanted = replay(moved.schedule, moved.frames, link).total_s
     timeline = allreduce(moved.schedule, moved.frames, link).run()

@@ -19,7 +19,7 @@ from oscar.collective.actions import Phase
 from oscar.collective.frames import ROW, Frames
 from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, RAW, Gather
 from oscar.collective.ring import Boomerang, Duplex, Ring, ring_chunk_sent, ring_chunks
-from oscar.timeline.link import Engines, LinkModel, algbw, busbw
+from oscar.timeline.link import Cores, LinkModel, algbw, busbw
 from oscar.timeline.perfetto import write_trace
 from oscar.timeline.recurrence import equal_ring_time, ring_finish, tables_finish
 from oscar.timeline.replay import Replay, replay, time_of
@@ -30,8 +30,8 @@ from oscar.timeline.spans import Span
 WIRE = LinkModel.of(gbps=1, latency_us=5)
 GATHERS = [FORWARD, BOOMERANG, DUPLEX]
 SLOW = LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1)
-LANES = LinkModel(engines=Engines(Cost(6e-9, 5e-6), Cost(7e-9, 6e-6), Cost(6e-9, 2e-6), 12))
-ONE_CORE = LinkModel(10e9, message_s=3e-6, engines=Engines(Cost(3e-9, 0), Cost(5e-9, 0), Cost(2e-9, 1e-6)))
+LANES = LinkModel(coder=Cores(Cost(6e-9, 5e-6), Cost(7e-9, 6e-6), Cost(6e-9, 2e-6), 12))
+ONE_CORE = LinkModel(10e9, message_s=3e-6, coder=Cores(Cost(3e-9, 0), Cost(5e-9, 0), Cost(2e-9, 1e-6)))
 
 
 def ring_frames(schedule: Ring, frame_bytes: np.ndarray, counts: np.ndarray) -> Frames:
@@ -143,14 +143,14 @@ def test_frames_of_another_schedule_are_refused():
 
 def test_engines_by_hand():
     """N=3 duplex on one engine: encodes, hops and decodes of both directions follow one another on it."""
-    engines = Engines(Cost(1e-9, 10e-6), Cost(2e-9, 15e-6), Cost(1e-9, 5e-6))
-    link = LinkModel(1e15, 0.0, engines=engines)
+    coder = Cores(Cost(1e-9, 10e-6), Cost(2e-9, 15e-6), Cost(1e-9, 5e-6))
+    link = LinkModel(1e15, 0.0, coder=coder)
     counts = equal_counts(3000, 3, gather=DUPLEX)
     encode, hop, decode = 11e-6, 17e-6, 6e-6
     assert ring_time(counts + 24, counts, link, DUPLEX) == pytest.approx(
         2 * (encode + hop + decode), rel=1e-6
     )
-    two = replace(link, engines=replace(engines, count=2))  # half a chunk on each
+    two = replace(link, coder=replace(coder, count=2))  # half a chunk on each
     encode, hop, decode = 10.5e-6, 16e-6, 5.5e-6
     assert ring_time(counts + 24, counts, two, DUPLEX) == pytest.approx(2 * (encode + hop + decode), rel=1e-6)
 

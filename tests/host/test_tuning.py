@@ -173,7 +173,7 @@ def test_an_option_alone_takes_what_its_allreduce_takes() -> None:
     for schedule in ("ring", "direct"):
         (own,) = [o for o in options([ASC], 4, LINK, [schedule]) if OTHER in o.name]
         for values in (1 << 14, 1 << 20):
-            link = LinkModel(LINK.bandwidth_bps, LINK.latency_s, engines=core("asc", ASC.frame).model())
+            link = LinkModel(LINK.bandwidth_bps, LINK.latency_s, coder=core("asc", ASC.frame).model())
             alone = equal_time(make_schedule(schedule, 4), values, link, bits=ASC.bits, header_bytes=66)
             problem = PolicyProblem((values,), np.array([0.01]), (own,))
             assert problem.time(Policy.uniform(1, 0)) == pytest.approx(

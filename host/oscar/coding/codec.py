@@ -92,7 +92,7 @@ class Codec:
     saturated: for codecs that clip: returns how many values an encoder has clipped so far, and the sum over
     its frames of lost share of energy times number of values
     clocks: for a simulated NIC: returns the clocks that a link end took for its last frame
-    work: returns the NIC's work for an encoder's last frame (`asc.slots.cells_of`), None without values
+    work: returns the NIC's work for an encoder's last frame (`asc.turns.cells_of`), None without values
     options: all that a frame's cost depends on beside the name
 
     >>> from oscar.coding.registry import make_codec

@@ -82,6 +82,12 @@ class Frames:
         """Total number of values in all frames."""
         return int(self.rows["count"].sum())
 
+    @property
+    def gradient(self) -> int:
+        """Values of the gradient: each chunk's once."""
+        _, first = np.unique(self.rows[["chunk", "sub"]], return_index=True)
+        return int(self.rows["count"][first].sum())
+
     def sent(self, nodes: int) -> Array:
         """Return the bytes that each rank sent, int64 [nodes]."""
         return _total(self.rows["sender"], self.rows["bytes"], nodes)

@@ -16,7 +16,7 @@ class LinkSection(Section):
     """Link and codec of the time model.
 
     codec: whose clock the model uses. ideal: the codec keeps up with the line and is `codec_latency_us` deep.
-    rtl: the NIC's RTL (nic_file; null: the one that comes with the package). host: the
+    rtl: the NIC's RTL (nic_file; null: the part that comes with the package for this rate). host: the
     compiled coder on a core of this machine. driver: with codec rtl, what a board's driver does counts, as
     the NIC's file has it. codec_gvalues, codec_latency_us, encode_latency_us: replace the
     figures of the ideal codec.
@@ -50,7 +50,7 @@ class LinkSection(Section):
                 "out, or set codec: ideal"
             )
         if self.codec == "rtl" or self.nic_file is not None:
-            load_nic(self.nic_file)
+            load_nic(self.nic_file, self.gbps)
         return self
 
     @property
@@ -83,7 +83,7 @@ class LinkSection(Section):
         """Return the NIC, or the host's coder, whose clock is used; an ideal codec is compared with it."""
         if self._kept is not None:
             return self._kept
-        return host_nic() if self.codec == "host" else load_nic(self.nic_file)
+        return host_nic() if self.codec == "host" else load_nic(self.nic_file, self.gbps)
 
     @classmethod
     def as_kept(cls, section: dict[str, Any], nic: NicFile) -> LinkSection:
@@ -99,15 +99,15 @@ class LinkSection(Section):
 
     def model(self, *, block_log2: int = 0) -> LinkModel:
         """Return the link for the time model; block_log2: of frames that a NIC codes, 0: as its file says."""
-        engines = None if self.codec == "ideal" else self.nic().model()
-        if block_log2 and isinstance(engines, Pipeline):
-            engines = replace(engines, block=1 << block_log2)
+        coder = None if self.codec == "ideal" else self.nic().model()
+        if block_log2 and isinstance(coder, Pipeline):
+            coder = replace(coder, block=1 << block_log2)
         return LinkModel.of(
             gbps=self.gbps,
             latency_us=self.latency_us,
             codec_gvalues=self.codec_gvalues,
             codec_latency_us=self.codec_latency_us,
             encode_latency_us=self.encode_latency_us,
-            engines=engines,
+            coder=coder,
             driver=self.nic().driver_model() if self.driven else None,
         )

@@ -13,7 +13,7 @@ from oscar.array import Array, sizes_of
 from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
 from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.coding.asc.params import LANES
-from oscar.coding.asc.slots import raw_rows
+from oscar.coding.asc.turns import raw_rows
 from oscar.coding.codec import Codec
 from oscar.coding.frame import HEADER_BYTES
 from oscar.config import Config

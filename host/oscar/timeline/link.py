@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from oscar.coding.costs import Cost, check_seconds, is_number
-from oscar.timeline.driver import Driver
+from oscar.timeline.driver import Driver, Listed
 
 FP32_BITS = 32
 LEAST_RATE, MOST_RATE = 1e3, 1e18  # of bits or values a second; beyond these, times mean nothing or overflow
 
 
 @dataclass(frozen=True)
-class Engines:
-    """What codes frames, each engine one at a time: units of a NIC, or a core of the host.
+class Cores:
+    """What codes frames: cores of a host, each one frame at a time.
 
-    Sub-frame k of a chunk is coded by engine k mod `count`, since every engine has tables of its own. Where
-    a chunk has fewer sub-frames than there are engines, it is cut into more, until each has one. `hop` is a
-    frame that is decoded, added to and coded again in one go; an engine is free once its result is out.
+    Sub-frame k of a chunk is coded by core k mod `count`, since every core has tables of its own. Where
+    a chunk has fewer sub-frames than there are cores, it is cut into more, until each has one. `hop` is a
+    frame that is decoded, added to and coded again in one go; a core is free once its result is out.
     """
 
     encode: Cost
@@ -28,19 +29,19 @@ class Engines:
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise ValueError(f"count: expected 1 engine or more, got {self.count!r}")
+            raise ValueError(f"count: expected 1 core or more, got {self.count!r}")
 
-    def without(self, part: str) -> Engines:
-        """Return engines whose costs have 0 for `per_value_s` or `once_s`."""
+    def without(self, part: str) -> Cores:
+        """Return cores whose costs have 0 for `per_value_s` or `once_s`."""
         encode, hop, decode = (replace(c, **{part: 0.0}) for c in (self.encode, self.hop, self.decode))
-        return Engines(encode, hop, decode, self.count)
+        return Cores(encode, hop, decode, self.count)
 
 
 class Stage(NamedTuple):
     """What a NIC's encoders or decoders take for a frame, in seconds.
 
     `front_s` after it is there its blocks begin (its tables are built), if the frame before lets them:
-    these keep the engines for `each_s` a value (`sizes.Engaged.hold`) and `between_s`, and for `least_s` at
+    these keep the units for `each_s` a value (`sizes.Engaged.hold`) and `between_s`, and for `least_s` at
     least. The result is there after `each_s` a value (`sizes.Engaged.work`) and `latency_s`.
     """
 
@@ -53,14 +54,14 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A NIC whose engines share every frame: encoders and decoders work side by side, frames in order.
+    """A NIC whose units share every frame: encoders and decoders work side by side, frames in order.
 
-    `each_s`: seconds per value with all `engines` at work. block: values of a block, all coded by one engine.
+    `each_s`: seconds per value with all `units` at work. block: values of a block, all coded by one unit.
     """
 
     encode: Stage
     decode: Stage
-    engines: int = 1
+    units: int = 1
     block: int = 1 << 12
 
     def __post_init__(self) -> None:
@@ -69,7 +70,7 @@ class Pipeline:
                 check_seconds(f"{name}.{part}", seconds)
 
     def without(self, part: str) -> Pipeline:
-        """Return the NIC with 0 for `per_value_s` or `once_s`, as Engines.without does."""
+        """Return the NIC with 0 for `per_value_s` or `once_s`, as Cores.without does."""
         once = dict.fromkeys(("front_s", "between_s", "least_s", "latency_s"), 0.0)
         none = {"each_s": 0.0} if part == "per_value_s" else once
         return replace(self, encode=self.encode._replace(**none), decode=self.decode._replace(**none))
@@ -84,7 +85,7 @@ class LinkModel:
     begin to arrive: of two peers that send to one node, one waits. Software makes room for every frame that
     it will receive before it sends its first one; that takes `message_s` each.
 
-    The codec is `engines`, a NIC's or a core's, or without them a pipeline that keeps up with its work: one
+    The codec is `coder`, a NIC's or a core's, or without them a pipeline that keeps up with its work: one
     encoder and one decoder, each of which serves in order; a sub-frame occupies it for count /
     `codec_values_per_s` (None:
     no time at all). It is ready `codec_latency_s` later, or from the encoder `encode_latency_s` later (None:
@@ -99,12 +100,12 @@ class LinkModel:
     codec_latency_s: float = 0.5e-6
     encode_latency_s: float | None = None
     message_s: float = 0.0
-    engines: Engines | Pipeline | None = None
+    coder: Cores | Pipeline | None = None
     driver: Driver | None = None
 
     def __post_init__(self) -> None:
-        if self.driver is not None and not isinstance(self.engines, Pipeline):
-            raise ValueError(f"driver: expected the engines of a NIC beside it, got {self.engines!r}")
+        if self.driver is not None and not isinstance(self.coder, Pipeline):
+            raise ValueError(f"driver: expected a NIC beside it, got {self.coder!r}")
         for name in ("bandwidth_bps", "codec_values_per_s"):
             rate = getattr(self, name)
             if rate is None and name == "codec_values_per_s":
@@ -128,14 +129,14 @@ class LinkModel:
         codec_gvalues: float | None = None,
         codec_latency_us: float = 0.5,
         encode_latency_us: float | None = None,
-        engines: Engines | Pipeline | None = None,
+        coder: Cores | Pipeline | None = None,
         driver: Driver | None = None,
     ) -> LinkModel:
         """Build one from Gb/s, microseconds and G values/s; raises ValueError like the class."""
         rate = None if codec_gvalues is None else codec_gvalues * 1e9
         encode = None if encode_latency_us is None else encode_latency_us * 1e-6
         times = latency_us * 1e-6, rate, codec_latency_us * 1e-6, encode
-        return cls(gbps * 1e9, *times, engines=engines, driver=driver)
+        return cls(gbps * 1e9, *times, coder=coder, driver=driver)
 
     @property
     def seconds_per_byte(self) -> float:
@@ -152,22 +153,22 @@ class LinkModel:
         return replace(self._without("once_s"), **none)  # type: ignore[arg-type]
 
     def _without(self, part: str) -> LinkModel:
-        engines = self.engines and self.engines.without(part)
-        return replace(self, engines=engines, driver=self.driver and self.driver.without(part))
+        coder = self.coder and self.coder.without(part)
+        return replace(self, coder=coder, driver=self.driver and self.driver.without(part))
 
     def codec(self, coded: bool) -> CodecTime:
         """Return the codec as the model counts it; raw floats (`coded` false) take it no time."""
         if not coded:
             return CodecTime(False, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        if isinstance(self.engines, Pipeline):
-            to, back = self.engines.encode, self.engines.decode
+        if isinstance(self.coder, Pipeline):
+            to, back = self.coder.encode, self.coder.decode
             each, latency = to.each_s + back.each_s, to.latency_s + back.latency_s
             return CodecTime(
                 False, 1, to.each_s, to.latency_s, each, latency, back.each_s, back.latency_s, *to[1:4],
-                *back[1:4], self.engines.engines, self.engines.block, self.driver,
+                *back[1:4], self.coder.units, self.coder.block, self.driver,
             )  # fmt: skip
-        if self.engines is not None:
-            e = self.engines
+        if self.coder is not None:
+            e = self.coder
             return CodecTime(
                 True, e.count, e.encode.per_value_s, e.encode.once_s, e.hop.per_value_s, e.hop.once_s,
                 e.decode.per_value_s, e.decode.once_s,
@@ -181,13 +182,13 @@ class LinkModel:
 class CodecTime(NamedTuple):
     """Seconds of the codec per value and once.
 
-    `busy`: it has engines, each occupied until its result is out. Otherwise a frame occupies encoder or
-    decoder for its values, and as `Stage` says. sharing: so many engines share a frame, cut into blocks of
+    `busy`: it has cores, each occupied until its result is out. Otherwise a frame occupies encoder or
+    decoder for its values, and as `Stage` says. sharing: so many units share a frame, cut into blocks of
     `block` values; what counts is its work. driver: what gives the commands, if that takes time.
     """
 
     busy: bool
-    engines: int
+    cores: int
     encode_each: float
     encode_once: float
     hop_each: float
@@ -207,8 +208,16 @@ class CodecTime(NamedTuple):
     @property
     def values_per_s(self) -> float | None:
         """How many values a node codes in a second on the way through it; None: as many as come."""
-        slowest = self.hop_each / self.engines if self.busy else max(self.encode_each, self.decode_each)
+        slowest = self.hop_each / self.cores if self.busy else max(self.encode_each, self.decode_each)
         return 1 / slowest if slowest else None
+
+
+def least(link: LinkModel, listed: Listed | None, time_s: Callable[[LinkModel], float]) -> float:
+    """Return the seconds by registers or by a list, whatever is less; time_s: of a link with its driver."""
+    by_registers = time_s(link)
+    if listed is None:
+        return by_registers
+    return min(by_registers, listed.before_s + time_s(replace(link, driver=None)) + listed.after_s)
 
 
 def algbw(values: int, time_s: float) -> float:

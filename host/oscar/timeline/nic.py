@@ -1,11 +1,12 @@
-"""What a NIC's engines, or this host's coder, take for a frame: measured, and kept in a JSON file.
+"""What a NIC's units, or this host's coder, take for a frame: measured, and kept in a JSON file.
 
-A file for the RTL comes with the package, and names its revision. The
-host's coder is an estimate of oscar.coding.costs.
+Files for the RTL come with the package, one for each part, and name their revision. The host's coder is an
+estimate of oscar.coding.costs.
 """
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -18,20 +19,36 @@ from oscar.coding.costs import SIZES, Cost, FrameCost, machine
 from oscar.coding.registry import make_codec
 from oscar.errors import ConfigError
 from oscar.files import write_json
-from oscar.timeline.driver import Driver
-from oscar.timeline.link import Engines, Pipeline, Stage
+from oscar.timeline.driver import Driver, Listing
+from oscar.timeline.link import Cores, Pipeline, Stage
 
-SHIPPED = "nic.json"
+SHIPPED = {25.0: "ecp5_85f.json", math.inf: "u55c.json"}  # by the fastest link, Gb/s, that each is for
 NIC, CORE = ("encode", "decode"), ("encode", "hop", "decode")  # commands that clocks are of
 NANOSECOND = "a clock here is a nanosecond"
+
+
+class ListFile(BaseModel):
+    """What a list takes, as a NIC's file has it.
+
+    writes, reads: of registers, for a list. entry_clocks: of the NIC, until an entry is judged and armed.
+    entries: at most. rows: of 32 values, that the NIC's memory holds; all are loaded before a list runs.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    writes: int = Field(ge=0, le=1000)
+    reads: int = Field(ge=0, le=1000)
+    entry_clocks: float = Field(ge=0, allow_inf_nan=False)
+    entries: int = Field(ge=1, le=1 << 16)
+    rows: int = Field(ge=1, le=1 << 30)
 
 
 class DriverFile(BaseModel):
     """What a board's driver takes: `timeline.driver`, as a NIC's file has it.
 
     writes, reads: of registers, for a command; write_us, read_us: each. notice_us: until the driver sees an
-    end or a frame that comes. load_clocks, read_clocks: of the NIC, to load or read a row of 32 values.
-    come_from: where the figures do.
+    end or a frame that comes. load_clocks, read_clocks: of the NIC, to load or read a row of 32 values. list:
+    None: commands are given by registers alone. come_from: where the figures do.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -43,6 +60,7 @@ class DriverFile(BaseModel):
     notice_us: float = Field(ge=0, allow_inf_nan=False)
     load_clocks: float = Field(ge=0, allow_inf_nan=False)
     read_clocks: float = Field(ge=0, allow_inf_nan=False)
+    list: ListFile | None = None
     come_from: str
 
     @property
@@ -53,16 +71,22 @@ class DriverFile(BaseModel):
     def model(self, mhz: float) -> Driver:
         """Return the driver of a NIC of this clock rate, for the time model."""
         load_s, read_s = (clocks / LANES / mhz * 1e-6 for clocks in (self.load_clocks, self.read_clocks))
-        return Driver(self.command_us * 1e-6, self.notice_us * 1e-6, load_s, read_s)
+        listing = None
+        if (few := self.list) is not None:
+            listing = Listing(
+                few.writes * self.write_us * 1e-6, few.reads * self.read_us * 1e-6,
+                few.entry_clocks / mhz * 1e-6, LANES * few.rows, few.entries,
+            )  # fmt: skip
+        return Driver(self.command_us * 1e-6, self.notice_us * 1e-6, load_s, read_s, listing)
 
 
 class NicFile(BaseModel):
-    """A NIC with its engines, or a core of a host: its clock rate, and what a frame costs.
+    """A NIC with its barrel units, or a core of a host: its clock rate, and what a frame costs.
 
     clocks: of a NIC `encode` and `decode`, each as `link.Stage` has them: for a value of work, of all its
-    engines together (another number of `engines` takes other clocks); front, between, least and latency of
+    units together (another number of `units` takes other clocks); front, between, least and latency of
     a frame. driver: of a board with this NIC; None: it takes no time. Of a core `encode`, `hop` (decode,
-    add, encode again) and `decode`, each (for a value, once). block: values that an engine codes at a time.
+    add, encode again) and `decode`, each (for a value, once). block: values of a block of the NIC's frames.
     revision, measured_by, mhz_from: where the figures come from. `derived`: figures for readers, computed
     from the others and not read back.
     """
@@ -72,7 +96,7 @@ class NicFile(BaseModel):
     name: str
     revision: str
     measured_by: str
-    engines: int = Field(ge=1, le=1024)
+    units: int = Field(ge=1, le=1024)
     mhz: float = Field(gt=0, allow_inf_nan=False)
     mhz_from: str
     clocks: dict[str, tuple[float, ...]]
@@ -89,14 +113,14 @@ class NicFile(BaseModel):
         _, first, *others = self.seconds(command)
         return first + (others[-1] if others else 0.0)
 
-    def model(self) -> Engines | Pipeline:
+    def model(self) -> Cores | Pipeline:
         """Return what codes frames, for the time model."""
         if "hop" not in self.clocks:
             return Pipeline(
-                Stage(*self.seconds("encode")), Stage(*self.seconds("decode")), self.engines, self.block
+                Stage(*self.seconds("encode")), Stage(*self.seconds("decode")), self.units, self.block
             )
         costs = {name: Cost(*self.seconds(name)) for name in CORE}
-        return Engines(**costs, count=self.engines)
+        return Cores(**costs, count=self.units)
 
     def driver_model(self) -> Driver | None:
         """Return what gives it commands, for the time model."""
@@ -107,40 +131,45 @@ class NicFile(BaseModel):
         rate = "" if self.mhz_from == NANOSECOND else f" at {self.mhz:g} MHz"
         behind = sum(self.once_s(name) for name in self.clocks if name != "hop") * 1e6
         text = (
-            f"{self.engines} x {self.name}{rate}: {self.gvalues:.3g} G values/s, and a hop "
+            f"{self.units} x {self.name}{rate}: {self.gvalues:.3g} G values/s, and a hop "
             f"costs {behind:.3g} us beside its values"
         )
         if driven and (driver := self.driver) is not None:
-            return (
+            rows = (
                 f"{text}; its driver takes {driver.command_us:.3g} us a command, and for a row of "
                 f"{LANES} values {driver.load_clocks:g} clocks to load it, {driver.read_clocks:g} to read it"
             )
+            return rows if driver.list is None else f"{rows}; or gives a list of commands, if that is faster"
         return f"{text}; without a driver" if "hop" not in self.clocks else text
 
     @property
     def gvalues(self) -> float:
         """10^9 values/s that are decoded, added and encoded again."""
         if "hop" in self.clocks:
-            return self.engines * self.mhz / self.clocks["hop"][0] / 1e3
+            return self.units * self.mhz / self.clocks["hop"][0] / 1e3
         return self.mhz / max(clocks[0] for clocks in self.clocks.values()) / 1e3
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all, with the derived figures."""
-        each = self.gvalues * 1e3 / self.mhz / self.engines
-        derived = {"gvalues_per_s": self.gvalues, "values_per_clock_and_engine": each}
+        each = self.gvalues * 1e3 / self.mhz / self.units
+        derived = {"gvalues_per_s": self.gvalues, "values_per_clock_and_unit": each}
         derived |= {f"{name}_us_a_frame": self.once_s(name) * 1e6 for name in self.clocks}
         tree = self.model_dump(mode="json") | {"derived": {k: round(v, 4) for k, v in derived.items()}}
         write_json(path, tree)
 
 
-def load_nic(path: str | None = None) -> NicFile:
-    """Return the NIC in the file at `path`, or the one that comes with the package; raises ConfigError."""
-    place: Any = resources.files("oscar.timeline") / "nics" / SHIPPED if path is None else Path(path)
+def load_nic(path: str | None = None, gbps: float = 100.0) -> NicFile:
+    """Return the NIC in the file at `path`, or the one that comes with the package for links of such a rate.
+
+    Raises ConfigError.
+    """
+    shipped = next(name for most, name in SHIPPED.items() if gbps <= most)
+    place: Any = resources.files("oscar.timeline") / "nics" / shipped if path is None else Path(path)
     try:
         return parse_nic(place.read_text(encoding="utf-8"), str(place))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{place}: expected a NIC's file, as nics/nic.json of the package is: {error}"
+            f"{place}: expected a NIC's file, as those in nics of the package are: {error}"
         ) from None
 
 
@@ -165,23 +194,23 @@ def parse_nic(text: str, place: str) -> NicFile:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise ConfigError(
-            f"{place}: expected a NIC's file, as nics/nic.json of the package is; {where}: {first['msg']}"
+            f"{place}: expected a NIC's file, as those in nics of the package are; {where}: {first['msg']}"
         ) from None
     except ValueError as error:
         raise ConfigError(
-            f"{place}: expected a NIC's file, as nics/nic.json of the package is; {error}"
+            f"{place}: expected a NIC's file, as those in nics of the package are; {error}"
         ) from None
     return nic
 
 
 @cache
 def host_nic() -> NicFile:
-    """Return this host's compiled coder as one engine; see `core`."""
+    """Return this host's compiled coder alone; see `core`."""
     return core("compiled coder on a core", make_codec("asc").cost())
 
 
 def core(name: str, cost: FrameCost) -> NicFile:
-    """Return a core of this host, whose frames cost `cost`, as one engine."""
+    """Return a core of this host, whose frames cost `cost`, alone."""
     (encode, encoded), (decode, decoded) = (
         (part.per_value_s * 1e9, part.once_s * 1e9) for part in (cost.encode, cost.decode)
     )
@@ -189,7 +218,7 @@ def core(name: str, cost: FrameCost) -> NicFile:
         name=name,
         revision=machine(),
         measured_by=f"at first use, the best of some calls on {SIZES} values",
-        engines=1,
+        units=1,
         mhz=1000,
         mhz_from=NANOSECOND,
         clocks={

@@ -46,7 +46,7 @@ def _thread(span: Span) -> tuple[int, int]:
     """Return the row of a bar: its engine, and its stage's number."""
     if span.stage not in STAGES:
         raise ValueError(f"expected a stage among {', '.join(STAGES)}, got {span.stage!r}")
-    return span.engine, STAGES.index(span.stage)
+    return span.core, STAGES.index(span.stage)
 
 
 def _names(ranks: Iterable[int], threads: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:

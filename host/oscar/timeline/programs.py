@@ -1,7 +1,7 @@
-"""Schedules as work for engines and ways out: every action knows the one whose result it needs.
+"""Schedules as work for coders and ways out: every action knows the one whose result it needs.
 
-An action waits for its input, and for what comes before it in the program on the same engine. It does not
-wait for other WAITs of its rank: a NIC has a queue for each engine, and a frame that is late stops only those
+An action waits for its input, and for what comes before it in the program on the same coder. It does not
+wait for other WAITs of its rank: a NIC has a queue for each coder, and a frame that is late stops only those
 that need it.
 """
 
@@ -18,7 +18,7 @@ from oscar.collective.frames import Frames, Key
 from oscar.collective.schedule import Schedule
 from oscar.timeline.driver import DESK, Driver, fetch, give
 from oscar.timeline.link import CodecTime
-from oscar.timeline.sizes import Engaged, engine_work
+from oscar.timeline.sizes import Engaged, unit_work
 
 Note = Callable[[str, float, float, "Work"], None]  # of a bar: stage, start, duration, work
 Done = Callable[["Work", float], None]  # of what was decoded, and when
@@ -33,7 +33,7 @@ class Waiter(Protocol):
 class Work:
     """One action on one rank; done: when its result is there.
 
-    count: the values that engines work on for it; hold: until the next. values: of the frame. loads: it is
+    count: the values that units work on for it; hold: until the next. values: of the frame. loads: it is
     the first for which the rank's own values have to be in its NIC. last: its result is the final one.
     """
 
@@ -71,7 +71,7 @@ class Work:
 
 
 class Unit:
-    """An encoder, a decoder, or an engine that is both: does its work in the order of the program."""
+    """An encoder, a decoder, or an coder that is both: does its work in the order of the program."""
 
     def __init__(self, codec: CodecTime, note: Note, done: Done) -> None:
         self.codec, self.note, self.done = codec, note, done
@@ -151,7 +151,7 @@ def _sum(work: Work) -> tuple[int, int, int]:
 
 @dataclass
 class Programs:
-    """All ranks' work: of each engine, the frames to send, those to come, and the receives posted."""
+    """All ranks' work: of each coder, the frames to send, those to come, and the receives posted."""
 
     units: list[Unit] = field(default_factory=list)
     sends: list[list[Work]] = field(default_factory=list)  # by rank, in order of the program
@@ -181,13 +181,13 @@ def load(schedule: Schedule, frames: Frames, codec: CodecTime, note: Note, done:
     if any(values.get(key[2:], 0) != count for key, (count, _) in sizes.items()):
         raise ValueError("expected a chunk to hold the same values in all its frames; take one call's frames")
     out = Programs()
-    work = engine_work(frames, codec.sharing, codec.block) if codec.sharing else ({}, {})
+    work = unit_work(frames, codec.sharing, codec.block) if codec.sharing else ({}, {})
     for rank in range(schedule.nodes):
-        units = [Unit(codec, note, done) for _ in range((1 if codec.busy else 2) * codec.engines)]
+        units = [Unit(codec, note, done) for _ in range((1 if codec.busy else 2) * codec.cores)]
         if codec.driver is not None and not schedule.apart:  # no NIC runs one that keeps sums apart
             units = [Desk(codec.driver, codec, note, done)]
         out.units += units
-        _load_rank(out, schedule, rank, values, sizes, work, units[: codec.engines], units[-codec.engines :])
+        _load_rank(out, schedule, rank, values, sizes, work, units[: codec.cores], units[-codec.cores :])
     sent, rows = sum(map(len, out.sends)), int((frames["count"] > 0).sum())
     if sent != rows:
         raise ValueError(

@@ -20,7 +20,7 @@ from oscar.collective.gather import RAW, Gather
 from oscar.collective.ring import Ring
 from oscar.timeline.driver import DESK, fetch, give
 from oscar.timeline.link import FP32_BITS, LinkModel
-from oscar.timeline.sizes import Sizes, cut_tables, divide, idle_share, ring_tables, work_tables
+from oscar.timeline.sizes import Sizes, cut_tables, dense_tables, divide, ring_tables, work_tables
 
 
 @njit(cache=True, nogil=True)
@@ -31,14 +31,14 @@ def _hop_and_sum(
     """Run the phases of [phases, steps, ranks, K] tables in which every hop decodes, adds, encodes, sends.
 
     counts, holds: as of `programs.Work`.
-    Two phases (`first` 0: both, duplex) take turns by sub-frame on the same engines and port. `costs`:
+    Two phases (`first` 0: both, duplex) take turns by sub-frame on the same cores and port. `costs`:
     s/byte, latency, s/message, and the fields of `link.Codec`. `clocks`: when encoder and decoder [ranks,
-    engines] (a busy engine is both, and uses the first) and link [ranks] are free, and the last result
+    cores] (a busy core is both, and uses the first) and link [ranks] are free, and the last result
     [ranks]. `ready` [ranks, K]: when the values to send first are ready; on return, the time the last sums of
     the last phase are ready; `whole`: hosts read these. `desks` [ranks, DESK], `values` as counts, `driver`
     (costs or None): of `driver.give`. `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
     """
-    per_byte, latency, _, busy, engines, encode, encoded, hop, hopped, decode, decoded = costs[:11]
+    per_byte, latency, _, busy, cores, encode, encoded, hop, hopped, decode, decoded = costs[:11]
     front, between, least, front_in, between_in, least_in = costs[11:]
     encoder, decoder, link, last = clocks
     phases, steps, ranks, subs = counts.shape
@@ -46,23 +46,23 @@ def _hop_and_sum(
         for rank in range(ranks):
             left, right = rank - 1 if rank else ranks - 1, rank + 1 if rank + 1 < ranks else 0
             for sub in range(subs):
-                engine = sub % engines if engines > 1 else 0  # a division costs as much as all the rest
+                core = sub % cores if cores > 1 else 0  # a division costs as much as all the rest
                 for phase in range(phases):
                     peer = left if first + phase == 0 else right
                     summed, start = ready[rank, sub] if step == 0 else 0.0, -1.0
                     if step > 0 and counts[phase, step - 1, peer, sub] > 0:
                         count, own = counts[phase, step - 1, peer, sub], values[phase, step - 1, peer, sub]
-                        free = encoder[rank, engine] if busy else decoder[rank, engine]
+                        free = encoder[rank, core] if busy else decoder[rank, core]
                         there = arrive[phase, peer, sub]
                         if driver is not None:
                             there = give(desks[rank], there, own, True, True, driver)
                         start = max(there + front_in, free)
                         summed = start + count * decode + decoded
                         if busy:
-                            encoder[rank, engine] = summed
+                            encoder[rank, core] = summed
                         else:
                             held = holds[phase, step - 1, peer, sub]
-                            decoder[rank, engine] = start + max(held * decode + between_in, least_in)
+                            decoder[rank, core] = start + max(held * decode + between_in, least_in)
                         last[rank] = max(last[rank], summed)
                         if driver is not None and step == steps and whole:
                             last[rank] = max(last[rank], fetch(desks[rank], summed, own, driver))
@@ -73,12 +73,12 @@ def _hop_and_sum(
                         if driver is not None:
                             own, sums = values[phase, step, rank, sub], step > 0
                             summed = give(desks[rank], summed, own, sums, not sums, driver)
-                        begin = max(summed + front, encoder[rank, engine])
+                        begin = max(summed + front, encoder[rank, core])
                         frame = begin + count * encode + encoded
                         if busy and start >= 0:  # decoded, added and coded again in one go
                             frame = start + count * hop + hopped
                         held = holds[phase, step, rank, sub]
-                        encoder[rank, engine] = frame if busy else begin + max(held * encode + between, least)
+                        encoder[rank, core] = frame if busy else begin + max(held * encode + between, least)
                         cost = sizes[phase, step, rank, sub] * per_byte
                         link[rank] = max(frame, link[rank]) + cost
                         following[phase, rank, sub] = link[rank] + latency
@@ -91,7 +91,7 @@ def _hop_and_forward(
     following: Any, desks: Any, values: Any, driver: Any,
 ) -> None:  # fmt: skip
     """Run the phase in which owners encode once and every hop forwards the frame, then decodes it."""
-    per_byte, latency, _, busy, engines, encode, encoded, _, _, decode, decoded = costs[:11]
+    per_byte, latency, _, busy, cores, encode, encoded, _, _, decode, decoded = costs[:11]
     front, between, least, front_in, between_in, least_in = costs[11:]
     encoder, decoder, link, last = clocks
     if busy:
@@ -101,7 +101,7 @@ def _hop_and_forward(
         for rank in range(ranks):
             peer = rank - 1 if rank else ranks - 1
             for sub in range(subs):
-                engine = sub % engines if engines > 1 else 0  # a division costs as much as all the rest
+                core = sub % cores if cores > 1 else 0  # a division costs as much as all the rest
                 count = counts[0, rank, sub] if step == 0 else counts[step - 1, peer, sub]
                 held = holds[0, rank, sub] if step == 0 else holds[step - 1, peer, sub]
                 if count == 0:
@@ -110,9 +110,9 @@ def _hop_and_forward(
                     summed = ready[rank, sub]
                     if driver is not None:
                         summed = give(desks[rank], summed, values[0, rank, sub], True, False, driver)
-                    begin = max(summed + front, encoder[rank, engine])
+                    begin = max(summed + front, encoder[rank, core])
                     frame = begin + count * encode + encoded
-                    encoder[rank, engine] = frame if busy else begin + max(held * encode + between, least)
+                    encoder[rank, core] = frame if busy else begin + max(held * encode + between, least)
                 else:
                     frame = arrive[peer, sub]
                 if step < steps:
@@ -122,11 +122,9 @@ def _hop_and_forward(
                     own = values[0, rank, sub] if step == 0 else values[step - 1, peer, sub]
                     if driver is not None:
                         frame = give(desks[rank], frame, own, True, False, driver)
-                    begin = max(frame + front_in, decoder[rank, engine])
+                    begin = max(frame + front_in, decoder[rank, core])
                     done = begin + count * decode + decoded
-                    decoder[rank, engine] = (
-                        done if busy else begin + max(held * decode + between_in, least_in)
-                    )
+                    decoder[rank, core] = done if busy else begin + max(held * decode + between_in, least_in)
                     last[rank] = max(last[rank], done)
                     if driver is not None:
                         last[rank] = max(last[rank], fetch(desks[rank], done, own, driver))
@@ -140,8 +138,8 @@ def _finish(
 ) -> Any:  # fmt: skip
     """Return when every rank finishes; one rank models a symmetric ring, it is its own neighbour."""
     _, steps, ranks, subs = counts.shape
-    message, engines = costs[2], costs[4]
-    clocks = (np.zeros((ranks, engines)), np.zeros((ranks, engines)), np.zeros(ranks), np.zeros(ranks))
+    message, cores = costs[2], costs[4]
+    clocks = (np.zeros((ranks, cores)), np.zeros((ranks, cores)), np.zeros(ranks), np.zeros(ranks))
     for phase in range(2 if message > 0 else 0):  # room for all frames is made before the first one leaves
         back = phase == 1 and boomerang
         for step in range(steps):
@@ -179,10 +177,10 @@ def tables_finish(
 ) -> NDArray[np.float64]:  # fmt: skip
     """Return `ring_finish` of a ring's tables, contiguous int64 [2, N-1, N, K] (`ring_tables`).
 
-    holds: of engines that share frames, as counts; None: the same. values: of frames, where counts are work.
+    holds: of units that share frames, as counts; None: the same. values: of frames, where counts are work.
     """
     codec = link.codec(gather.coded)
-    sizes, counts = cut_tables(sizes, counts, codec.engines)
+    sizes, counts = cut_tables(sizes, counts, codec.cores)
     costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec[:-3])
     holds, values = (counts if other is None else other for other in (holds, values))
     ways = gather.boomerang, gather.duplex, gather.adopt
@@ -236,7 +234,7 @@ def equal_ring_time(
         terms[1] = nodes - 1
     sizes = header_bytes + np.ceil(count * (bits[terms][..., None, None] / 8)).astype(np.int64)
     counts = np.broadcast_to(count, sizes.shape).copy()
-    codec, work = link.codec(gather.coded), counts
+    codec, work, hold = link.codec(gather.coded), counts, counts
     if codec.sharing:
-        work = np.round(counts * idle_share(counts, codec.sharing, codec.block)).astype(np.int64)
-    return float(tables_finish(sizes, work, link, gather, values=counts)[0])
+        work, hold = dense_tables(counts, codec.sharing, codec.block)
+    return float(tables_finish(sizes, work, link, gather, hold, values=counts)[0])

@@ -13,7 +13,8 @@ from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.errors import OscarError
-from oscar.timeline.link import LinkModel
+from oscar.timeline.driver import Listed
+from oscar.timeline.link import LinkModel, least
 from oscar.timeline.ports import ROUNDING, Network
 from oscar.timeline.programs import Work, load
 from oscar.timeline.recurrence import ring_time
@@ -36,19 +37,30 @@ class Replay:
     spans: list[Span]
     carried: list[Carried]
 
+    def later(self, listed: Listed) -> Replay:
+        """Return the same, run by a list."""
+        total_s = listed.before_s + self.total_s + listed.after_s
+        finish_s = self.finish_s + (listed.before_s + listed.after_s)
+        spans = [replace(span, start_s=span.start_s + listed.before_s) for span in self.spans]
+        carried = [
+            one._replace(start_s=one.start_s + listed.before_s, end_s=one.end_s + listed.before_s)
+            for one in self.carried
+        ]
+        return Replay(total_s, finish_s, self.met_s, spans, carried)
+
 
 class _Notes:
     """When each rank finishes, and the bars of its timeline."""
 
-    def __init__(self, nodes: int, engines: int, *, coded: bool, spans: bool) -> None:
+    def __init__(self, nodes: int, cores: int, *, coded: bool, spans: bool) -> None:
         self.finish = [0.0] * nodes
-        self.engines, self.coded = engines, coded
+        self.cores, self.coded = cores, coded
         self.spans: list[Span] = []
         self._waited = [0.0] * nodes
         self._kept = spans
 
     def codec(self, stage: str, start: float, duration: float, work: Work) -> None:
-        """Note a bar of the codec, or the wait before it; waits of a rank's engines share a row."""
+        """Note a bar of the codec, or the wait before it; waits of a rank's cores share a row."""
         if not self._kept:
             return
         if stage == "wait":
@@ -58,7 +70,7 @@ class _Notes:
             if until > start:
                 self._span(stage, start, until - start, work, 0)
         elif self.coded:
-            self._span(stage, start, duration, work, work.action.sub % self.engines)
+            self._span(stage, start, duration, work, work.action.sub % self.cores)
 
     def done(self, work: Work, when: float) -> None:
         """Note that a rank has what it decoded."""
@@ -70,10 +82,10 @@ class _Notes:
         if self._kept:
             self._span("send", start, end - start, work, way)
 
-    def _span(self, stage: str, start: float, duration: float, work: Work, engine: int) -> None:
+    def _span(self, stage: str, start: float, duration: float, work: Work, core: int) -> None:
         a = work.action
         where = int(a.phase), a.step, a.chunk, a.sub
-        self.spans.append(Span(work.rank, stage, start, duration, *where, engine))
+        self.spans.append(Span(work.rank, stage, start, duration, *where, core))
 
 
 def replay(
@@ -89,10 +101,11 @@ def replay(
 
     link: ports and latency of every rank, at a switch that never blocks, and the codec in front of them.
     topology: other ports and latencies; the codec stays the link's. coded: whether a codec works on the
-    frames. spans: keep the bars of nodes and ports. Where a chunk has fewer sub-frames than the codec has
-    engines, frames are cut into more (`cut_for`).
+    frames. spans: keep the bars of nodes and ports. A NIC has its commands by registers or as a list,
+    whatever takes less. Where a chunk has fewer sub-frames than the codec has
+    cores, frames are cut into more (`cut_for`).
 
-    A frame is not sent where it has no values. An action starts once its input is ready and its engine has
+    A frame is not sent where it has no values. An action starts once its input is ready and its core has
     done all earlier work of the program; a frame leaves once it is coded and its port is free. A rank
     finishes when it has its last values and its last frame has left.
 
@@ -101,9 +114,32 @@ def replay(
     """
     if topology is not None and topology.nodes != schedule.nodes:
         raise ValueError(f"expected a topology of {schedule.nodes} ranks, got {topology.nodes}")
+    played = _replay(schedule, frames, link, topology, coded=coded, spans=spans)
+    listed = _listed(schedule, frames, link, coded=coded)
+    if listed is None:
+        return played
+    alone = replace(link, driver=None)
+    other = _replay(schedule, frames, alone, topology, coded=coded, spans=spans)
+    if played.total_s <= listed.before_s + other.total_s + listed.after_s:
+        return played
+    return other.later(listed)
+
+
+def _listed(schedule: Schedule, frames: Frames, link: LinkModel, *, coded: bool) -> Listed | None:
+    """Return what a list takes beside its commands, where the driver may give one."""
+    if link.driver is None or not coded:
+        return None
+    return link.driver.listed(schedule, frames.gradient)
+
+
+def _replay(
+    schedule: Schedule, frames: Frames, link: LinkModel, topology: Topology | None, *, coded: bool,
+    spans: bool,
+) -> Replay:  # fmt: skip
+    """See `replay`; by registers, if there is a driver."""
     codec = link.codec(coded)
-    schedule, frames = cut_for(schedule, frames, codec.engines)
-    notes = _Notes(schedule.nodes, codec.engines, coded=coded, spans=spans)
+    schedule, frames = cut_for(schedule, frames, codec.cores)
+    notes = _Notes(schedule.nodes, codec.cores, coded=coded, spans=spans)
     programs = load(schedule, frames, codec, notes.codec, notes.done)
     network = Network(programs, link, topology, pulls_first=schedule.pulls_first, sent=notes.sent, keep=spans)
     for unit in programs.units:
@@ -131,7 +167,8 @@ def time_of(
     """
     link, topology = plain(link, topology)
     if isinstance(schedule, Ring) and topology is None:
-        return ring_time(schedule, frames, link, coded=coded)
+        listed = _listed(schedule, frames, link, coded=coded)
+        return least(link, listed, lambda link: ring_time(schedule, frames, link, coded=coded))
     return replay(schedule, frames, link, topology, coded=coded).total_s
 
 

@@ -1,4 +1,4 @@
-"""Sizes of frames: cut for engines, and the dense tables of rings.
+"""Sizes of frames: cut for cores, what units take for them, and the dense tables of rings.
 
 A table is int64 [phase 2, step N-1, rank (the sender) N, sub-frame K].
 """
@@ -7,23 +7,26 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oscar.coding.asc.params import GROUP_ROWS, LANES
+from oscar.coding.asc.turns import COLUMNS, GROUP, cell_values
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.frames import KEY, ROW, Frames, Key
 from oscar.collective.ring import Ring, ring_chunks
 from oscar.collective.schedule import Schedule
-from oscar.timeline.engines import NEXT, SLOT, EngineFrame, received, sent
+from oscar.timeline.units import TURN, UnitFrame, received, sent
 
 Sizes = NDArray[np.int64]
 NIC_BLOCK = 1 << 12  # values of the dense blocks by which work is told
-ENCODE_SLOTS, DECODE_SLOTS = 134, 136  # of such a block
+ENCODE_TURNS, DECODE_TURNS = 142, 134  # of such a block
 FRAMES = 8  # that are modelled: two are under way at a time, so gaps between results go to and fro
+DENSE_BITS = 5  # of a value of a frame whose rows are not known
 _Schedule = TypeVar("_Schedule", bound=Schedule)
 
 
@@ -33,13 +36,13 @@ def divide(values: int, parts: int) -> NDArray[np.int64]:
     return np.where(np.arange(parts) < extra, low + 1, low).astype(np.int64)
 
 
-def cut_for(schedule: _Schedule, frames: Frames, engines: int) -> tuple[_Schedule, Frames]:
-    """Return both with every frame cut into equal parts, each with a header: one for each engine.
+def cut_for(schedule: _Schedule, frames: Frames, cores: int) -> tuple[_Schedule, Frames]:
+    """Return both with every frame cut into equal parts, each with a header: one for each core.
 
-    A chunk has at most the 64 sub-frames of the protocol. Bits per value stay as they are: each engine has
+    A chunk has at most the 64 sub-frames of the protocol. Bits per value stay as they are: each core has
     tables of its own, and how much less these learn is not known.
     """
-    parts = min(-(-engines // schedule.subframes), MAX_SUBFRAMES // schedule.subframes)
+    parts = min(-(-cores // schedule.subframes), MAX_SUBFRAMES // schedule.subframes)
     if parts <= 1:
         return schedule, frames
     part = np.tile(np.arange(parts), len(frames))
@@ -52,10 +55,10 @@ def cut_for(schedule: _Schedule, frames: Frames, engines: int) -> tuple[_Schedul
     return replace(schedule, subframes=schedule.subframes * parts), Frames.of(rows[high > low])
 
 
-def cut_tables(frame_bytes: Sizes, counts: Sizes, engines: int) -> tuple[Sizes, Sizes]:
+def cut_tables(frame_bytes: Sizes, counts: Sizes, cores: int) -> tuple[Sizes, Sizes]:
     """Return the tables of `cut_for`."""
     subs = counts.shape[3]
-    parts = min(-(-engines // subs), MAX_SUBFRAMES // subs)
+    parts = min(-(-cores // subs), MAX_SUBFRAMES // subs)
     if parts <= 1:
         return frame_bytes, counts
     edges = counts[..., None] * np.arange(parts + 1) // parts
@@ -97,14 +100,8 @@ def ring_tables(schedule: Ring, frames: Frames) -> tuple[Sizes, Sizes]:
     return sizes, counts
 
 
-def idle_share(counts: Sizes, engines: int, block: int) -> NDArray[np.float64]:
-    """Return by how much frames of so many values take longer than if all engines had the same work."""
-    blocks = np.maximum(-(-counts // block), 1)
-    return np.asarray(engines * -(-blocks // engines) / blocks)
-
-
 class Engaged(NamedTuple):
-    """How long a frame takes the engines, in values of dense frames, if all engines code them all the time.
+    """How long a frame takes the units, in values of dense frames, if all units have a turn all the time.
 
     work: until its result is there; hold: from one result to the next of many such frames, one behind the
     other. Blocks of a frame are coded beside the last ones of the frame before, so hold may be less.
@@ -114,21 +111,19 @@ class Engaged(NamedTuple):
     hold: int
 
 
-def engine_work(frames: Frames, engines: int, block: int) -> tuple[dict[Key, Engaged], dict[Key, Engaged]]:
+def unit_work(frames: Frames, units: int, block: int) -> tuple[dict[Key, Engaged], dict[Key, Engaged]]:
     """Return what encoding and decoding every frame takes, by its key.
 
-    block: values of a block. Frames whose cells are not known count as dense, and as one after another.
+    block: values of a block. Frames whose cells are not known count as dense.
     """
     sizes, cells = frames.sizes(), frames.work()
-    counts = np.array([count for count, _ in sizes.values()], np.int64)
-    dense = np.round(counts * idle_share(counts, engines, block)).astype(np.int64).tolist()
-    encode = {key: Engaged(work, work) for key, work in zip(sizes, dense, strict=True)}
+    encode = {key: dense_work(count, units, block) for key, (count, _) in sizes.items()}
     decode = dict(encode)
     known: dict[int, tuple[Engaged, Engaged]] = {}  # a frame that goes to several has the same cells
     added = _added_alike(frames)
     for key, found in cells.items():
         if id(found) not in known:
-            known[id(found)] = frame_work(found, *sizes[key], engines, block, alike=key in added)
+            known[id(found)] = frame_work(found, *sizes[key], units, block, alike=key in added)
         encode[key], decode[key] = known[id(found)]
     return encode, decode
 
@@ -142,32 +137,60 @@ def _added_alike(frames: Frames) -> set[Key]:
     return {key for key, place in zip(keys, places, strict=True) if most[place] > 1}
 
 
-def frame_work(
-    cells: Sizes, count: int, size: int, engines: int, block: int, *, alike: bool = False
-) -> tuple[Engaged, Engaged]:
-    """Return what encoding and decoding a frame takes; arguments as of `engine_work`.
+@lru_cache(maxsize=4096)
+def dense_work(count: int, units: int, block: int) -> Engaged:
+    """Return what a frame of dense rows takes, the slower of both ways."""
+    if not count:
+        return Engaged(0, 0)
+    values = cell_values(count)
+    each = values // GROUP  # groups of a cell
+    cells = np.tile(np.array([values // LANES, each, values // LANES, 0]), (-(-count // values), 1))
+    assert cells.shape[1] == COLUMNS
+    rest = -(-(count % values or values) // LANES)
+    cells[-1] = rest, -(-rest // GROUP_ROWS), rest, 0
+    ways = frame_work(cells, count, count * DENSE_BITS // 8, units, block)
+    return Engaged(*(max(found) for found in zip(*ways, strict=True)))
 
-    alike: frames behind each other are added to the same rows, so a block waits for the same one before.
+
+def dense_tables(counts: Sizes, units: int, block: int) -> tuple[Sizes, Sizes]:
+    """Return works and holds of dense frames of so many values, in arrays like `counts`."""
+    different, at = np.unique(counts, return_inverse=True)
+    found = np.array([dense_work(int(count), units, block) for count in different], np.int64).reshape(-1, 2)
+    work, hold = (np.ascontiguousarray(found[at, way].reshape(counts.shape)) for way in range(2))
+    return work, hold
+
+
+def frame_work(
+    cells: Sizes, count: int, size: int, units: int, block: int, *, alike: bool = False
+) -> tuple[Engaged, Engaged]:
+    """Return what encoding and decoding a frame takes; arguments as of `unit_work`.
+
+    alike: frames behind each other have the same rows, so the same units do their blocks. A frame that is
+    longer than a NIC's counts as so many of those.
     """
-    behind = -(-count // (LANES * GROUP_ROWS)) * GROUP_ROWS  # the first row of the next frame in memory
-    many = [EngineFrame(cells, count, size, None, row * behind) for row in range(FRAMES)]
+    longer = cell_values(count) // GROUP
+    if longer > 1:
+        cells, count, size = cells // longer, -(-count // longer), size // longer
+        cells = cells[: -(-count // GROUP)]
+    behind = -(-count // block) * (block // LANES)  # the first row of the next frame in memory
+    many = [UnitFrame(cells, count, size, None, row * behind) for row in range(FRAMES)]
     came = [replace(frame, row=0) for frame in many] if alike else many
 
-    def engaged(ends: list[float], slots: int, gap: float) -> Engaged:
-        values = engines * NIC_BLOCK / (SLOT * slots)  # of dense frames, in a clock
-        each = (ends[-1] - ends[1]) / (FRAMES - 2) - gap
-        return Engaged(round(ends[0] * values), max(0, round(each * values)))
+    def engaged(ends: list[float], turns: int) -> Engaged:
+        values = units * NIC_BLOCK / (TURN * turns)  # of dense frames, in a clock
+        hold = min(ends[0], (ends[-1] - ends[1]) / (FRAMES - 2))
+        return Engaged(round((ends[0] + (longer - 1) * hold) * values), round(hold * longer * values))
 
     return (
-        engaged(sent(many, engines, block, 0.0), ENCODE_SLOTS, NEXT[0]),
-        engaged(received(came, engines, block, 0.0), DECODE_SLOTS, NEXT[1]),
+        engaged(sent(many, units, block, 0.0), ENCODE_TURNS),
+        engaged(received(came, units, block, 0.0), DECODE_TURNS),
     )
 
 
-def work_tables(counts: Sizes, frames: Frames, engines: int, block: int) -> tuple[Sizes, Sizes]:
+def work_tables(counts: Sizes, frames: Frames, units: int, block: int) -> tuple[Sizes, Sizes]:
     """Return works and holds of a ring's frames in the places of their counts; of both ways, the more."""
     rows, tables = frames.rows, (counts.copy(), counts.copy())
-    both = engine_work(frames, engines, block)
+    both = unit_work(frames, units, block)
     keys = list(zip(*(rows[name].tolist() for name in KEY), strict=True))
     for field, table in enumerate(tables):
         table[rows["phase"], rows["step"], rows["sender"], rows["sub"]] = [

@@ -13,7 +13,7 @@ class Span:
     """One bar of a timeline: seconds since the AllReduce began; `step` counts within `phase`.
 
     `stage` is one of STAGES; "send" includes forwarding, "decode-add" plain decoding; both codec stages
-    hold the time that the engine is occupied, without the latency of its pipeline. `engine`: which one; of a
+    hold the time that the codec is occupied, without the latency of its pipeline. `core`: which one; of a
     "send", which of the rank's ways out (always 0 at a switch).
     """
 
@@ -25,7 +25,7 @@ class Span:
     step: int
     chunk: int
     sub: int
-    engine: int = 0
+    core: int = 0
 
 
 class Carried(NamedTuple):

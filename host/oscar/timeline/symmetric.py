@@ -21,7 +21,7 @@ from oscar.collective.actions import SENDS, Op, Phase
 from oscar.collective.schedule import Schedule
 from oscar.timeline.driver import DESK, fetch, give
 from oscar.timeline.link import LinkModel
-from oscar.timeline.sizes import cut_tables, idle_share
+from oscar.timeline.sizes import cut_tables, dense_tables
 
 _ENCODE, _DECODE, _SEND, _WAIT = range(4)
 Ints = NDArray[np.int64]
@@ -98,17 +98,17 @@ def symmetric_time(
     terms = list(sizes)
     table = np.stack([sizes[number] for number in terms])[None, None]
     counts = np.broadcast_to(count, table.shape)
-    table, counts = (whole[0, 0] for whole in cut_tables(table, counts, codec.engines))
-    plain = counts
+    table, counts = (whole[0, 0] for whole in cut_tables(table, counts, codec.cores))
+    plain = holds = counts
     if codec.sharing:
-        counts = np.round(counts * idle_share(counts, codec.sharing, codec.block)).astype(np.int64)
+        counts, holds = dense_tables(counts, codec.sharing, codec.block)
     do = lowered(replace(schedule, subframes=counts.shape[1]))
     row = np.zeros(schedule.nodes + 1, np.int64)
     row[terms] = np.arange(len(terms))
-    engine = do.sub % codec.engines
-    unit = engine if codec.busy else engine + codec.engines * (do.kind == _DECODE)
+    core = do.sub % codec.cores
+    unit = core if codec.busy else core + codec.cores * (do.kind == _DECODE)
     codes = np.flatnonzero(do.kind <= _DECODE)
-    queue, queues = unit, codec.engines * (1 if codec.busy else 2)
+    queue, queues = unit, codec.cores * (1 if codec.busy else 2)
     if codec.driver is not None:
         queue, queues = np.zeros_like(unit), 1
     order = codes[np.argsort(queue[codes], kind="stable")]
@@ -116,39 +116,41 @@ def symmetric_time(
     room_s = 0.0
     for _ in range(int(((do.kind == _WAIT) & (counts[0, do.sub] > 0)).sum()) if link.message_s else 0):
         room_s += link.message_s
-    values, bytes_ = counts[0, do.sub], table[row[do.terms], do.sub]
+    values, held = counts[0, do.sub], holds[0, do.sub]
+    bytes_ = table[row[do.terms], do.sub]
     costs = (link.seconds_per_byte, link.latency_s, room_s, *codec[:-3])
     driven, driver = (plain[0, do.sub], do.loads, do.last), codec.driver and codec.driver.costs
-    return float(_play(*do[:5], values, bytes_, unit, order, starts, costs, driven, driver))
+    return float(_play(*do[:5], values, held, bytes_, unit, order, starts, costs, driven, driver))
 
 
 @njit(cache=True, nogil=True)
 def _code(
-    at: int, ready: float, unit: int, kind: Any, sums: Any, counts: Any, free: Any, last: Any, costs: Any
-) -> float:
+    at: int, ready: float, unit: int, kind: Any, sums: Any, counts: Any, holds: Any, free: Any, last: Any,
+    costs: Any,
+) -> float:  # fmt: skip
     """Do one encode or decode on its unit and return when its result is there, as `programs.Unit` does."""
     _, _, _, busy, _, encode, encoded, hop, hopped, decode, decoded = costs[:11]
     front, between, least, front_in, between_in, least_in = costs[11:]
-    count = counts[at]
+    count, held = counts[at], holds[at]
     if kind[at] == _DECODE:
         start = max(ready + front_in, free[unit])
         done = start + count * decode + decoded
-        free[unit] = done if busy else start + max(count * decode + between_in, least_in)
+        free[unit] = done if busy else start + max(held * decode + between_in, least_in)
         last[unit, 0], last[unit, 1] = sums[at], start
         return float(done)
     start = max(ready + front, free[unit])
     done = start + count * encode + encoded
     if busy and last[unit, 0] == sums[at]:
         done = last[unit, 1] + count * hop + hopped
-    free[unit] = done if busy else start + max(count * encode + between, least)
+    free[unit] = done if busy else start + max(held * encode + between, least)
     last[unit, 0] = -1.0
     return float(done)
 
 
 @njit(cache=True, nogil=True)
 def _play(
-    kind: Any, needs: Any, wakes: Any, sums: Any, phase: Any, counts: Any, sizes: Any, units: Any, order: Any,
-    starts: Any, costs: Any, driven: Any, driver: Any,
+    kind: Any, needs: Any, wakes: Any, sums: Any, phase: Any, counts: Any, holds: Any, sizes: Any, units: Any,
+    order: Any, starts: Any, costs: Any, driven: Any, driver: Any,
 ) -> float:  # fmt: skip
     """Return when the rank finishes; what is ready leaves the port as in `ports`, pulls first.
 
@@ -182,7 +184,7 @@ def _play(
                             noticed = needs[at] >= 0
                             own, loads = driven[0][at], driven[1][at] > 0
                             ready = give(desk, ready, own, noticed, loads, driver)
-                        done[at] = _code(at, ready, units[at], kind, sums, counts, free, last, costs)
+                        done[at] = _code(at, ready, units[at], kind, sums, counts, holds, free, last, costs)
                         if kind[at] == _DECODE:
                             finish = max(finish, done[at])
                         if driver is not None and kind[at] == _DECODE and driven[2][at]:

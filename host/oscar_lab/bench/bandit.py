@@ -123,8 +123,8 @@ def _train(
     )
     cluster, workload = LocalCluster(config), make_workload(model, nodes=args.nodes, seed=seed)
     frame = method_cost(config.variant(quantiser={"coarseness": 1.0})).frame
-    engines = None if frame is None else core("asc", frame).model()
-    links = {rate: LinkModel(rate * 1e6, 100e-6, engines=engines) for rate in args.mbps}
+    coder = None if frame is None else core("asc", frame).model()
+    links = {rate: LinkModel(rate * 1e6, 100e-6, coder=coder) for rate in args.mbps}
     found = _Run()
     for at in range(args.iterations):
         arm = config.quantiser.coarseness if cluster.bandit is None else cluster.bandit.coarseness

@@ -277,7 +277,7 @@ def _trigger(tuner: _Tuner) -> Iterator[Row]:
     lane = LinkModel.of(gbps=8, latency_us=2.5, codec_gvalues=0.2, codec_latency_us=0.75)
     for clock, link in (
         ("a lane of 200 MHz, 8 Gb/s", lane),
-        ("NIC, 100 Gb/s", LinkModel(engines=load_nic().model())),
+        ("NIC, 100 Gb/s", LinkModel(coder=load_nic().model())),
     ):
         for name, subs in (("ring", 1), ("ring", 4), ("ring", 16), ("direct", 4)):
             schedule = make_schedule(name, 4, subframes=subs)

@@ -39,13 +39,13 @@ def allreduce(
     """Return one AllReduce at a switch of equal ports, frame by frame: what `replay` plays.
 
     Every engine, port out and port in is a resource. Raises ValueError as `replay` does, for a link with a
-    driver, and for engines that decode, add and code again faster than they decode: tasks cannot start before
+    driver, and for cores that decode, add and code again faster than they decode: tasks cannot start before
     the one that they follow.
     """
     codec = link.codec(coded)
     if codec.driver is not None:
         raise ValueError("expected a link without a driver, got one: take replay, or link.driver: false")
-    schedule, frames = cut_for(schedule, frames, codec.engines)
+    schedule, frames = cut_for(schedule, frames, codec.cores)
     programs = load(schedule, frames, codec, lambda *_: None, lambda *_: None)
     return _Frames(programs, link, codec, schedule, production).graph
 

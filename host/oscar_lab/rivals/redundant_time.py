@@ -60,7 +60,7 @@ class _Port:
 class Race:
     """Ranks that run AllReduces one after the other; all begin each one together.
 
-    codec, width: see RedundantNode; link: every rank's port and codec, without engines.
+    codec, width: see RedundantNode; link: every rank's port and codec, without cores.
     """
 
     def __init__(

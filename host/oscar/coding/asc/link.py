@@ -48,7 +48,7 @@ class Coder(Protocol):
         """
 
     def work(self, _: object = None) -> np.ndarray | None:
-        """Return the NIC's work for the last encoded payload (`slots.cells_of`); None if it had no values."""
+        """Return the NIC's work for the last encoded payload (`turns.cells_of`); None if it had no values."""
 
 
 def make_coder(params: AscParams, implementation: Implementation = "compiled") -> Coder:

@@ -130,7 +130,7 @@ class AscParams:
     sent_rows: whether a frame may carry table rows, which it does where that saves bytes. The paper sends
     none; set it to False where the sender is hardware that cannot count before it codes.
     block_log2: log2 of the values of a block, 10 to 17. Blocks are coded independently: lower it so that more
-    threads or engines work on one frame; raise it to save 100 bytes a block. 0 lets the sender choose for
+    threads or units work on one frame; raise it to save 100 bytes a block. 0 lets the sender choose for
     each frame.
 
     Raises TypeError or ValueError if a field has another type or value.

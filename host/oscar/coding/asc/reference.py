@@ -57,8 +57,8 @@ from oscar.coding.asc.params import (
     auto_block_log2,
     seed_bits,
 )  # fmt: skip
-from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
+from oscar.coding.asc.turns import cells_of, raw_rows
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError
 

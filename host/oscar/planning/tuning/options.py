@@ -250,10 +250,8 @@ def _work(price: MethodPrice, schedule: Schedule, link: LinkModel, port: Floats)
     encode, decode = price.frame.encode, price.frame.decode
     if not price.coded:
         return line(encode.per_value_s, encode.once_s), line(decode.per_value_s, decode.once_s)
-    engines = core(price.name, price.frame).model()
-    alone = _curve(
-        schedule, LinkModel(link.bandwidth_bps, link.latency_s, engines=engines), price, coded=True
-    )
+    coder = core(price.name, price.frame).model()
+    alone = _curve(schedule, LinkModel(link.bandwidth_bps, link.latency_s, coder=coder), price, coded=True)
     hops = schedule.nodes - 1
     chunk = GRID / schedule.nodes
     own = hops * (encode.per_value_s * chunk + encode.once_s)

@@ -40,8 +40,8 @@ from oscar.coding.asc.params import (
     TABLE_ROWS,
     AscParams,
 )  # fmt: skip
-from oscar.coding.asc.slots import cells_of, raw_rows
 from oscar.coding.asc.state import TableState
+from oscar.coding.asc.turns import cells_of, raw_rows
 from oscar.coding.codec import check_range
 from oscar.cores import share, threads_for
 from oscar.errors import FrameError

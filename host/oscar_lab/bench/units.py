@@ -1,7 +1,7 @@
-"""AllReduce, direct, with NICs of so many engines, clock rates and block sizes (docs/measuring.md).
+"""AllReduce, direct, with NICs of so many units, clock rates and block sizes (docs/measuring.md).
 
 Real gradients, coded with blocks of that size; every frame's rows are counted, and its blocks are dealt to
-engines as the RTL does (`oscar.timeline.engines`). `--values`: rows repeat up to so many values, and chunks
+units as the RTL does (`oscar.timeline.units`). `--values`: rows repeat up to so many values, and chunks
 are cut into frames that a NIC takes. fp32's best is the faster of ring and direct, without a codec. "faster
 up to": the highest link rate at which coding is faster than that. A board's driver counts.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.asc import AscParams
 from oscar.coding.asc.params import LANES
-from oscar.coding.asc.slots import cells_of
+from oscar.coding.asc.turns import cells_of
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.frames import KEY, Frames, Key
 from oscar.collective.schedules import make_schedule
@@ -35,7 +35,7 @@ from oscar.workloads import WORKLOADS
 MOST = (1 << 18) - 1  # values of a NIC's frame
 RAW = ("ring", "direct")  # by which fp32 goes
 TABLE = Table(
-    "model <12", "values >10,d", "block >5", "bits:bits/val >8.3f", "engines >7", "mhz:MHz >5g",
+    "model <12", "values >10,d", "block >5", "bits:bits/val >8.3f", "units >5", "mhz:MHz >5g",
     "gbps:Gb/s >5g", "time_us:time us >9.1f", "over_ring:x ring >7.2f", "over_fp32:x best >7.2f",
     "pays_to:faster up to >12",
 )  # fmt: skip
@@ -46,9 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", nargs="+", default=["numpy-lm"], choices=list(WORKLOADS))
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--values", type=int, help="of a model (default: as many as it has)")
-    parser.add_argument("--block-log2", nargs="+", type=int, default=[10, 11, 12])
-    parser.add_argument("--engines", nargs="+", type=int, default=[8, 16, 32, 64])
-    parser.add_argument("--mhz", nargs="+", type=float, default=[200.0, 223.0, 250.0, 300.0])
+    parser.add_argument("--block-log2", nargs="+", type=int, default=[10, 11])
+    parser.add_argument("--units", nargs="+", type=int, default=[1, 2, 4, 8])
+    parser.add_argument("--mhz", nargs="+", type=float, default=[178.0, 250.0])
     parser.add_argument("--iterations", type=int, default=6, help="the last one is measured")
     parser.add_argument("--gbps", nargs="+", type=float, default=[100.0])
     parser.add_argument("--latency-us", type=float, default=2.0)
@@ -80,10 +80,10 @@ def _rows(model: str, log2: int, args: argparse.Namespace) -> Iterator[Row]:
     schedule = make_schedule("direct", args.nodes, subframes=subframes)
     frames = stretched(assumed_frames(schedule, values), coded, args.nodes)
     bits, nic = 8 * frames.bytes / frames.values, load_nic()
-    for engines, mhz in product(args.engines, args.mhz):
+    for units, mhz in product(args.units, args.mhz):
         driver = None if args.no_driver or nic.driver is None else nic.driver.model(mhz)
         link = LinkModel(
-            latency_s=args.latency_us * 1e-6, engines=pipeline(nic, engines, mhz, 1 << log2), driver=driver
+            latency_s=args.latency_us * 1e-6, coder=pipeline(nic, units, mhz, 1 << log2), driver=driver
         )
 
         def times(gbps: float, link: LinkModel = link) -> tuple[float, float, float]:
@@ -101,7 +101,7 @@ def _rows(model: str, log2: int, args: argparse.Namespace) -> Iterator[Row]:
         for gbps in args.gbps:
             time_s, ring, best = times(gbps)
             yield {
-                "model": model, "values": values, "block": 1 << log2, "bits": bits, "engines": engines,
+                "model": model, "values": values, "block": 1 << log2, "bits": bits, "units": units,
                 "mhz": mhz, "gbps": gbps, "time_us": time_s * 1e6, "over_ring": ring / time_s,
                 "over_fp32": best / time_s, "faster_up_to_gbps": last, "pays_to": last_text(last),
             }  # fmt: skip
@@ -123,10 +123,10 @@ def stretched(frames: Frames, coded: tuple[list[CodedFrame], list[CodedFrame]], 
     return Frames.of(rows, cells)
 
 
-def pipeline(nic: NicFile, engines: int, mhz: float, block: int) -> Pipeline:
-    """Return the NIC with other engines and another clock."""
-    clocks = {name: (each * nic.engines / engines, *once) for name, (each, *once) in nic.clocks.items()}
-    changed = {"engines": engines, "mhz": mhz, "block": block, "clocks": clocks}
+def pipeline(nic: NicFile, units: int, mhz: float, block: int) -> Pipeline:
+    """Return the NIC with other units and another clock."""
+    clocks = {name: (each * nic.units / units, *once) for name, (each, *once) in nic.clocks.items()}
+    changed = {"units": units, "mhz": mhz, "block": block, "clocks": clocks}
     found = nic.model_copy(update=changed).model()
     assert isinstance(found, Pipeline)
     return found
