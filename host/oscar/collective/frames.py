@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
+from oscar.coding.asc.turns import COLUMNS
 from oscar.collective.actions import Action
 
 ROW = np.dtype([
@@ -130,7 +131,9 @@ class Frames:
         rows = np.zeros(len(tree["phase"]), ROW)
         for name in ROW.names or ():
             rows[name] = tree[name]
-        return cls.of(rows, {tuple(key): np.array(found) for *key, found in tree.get("cells", ())})
+        cells = {tuple(key): np.array(found) for *key, found in tree.get("cells", ())}
+        # Results of before units took turns have other columns: the work of their frames is not known.
+        return cls.of(rows, {key: found for key, found in cells.items() if found.shape[1] == COLUMNS})
 
 
 class FrameLog:

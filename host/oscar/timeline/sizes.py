@@ -20,7 +20,8 @@ from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.frames import KEY, ROW, Frames, Key
 from oscar.collective.ring import Ring, ring_chunks
 from oscar.collective.schedule import Schedule
-from oscar.timeline.units import TURN, UnitFrame, received, sent
+from oscar.timeline.turns import TURN
+from oscar.timeline.units import UnitFrame, received, sent
 
 Sizes = NDArray[np.int64]
 NIC_BLOCK = 1 << 12  # values of the dense blocks by which work is told
