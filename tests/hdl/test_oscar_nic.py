@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("seed")
 BLOCK = 1 << (ASC.block_log2 - 5)  # rows: frames begin at multiples
 
 
-@pytest.mark.parametrize(("pause", "units"), [(0.0, 1), (0.3, 1), (0.0, 2)])
+@pytest.mark.parametrize(("pause", "units"), [(0.3, 1), (0.0, 2)])
 def test_rows_come_back(pause: float, units: int) -> None:
     bench = Bench(f"rows {pause} {units}", pause=pause, units=units)
     for count in (1, 31, 700, 2500):
@@ -69,7 +69,7 @@ def test_what_is_read_makes_the_next_plan() -> None:
         assert tuple(256 * edge for edge in cut) == wanted
 
 
-@pytest.mark.parametrize(("pause", "units"), [(0.0, 1), (0.3, 1), (0.0, 2), (0.3, 2)])
+@pytest.mark.parametrize(("pause", "units"), [(0.3, 1), (0.0, 2)])
 def test_frames_both_ways(pause: float, units: int) -> None:
     """Frames of local rows; frames added to them, and adopted; their sums sent on."""
     bench = Bench(f"both {pause} {units}", pause=pause, units=units)
@@ -109,10 +109,9 @@ def test_frames_both_ways(pause: float, units: int) -> None:
         assert bench.frames[-1] == onward.encode(sums, step=2, **how)
 
 
-@pytest.mark.parametrize("units", [1, 2])
-def test_commands_of_the_same_rows_take_effect_in_their_order(units: int) -> None:
+def test_commands_of_the_same_rows_take_effect_in_their_order() -> None:
     """Added, adopted with most rows 0, added to that; given as soon as they are taken, frames come before."""
-    bench = Bench(f"order {units}", units=units)
+    bench = Bench("order", units=2)
     rng, theirs = bench.rng, Encoder(ASC)
     kinds, adopts = ("normal", "normal", rng.choice(("sparse", "constant")), "sparse"), (0, 1, 1, 0)
     values, positions = gradient(rng, rng.choice((1000, 1100, 2100)), "normal")
