@@ -1,1 +1,1 @@
-"""The NIC around its engines: frames, tables of links, commands, memory."""
+"""The NIC around its units: frames, tables of links, commands, memory."""
