@@ -128,7 +128,7 @@ class Coder:
         try:
             self.coder.decode(
                 memoryview(payload), count, frame.positions[begin : begin + count], 16, frame.before.copy(),
-                out, False,
+                out, None,
             )  # fmt: skip
         except FrameError:
             return None

@@ -71,7 +71,8 @@ class Sums:
                 flat[place.start : -(-place.stop // LANES) * LANES] = 0
                 unknown[place] = False
             flat[place] += values.astype(np.int16)
-            unknown[place] |= refused
+            # A frame that adopts had its rows cleared before a bad block was found.
+            unknown[place.start : -(-place.stop // LANES) * LANES if adopt else place.stop] |= refused
 
     def end(self) -> None:
         """Wait for all commands, and compare memory."""

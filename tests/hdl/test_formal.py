@@ -74,7 +74,7 @@ def test_a_stream_that_is_not_there_is_named(tmp_path: Path) -> None:
 FAULTS = {  # in converted Verilog
     "pair_fifo": (r"write_at <= \(\(write_at \+ 1\)", "write_at <= ((write_at + 2)"),
     "axi_lite_registers": (r"s_axil_bvalid <= 1'b1;", "s_axil_bvalid <= s_axil_bready;"),
-    "side_loader": (r"write_clear <= bank;", "write_clear <= 3;"),
+    "side_in": (r"write_header <= bank;", "write_header <= 3;"),
     "command_port": (r"command_start <= \(starting", "command_start <= (1'b1"),
 }
 

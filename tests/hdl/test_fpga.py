@@ -27,8 +27,8 @@ def test_figures(tmp_path: Path) -> None:
     """Worst, median and best; throughput for each LUT from the worst; JSON has it all."""
     result = report.Result(placed(), {"LUT": 2500, "FF": 4000, "DSP": 4, "RAMB36": 9.5})
     assert (result.placed.worst, result.placed.median, result.placed.best) == (240, 250, 260)
-    assert result.mb_per_lut == pytest.approx(240 * 8 * 0.94 / 4000)
-    assert report.Result(placed(lanes=8), lanes=8).mb_per_lut == pytest.approx(240 * 8 * 0.94 / 4000)
+    assert result.mb_per_lut == pytest.approx(240 * 8 * 6.6 / 4000)
+    assert report.Result(placed(lanes=8), lanes=8).mb_per_lut == pytest.approx(240 * 8 * 6.6 / 4000)
     text = report.table([result])
     assert "oscar_nic            4,000   5,000       3      19       240    250  260" in text
     assert "model's output" in text
@@ -43,8 +43,8 @@ def test_only_whole_nics_are_compared_with_published_coders() -> None:
     """A part of one has no rate of its own; the best comes first."""
     assert report.peers([report.Result(placed("encoder"))]) == []
     lines = report.peers([report.Result(placed())])
-    assert "Vitis LZ4 decode, 8-bit                   2.90  6.28" in lines[2]
-    assert lines.index("OSCAR oscar_nic: decode, add, encode      0.45  3.58") == len(lines) - 3
+    assert lines[2] == "OSCAR oscar_nic: decode, add, encode      3.17  3.58"
+    assert lines[3] == "Vitis LZ4 decode, 8-bit                   2.90  6.28"
 
 
 @pytest.mark.parametrize(("mhz", "status"), [("240", 0), ("241", 2)])

@@ -191,7 +191,7 @@ def test_blocks_of_another_size_are_refused_before_memory_changes() -> None:
         bench.put(frame)
         bench.run(bench.give("RECEIVE", **header_fields(frame), **own, add=1))
         assert bench.run(bench.ended("RECEIVE", n + 1))["error"] == (0 if right else 1)
-        found, _, _ = bench.run(bench.fetch(0, 1100))
+        found, _ = bench.run(bench.fetch(0, 1100))
         sums = (local + right * values + 32768) % 65536 - 32768
         np.testing.assert_array_equal(found, sums)
     assert bench.run(bench.read("FRAMES_BAD")) == {"value": 1}

@@ -17,8 +17,7 @@ LEAF = 60  # lines of a file that only one block uses
 # Blocks that have more ports still; the list may only get shorter.
 WIDE = {
     "byte_source", "decoder_slots", "encoder_core", "encoder_slots", "renormalise",
-    "row_list", "step_bits", "engine_pair", "learn_control", "set_store",
-    "axi_lite_registers", "command_port", "row_memory", "side_bank", "nic_core",
+    "row_list", "step_bits", "learn_control", "set_store", "axi_lite_registers", "command_port", "nic_core",
 }  # fmt: skip
 ORDERED = ast.Lt | ast.LtE | ast.Gt | ast.GtE
 

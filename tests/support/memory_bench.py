@@ -94,7 +94,7 @@ class MemoryBench:
         self.trace = trace
         if trace is not None:
             others = partial(parts.memory_arguments, banks, row_bits)
-            self.takes, self.gives = parts.split(barrel_memory, others, self.arguments, self.parameters)
+            self.takes, self.gives = parts.sides(barrel_memory, others, self.arguments, **self.parameters)
         made = elaborated(lambda: memory_and_raw_units(self))
         ports: list[Any] = [self.rst, self.phase, self.raw_phase, self.top, self.allow, self.adopt]
         ports += [self.decode_row, self.encode_row, self.decode, self.encode, *raw_ports]
