@@ -33,9 +33,9 @@ def oscar_nic(
 
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
     docs/protocol.md. Rows come and go in packets (row_port): s_axis_values, Stream(128), eight values a word;
-    s_axis_side, Stream(128), a word a row (side_loader); s_axis_read, Stream(64), packets of one word, which
+    s_axis_side, Stream(128), a word a row (side_in); s_axis_read, Stream(64), packets of one word, which
     ask for m_axis_values, Stream(128), eight values a word, and m_axis_descriptors, Stream(16), one a row
-    (row_unloader). What is read goes to the planner, too. s_axis_list, Stream(64): lists of
+    (rows_out). What is read goes to the planner, too. s_axis_list, Stream(64): lists of
     commands (list_unit).
 
     units: 1, 2, 4 or 8, each with a bank of memory; sets: table sets of a direction; store_log2: a frame
@@ -47,6 +47,11 @@ def oscar_nic(
     bad_values, bad_side, bad_read, bad_packets = bit(), bit(), bit(), word(3)
     no_row, no_rows, unused_values, unused_read = word(ROW_BITS), word(FRAME_ROW_BITS), bit(), bit()
     bank_bits = rows_log2 - (units.bit_length() - 1)
+    if bank_bits <= block_log2 - 5:
+        raise ValueError(
+            f"a bank has two blocks or more: with {units} of them and blocks of 2^{block_log2} values "
+            f"rows_log2 is {rows_log2 - bank_bits + block_log2 - 4} or more, got {rows_log2}"
+        )
     rows = BarrelUnits(
         [BarrelPosition() for _ in range(units)], [BankBlock(bank_bits) for _ in range(units)],
         [BarrelSums() for _ in range(units)], [BarrelSource() for _ in range(units)],

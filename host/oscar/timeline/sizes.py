@@ -20,8 +20,8 @@ from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.frames import KEY, ROW, Frames, Key
 from oscar.collective.ring import Ring, ring_chunks
 from oscar.collective.schedule import Schedule
-from oscar.timeline.turns import TURN
-from oscar.timeline.units import UnitFrame, received, sent
+from oscar.timeline.turns import FRONT, TURN
+from oscar.timeline.units import UnitFrame, receive_front, received, sent
 
 Sizes = NDArray[np.int64]
 NIC_BLOCK = 1 << 12  # values of the dense blocks by which work is told
@@ -182,9 +182,10 @@ def frame_work(
         hold = min(ends[0], (ends[-1] - ends[1]) / (FRAMES - 2))
         return Engaged(round((ends[0] + (longer - 1) * hold) * values), round(hold * longer * values))
 
+    entries = float(receive_front(count, block) - FRONT[1])  # of a long directory
     return (
         engaged(sent(many, units, block, 0.0), ENCODE_TURNS),
-        engaged(received(came, units, block, 0.0), DECODE_TURNS),
+        engaged(received(came, units, block, entries), DECODE_TURNS),
     )
 
 

@@ -12,7 +12,7 @@ from oscar_hdl.coder.ports import TableWrites
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 
-# Clocks from `built` to the last entry: a block looks no symbol up sooner than 24 clocks behind its start,
+# Clocks from `built` to the last entry: a block looks no symbol up sooner than 40 clocks behind its start,
 # and entries pass eight units at most, a clock each.
 EARLY = 16
 LAST_ENTRY = 511  # of a bank

@@ -91,7 +91,7 @@ COUNTER_EVENTS = (
     ("WAIT_IN", "such a clock of RECEIVE in which no decoder works"),
     ("WAIT_OUT", "such a clock of SEND in which no encoder works"),
     ("ROWS_IN", "row of 32 values decoded"),
-    ("ROWS_OUT", "row of 32 values encoded"),
+    ("ROWS_OUT", "turn of an encoder: a row, a part of a seed row or of raw bits, a state"),
     ("WORDS_IN", "word received, headers included"),
     ("WORDS_OUT", "word sent, headers included"),
     ("FRAMES_IN", "frame decoded without an error"),

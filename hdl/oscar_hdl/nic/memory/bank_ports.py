@@ -15,7 +15,8 @@ HEADER_BITS = 15  # class, size << 4, mean << 7, top << 11
 class SideWrite:
     """A row's distances (`distances`) and header (`header`), or classes of 0 (`clear`), for a bank.
 
-    clear: of the rows of the group of `row` that `lanes` has bits for. kind: all of a header but the mean.
+    clear: of the eight rows from `row` on that the lower eight of `lanes` say. kind: all of a header but the
+    mean.
     """
 
     def __init__(self, banks: int, row_bits: int) -> None:
