@@ -67,7 +67,8 @@ constexpr uint32_t IRQ_BAD = 1 << 2, IRQ_COMMANDS = 0x7F;
 constexpr uint32_t ABORT_AFTER = 3000;  // clocks: the command waits for its frame
 constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x1C, 0x38, 0x30, 0x34, 0x50, 0x5C, 0x80, 0xB8, 0xBC, 0xC4, 0xFC};
 constexpr int COUNTERS_NUMBER = 16, MOST_GIVEN = 3, ERRORS_KEPT = 3;
-constexpr uint32_t QUIET = 200000;  // clocks without anything that happens
+constexpr uint32_t QUIET = 200000;       // clocks without anything that happens,
+constexpr uint32_t QUIET_LIST = 2000000;  // or with a list, of whose commands only the last one tells
 
 // One access at a time of an AXI4-Lite manager, whose channels have delays of their own.
 struct Manager {
@@ -431,7 +432,7 @@ extern "C" void nic_run(Model* m, NicRun* run) {
       break;
     }
     driver.clock(*m);
-    if (driver.t - driver.moved > QUIET || driver.t > run->limit) driver.faults |= HANG;
+    if (driver.t - driver.moved > (run->list_entries ? QUIET_LIST : QUIET) || driver.t > run->limit) driver.faults |= HANG;
   }
   run->clocks = driver.t, run->faults = driver.faults;
   run->receives_ended = driver.ways[0].ended, run->sends_ended = driver.ways[1].ended;
