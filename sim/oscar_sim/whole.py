@@ -26,7 +26,7 @@ COMMAND = np.dtype([
     *((n, "u4") for n in ("after_receives", "after_sends", "abort", "error", "clocks")),
 ])  # fmt: skip
 ARRIVAL = np.dtype([("bytes", "u8"), *((n, "u4") for n in ("size", "after", "peer", "unused"))])
-WORDS = [("data", "u8"), ("last", "u8"), *((n, "u4") for n in ("count", "meanwhile", "finally", "unused"))]
+WORDS = [("data", "u8"), ("last", "u8"), *((n, "u4") for n in ("count", "before"))]
 TAKEN = [("data", "u8"), ("last", "u8"), ("room", "u4"), ("count", "u4")]
 RUN = np.dtype([
     *((n, WORDS) for n in ("values", "side", "read", "list")),
@@ -101,14 +101,13 @@ class Packets:
         last[-1] = 1
         self._last.append(last)
 
-    def place(self, told: Any, keep: list[Any], *, finally_at: int | None = None) -> None:
-        """Write WORDS: all come before commands, or behind them if finally_at is 0."""
+    def place(self, told: Any, keep: list[Any], *, first: bool = True) -> None:
+        """Write WORDS: all come before commands (first), or behind them."""
         words = np.concatenate([*self._words, np.zeros(0, np.uint8)])
         last = np.concatenate([*self._last, np.zeros(0, np.uint8)])
         keep += [words, last]
-        bound = last.size if finally_at is None else finally_at
         told["data"], told["last"], told["count"] = words.ctypes.data, last.ctypes.data, last.size
-        told["meanwhile"], told["finally"] = bound, bound
+        told["before"] = last.size if first else 0
 
 
 @dataclass
@@ -231,7 +230,7 @@ class WholeNic:
             read.packet(np.zeros(0, np.uint8), rows)
         values.place(run["values"], keep)
         side.place(run["side"], keep)
-        read.place(run["read"], keep, finally_at=0)
+        read.place(run["read"], keep, first=False)
         found = np.zeros((memory.used, LANES), np.int16), np.zeros(memory.used, np.uint16)
         for name, array, size in zip(("values_read", "descriptors_read"), found, (16, 2), strict=True):
             last = np.zeros(array.nbytes // size, np.uint8)

@@ -21,11 +21,11 @@ struct Arrival {
   uint32_t peer, unused;  // who made it
 };
 
-// A stream's words, and a byte for each that says whether it is a packet's last. Those before `meanwhile` come before
-// commands, those from `finally` on when all commands have ended, those between at any time.
+// A stream's words, and a byte for each that says whether it is a packet's last. Those up to `before` come before
+// commands, the others when all commands have ended.
 struct Words {
   const uint8_t *data, *last;
-  uint32_t count, meanwhile, finally, unused;
+  uint32_t count, before;
 };
 
 // What a stream gave.
@@ -236,7 +236,7 @@ struct Driver {
     if (p.irq) {
       step = Step::IRQ;
     } else if (ways[0].ended == ways[0].count && ways[1].ended == ways[1].count && out_frames >= run.out_frames &&
-               arrival == run.arrival_count && came(&Words::finally) && (listed || !run.list_entries)) {
+               arrival == run.arrival_count && (listed || !run.list_entries)) {
       if (t - moved > 300) step = Step::COUNTING, counter = 0;  // what is left over has time to show
     } else if (may_abort()) {
       step = Step::ABORTING, aborted = ways[0].ended + 1;
@@ -357,7 +357,7 @@ struct Driver {
 
   void offer_rows() {
     const auto limit = [this](const Words& words) {
-      return step == Step::LOADING ? words.meanwhile : step == Step::READING ? words.count : words.finally;
+      return step == Step::READING ? words.count : words.before;
     };
     const uint32_t idle = run.stress.idle;
     values.offer(limit(values.words), idle, rng, p.s_axis_values_tvalid, p.s_axis_values_tdata, p.s_axis_values_tlast);
@@ -382,7 +382,7 @@ struct Driver {
 
   // Loading and reading are over when all words were taken; what is written then is there before a command.
   void go_on() {
-    if (step == Step::LOADING && came(&Words::meanwhile)) {
+    if (step == Step::LOADING && came(&Words::before)) {
       step = Step::ENABLE, begin();
     } else if (step == Step::READING && came(&Words::count) && run.values_read.count == run.values_read.room &&
                run.descriptors_read.count == run.descriptors_read.room) {
