@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy as shallow_copy
 from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
@@ -151,17 +152,15 @@ def nic_core(
     send.count = top.count
     dropped, last_reason, clearing, oldest = Dropped(), word(4), ClearPort(), OldestFrame()
     clearing.start, clearing.done, clearing.rows = clear, cleared, clear_rows
-    decoder_port, encoder_port, send_port = TablesPort(), TablesPort(), TablesPort()
+    decoder_port, encoder_port = TablesPort(), TablesPort()
+    send_port = shallow_copy(encoder_port)
+    send_port.built = bit()  # for the sender they are when table_spread says so
     decoding = [Decoding(*two) for two in zip(rows.positions, rows.sums, strict=True)]
     encoding = [Encoding(source) for source in rows.sources]
     # Tables pass from unit to unit, and counts through all that count back to the tables.
     links, quads = [Link() for _ in range(units + 1)], TableWrites()
     raw, raw_bytes, sent, raw_phase = RawJob(), Stream(16), Stream(64), word(5)
     none_sent, raw_count, raw_chain = Stream(64), CountPort(), CountChain()
-    for name in ("build", "learn", "learnt", "load", "save", "fresh", "last", "bank", "mask", "count_bank"):
-        setattr(send_port, name, getattr(encoder_port, name))
-    for name in ("forget", "query", "query_fresh", "checksum", "steady"):
-        setattr(send_port, name, getattr(encoder_port, name))
 
     parts = [
         axi_lite_registers(
