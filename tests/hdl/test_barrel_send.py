@@ -84,6 +84,7 @@ class Bank:
     def reset(self) -> None:
         """Forget requests."""
         self.requests.clear(), self.answers.clear()
+        self.source.given.next = False
 
 
 @block

@@ -359,6 +359,7 @@ class BarrelReceiverBench:
 
     def clock(self) -> None:
         if self.rst:
+            self._rest()
             return
         self._send()
         self._tables()
@@ -520,15 +521,19 @@ class BarrelReceiverBench:
         """Reset everything, and forget what was to come."""
         self.rst.next = True
         self.sim.run(CLOCKS)
-        self.queue.clear()
-        self.rx.tvalid.next = self.command.start.next = self.command.abort.next = False
         self.rst.next = False
+        self.sim.run(1)
+
+    def _rest(self) -> None:
+        """Be reset, too: what stayed high would run through pipelines without a reset until its end."""
+        self.queue.clear()
         self.rows, self.drained, self.learning = None, -1, -1
         self.saves.clear()
-        self.sent.tready.next = self.tables.built.next = self.tables.learnt.next = False
+        ends = self.sent.tready, self.tables.built, self.tables.learnt, self.cleared
+        for signal in (self.rx.tvalid, self.command.start, self.command.abort, *ends):
+            signal.next = False
         for unit in (*self.barrels, self.raw_unit):
             unit.reset()
-        self.sim.run(1)
         self.forget()
 
     def forget(self) -> None:

@@ -57,6 +57,7 @@ class BankUnit:
         self.requests: list[tuple[int, bool, bool, int]] = []
         self.answers: list[tuple[int, FrameRows, bool, int, int]] = []
         self.given: dict[int, int] = {}  # when rows of memory were
+        self.position.given.next = False
         for thread in self.threads:
             thread.block = None
 
