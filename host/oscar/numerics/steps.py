@@ -313,7 +313,7 @@ class StepTracker(Stateful):
             now - old if fits and now is not None and old is not None else 0
             for (now, old, _), fits in zip(pairs, known.tolist(), strict=True)
         ]
-        shifts = np.maximum(np.array([rises, rises], np.int64).T * [1, -1], 0)
+        shifts = np.maximum(np.array(rises, np.int64)[:, None] * [1, -1], 0)
         return TensorRules(steps, factors, shifts, known)
 
     def _observe(self, sums: Array, squares: Sequence[tuple[int, int | None] | None]) -> list[int]:
