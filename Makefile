@@ -83,7 +83,7 @@ tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
 sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host bit for bit; about 2 minutes where nothing else runs
 	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json $(ARGS)
 
-stress: setup verilator ## random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit decoder"); compiles for 2 minutes at first
+stress: setup verilator ## random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit barrel_decoder"); compiles for 2 minutes at first
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
 
 rtl: setup verilator ## AllReduce of ten million values, coded by converted RTL under Verilator (configs/rtl.yaml)

@@ -10,7 +10,7 @@ import numpy as np
 from oscar.coding.asc.params import CODED, CONSTANT, FLUSH_BYTES, GROUP, LANES
 from oscar_hdl.coder.rows import FrameRows, descriptors, in_rows
 from oscar_sim.blocks import CodedFrame, Coder, entry_writes, table_writes
-from oscar_sim.units import DECODER_BLOCK, ENCODER_BLOCK, FRAME, Batch, Unit, faults
+from oscar_sim.units import BLOCK, FRAME, Batch, Unit, faults
 
 SHARES = (0, 0, 0.1, 0.5)
 UNTOLD = 0xFFFF  # of `described`: nothing was said of the row
@@ -86,7 +86,7 @@ class _Blocks:
 
 
 class DecoderBatch(_Blocks):
-    """Coded blocks of frames for a decoder; a share of them damaged."""
+    """Coded blocks of frames for a barrel decoder; a share of them damaged."""
 
     def __init__(
         self, frames: Sequence[CodedFrame], coder: Coder, rng: np.random.Generator, *, damage: float = 0.0,
@@ -96,7 +96,7 @@ class DecoderBatch(_Blocks):
             (i, b) for i, f in enumerate(frames) for b in np.flatnonzero(f.entries["kind"] == CODED).tolist()
         ]
         self.places = Places(frames, at)
-        self.batch = Batch(np.zeros(len(at), DECODER_BLOCK), np.zeros(len(frames), FRAME))
+        self.batch = Batch(np.zeros(len(at), BLOCK), np.zeros(len(frames), FRAME))
         _frames(self.batch, frames, table_writes)
         blocks = self.batch.blocks
         self.expected: list[np.ndarray | None] = []
@@ -117,7 +117,6 @@ class DecoderBatch(_Blocks):
         clocks = LANES * (blocks["rows"].astype(np.int64) + 12)
         if stress:
             _stress(blocks, rng, resets, clocks)
-            blocks["early"] = rng.random(len(at)) < 0.3
         else:
             blocks["reset_at"] = -1
 
@@ -211,21 +210,16 @@ def _damaged(
 
 
 class EncoderBatch(_Blocks):
-    """All blocks of frames for an encoder, or for a barrel encoder."""
+    """All blocks of frames for a barrel encoder."""
 
     def __init__(
-        self,
-        frames: Sequence[CodedFrame],
-        rng: np.random.Generator,
-        *,
-        resets: float = 0.0,
+        self, frames: Sequence[CodedFrame], rng: np.random.Generator, *, resets: float = 0.0,
         stress: bool = True,
-        barrel: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         at = [(i, b) for i, f in enumerate(frames) for b in range(len(f.entries))]
         self.places = Places(frames, at)
-        self.batch = Batch(np.zeros(len(at), ENCODER_BLOCK), np.zeros(len(frames), FRAME))
-        _frames(self.batch, frames, entry_writes if barrel else table_writes)
+        self.batch = Batch(np.zeros(len(at), BLOCK), np.zeros(len(frames), FRAME))
+        _frames(self.batch, frames, entry_writes)
         blocks = self.batch.blocks
         arrays = [_frame_arrays(self.batch, frame.rows) for frame in frames]
         self.counts = np.zeros((len(at), 512), np.uint32)

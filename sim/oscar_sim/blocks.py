@@ -38,7 +38,7 @@ from oscar_hdl.coder.rows import LEAST_DISTANCE, MOST_DISTANCE, FrameRows, frame
 
 COUNTS = TABLE_ROWS * 16
 TABLE_BITS = 50  # of TableWrites.data
-ENTRY_BITS = 40  # up to the address, in a word of BarrelTables (data are u36)
+ENTRY_BITS = 36  # of BarrelTables.data
 ENTRY = np.dtype([
     ("kind", "u4"), ("seeds", "u4"), ("first", "u4"), ("last", "u4"), ("size", "u4"), ("at", "u4"),
     ("bits", "u4"), ("value", "i4"), ("count", "u4"),

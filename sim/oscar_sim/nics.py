@@ -1,8 +1,8 @@
 """RTL-backed NICs for the host: `nic: verilator` of a configuration (entry points of the group oscar.nic).
 
 A simulated NIC codes format 3 as hardware does: values of up to 16 bits, blocks of 4,096 values, no rows
-sent. Blocks are coded, decoded, added and counted by converted RTL; tables, raw blocks and frames are of
-the host.
+sent. Blocks are coded, decoded, added and counted by converted barrel units, block b by unit b mod UNITS, as
+in a NIC; tables, raw blocks and frames are of the host.
 """
 
 from __future__ import annotations
@@ -36,29 +36,26 @@ from oscar.coding.codec import Codec, check_range
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
 from oscar_hdl.coder.rows import FrameRows, describe, descriptors, frame_rows, in_rows
-from oscar_sim.blocks import COUNTS, counted, directory, table_writes, thinning
+from oscar_sim.blocks import COUNTS, counted, directory, entry_writes, table_writes, thinning
 from oscar_sim.errors import RtlError
-from oscar_sim.units import DECODER_BLOCK, ENCODER_BLOCK, FRAME, Batch, Unit, faults
+from oscar_sim.units import BLOCK, FRAME, Batch, Unit, faults
 
 PARAMS = AscParams(sent_rows=False, block_log2=12)
 MAX_WIDTH = 16
 MAX_COUNT = (1 << 18) - 1  # values of a frame
 UNTOLD = 0xFFFF  # of a row that no decoder described
-ENGINES = 8  # of the NIC whose clocks are told
+UNITS = 2  # of the NIC; each is simulated by a thread
 
 
 class UnitCoder(CompiledCoder):
     """Codes payloads on simulated units; the same interface as the compiled coder.
 
-    clocks: of the frame coded or decoded last, on a NIC of `engines`, any block to any of them.
+    clocks: of the frame coded or decoded last, from the first block's start to the last one's end.
     """
 
-    def __init__(
-        self, params: AscParams = PARAMS, *, engines: int = ENGINES, threads: int | None = None
-    ) -> None:
+    def __init__(self, params: AscParams = PARAMS) -> None:
         super().__init__(params, 1)
-        self.engines, self.clocks = engines, 0
-        self.sides = threads or min(2, len(os.sched_getaffinity(0)))
+        self.clocks = 0
         self._units: dict[str, list[Unit]] = {}
         self._work: np.ndarray | None = None
 
@@ -66,9 +63,9 @@ class UnitCoder(CompiledCoder):
         return type(self), (self.params,)
 
     def units(self, kind: str) -> list[Unit]:
-        """Return the decoders or encoders, one for each thread."""
+        """Return the NIC's barrel_decoders or barrel_encoders."""
         if kind not in self._units:
-            self._units[kind] = [Unit(kind, kind) for _ in range(self.sides)]
+            self._units[kind] = [Unit(kind) for _ in range(UNITS)]
         return self._units[kind]
 
     def encode(
@@ -83,11 +80,11 @@ class UnitCoder(CompiledCoder):
         rows = frame_rows(values, classes if self.params.uses_position else None)
         log2, last = self.params.block_log2, int(rows.tops.max(initial=0))
         tables.choose_tables(state.hist, last, self.counts, False, self.freq, self.levels)
-        batch, counts = self._batch(ENCODER_BLOCK, rows, log2)
+        batch, counts = self._batch(entry_writes(self.freq, 0), rows, log2)
         room = (1 << log2) * 4
         data = np.zeros((len(batch.blocks), room), np.uint8)
         batch.blocks["bytes"], batch.blocks["room"] = _places(batch.hold(data), room, len(data)), room
-        self._run("encoder", batch)
+        self._run("barrel_encoder", batch)
         if batch.blocks["bad"].any():
             raise RtlError("the encoder refuses its rows")
         payload = (log2 | last << 11).to_bytes(2, "little") + _payload(batch.blocks, data, rows, log2)
@@ -138,7 +135,7 @@ class UnitCoder(CompiledCoder):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return local values plus those of coded blocks, and what was counted; raises FrameError."""
         totals = local.copy()
-        batch, counts = self._batch(DECODER_BLOCK, rows, log2)
+        batch, counts = self._batch(table_writes(self.freq, 0), rows, log2)
         blocks, number = batch.blocks, len(entries)
         described = np.full(len(totals), UNTOLD, np.uint16)
         each = 1 << (log2 - 5)  # rows of a block
@@ -150,7 +147,7 @@ class UnitCoder(CompiledCoder):
         for name in ("size", "seeds", "first", "last"):
             blocks[name] = entries[name]
         batch.blocks = blocks[entries["kind"] == CODED]
-        self._run("decoder", batch)
+        self._run("barrel_decoder", batch)
         if batch.blocks["bad"].any():
             raise FrameError("a block does not end where it should: frame damaged")
         told = described != UNTOLD
@@ -158,10 +155,10 @@ class UnitCoder(CompiledCoder):
             raise RtlError("the decoder describes other rows than it gives")
         return totals, counts.sum(axis=0, dtype=np.int64)
 
-    def _batch(self, kind: np.dtype, rows: FrameRows, log2: int) -> tuple[Batch, np.ndarray]:
-        """Return a frame's blocks, and where they are counted."""
+    def _batch(self, table: np.ndarray, rows: FrameRows, log2: int) -> tuple[Batch, np.ndarray]:
+        """Return a frame's blocks, and where they are counted; table: what writes its tables."""
         number, each, total = -(-rows.count >> log2), 1 << (log2 - 5), rows.means.size
-        batch = Batch(np.zeros(number, kind), np.zeros(1, FRAME))
+        batch = Batch(np.zeros(number, BLOCK), np.zeros(1, FRAME))
         blocks = batch.blocks
         for name, array, size in (
             ("distances", np.ascontiguousarray(rows.distances, np.uint8), LANES),
@@ -175,25 +172,20 @@ class UnitCoder(CompiledCoder):
         blocks["thinning"], blocks["reset_at"] = thinning(rows.count), -1
         counts = np.zeros((number, COUNTS), np.uint32)
         blocks["counts"] = _places(batch.hold(counts), 4 * COUNTS, number)
-        table = table_writes(self.freq, 0)
         batch.frames[0] = (batch.hold(table), table.size, 0)
         return batch, counts
 
     def _run(self, kind: str, batch: Batch) -> None:
         """Run the blocks on all units; raises RtlError where one misbehaves."""
-        units = self.units(kind)[: max(1, len(batch.blocks))]
-        parts = [
-            Batch(batch.blocks[i :: len(units)].copy(), batch.frames, batch.keep) for i in range(len(units))
-        ]
-        work = list(zip(units, parts, strict=True))
-        list(_pool(os.getpid()).map(lambda one: one[0].run(one[1], 1), work[1:]) if work[1:] else ())
-        units[0].run(parts[0], 1)
-        for i, part in enumerate(parts):
-            batch.blocks[i :: len(units)] = part.blocks
+        self.clocks, units = 0, self.units(kind)
+        shares = [slice(n, None, UNITS) for n in range(min(UNITS, len(batch.blocks)))]
+        parts = [Batch(batch.blocks[share].copy(), batch.frames, batch.keep) for share in shares]
+        list(_pool(os.getpid()).map(lambda unit, part: unit.run(part, 1), units, parts))
+        for share, part in zip(shares, parts, strict=True):
+            batch.blocks[share] = part.blocks
+            self.clocks = max(self.clocks, int(part.blocks["ended"].max() - part.blocks["began"].min()))
         if wrong := int(np.bitwise_or.reduce(batch.blocks["faults"], initial=0)):
             raise RtlError(f"the {kind} {faults(wrong)}")
-        of = np.bincount(np.arange(len(batch.blocks)) % self.engines, batch.blocks["clocks"])
-        self.clocks = int(of.max(initial=0))
 
     def _learn(self, state: TableState, counts: np.ndarray) -> None:
         self.counts[:] = counts.reshape(TABLE_ROWS, SYMBOLS)
@@ -202,7 +194,7 @@ class UnitCoder(CompiledCoder):
 
 @cache
 def _pool(process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix=f"oscar-units-{process}")
+    return ThreadPoolExecutor(UNITS, thread_name_prefix=f"oscar-units-{process}")
 
 
 def _check(count: int, width: int) -> None:

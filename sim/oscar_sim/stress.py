@@ -1,14 +1,14 @@
 """Random frames through converted RTL: stalls, resets and damage, against format 3 in software.
 
-Decoders and encoders get blocks of real and random frames; every bit that they give is compared: values,
-sums, descriptors, bytes, directory entries and counts. Memory, bytes and counts are not always ready, resets
+Barrel decoders and encoders get blocks of real and random frames; every bit that they give is compared:
+values, sums, descriptors, bytes, directory entries and counts. Memory and bytes are not always ready, resets
 strike in any clock, after which the block runs again, and damaged blocks are refused exactly where the
 software refuses them. A whole NIC (receiver, sender, link_tables, raw_decoder and raw_packer with it) gets
 commands and frames, right and wrong ones (whole_stress.py). Each seed shows the same again, whatever ran
 before it.
 
     python -m oscar_sim.stress --seeds 20 --clocks 1G --share
-    python -m oscar_sim.stress --seed 991 --unit decoder
+    python -m oscar_sim.stress --seed 991 --unit barrel_decoder
     python -m oscar_sim.stress --day --seeds 1 --clocks 20M --share   # what CI runs
 """
 
@@ -36,8 +36,8 @@ from oscar_sim.units import Unit
 from oscar_sim.whole import WholeNic
 from oscar_sim.whole_stress import listed, whole
 
-# Of clocks, about as long for each: barrels and NICs are slow.
-SHARE = {"decoder": 40, "encoder": 40, "barrel_encoder": 8, "barrel_decoder": 8, "nic": 3, "list": 1}
+# Of clocks, about as long for each: NICs are slow.
+SHARE = {"barrel_encoder": 8, "barrel_decoder": 8, "nic": 3, "list": 1}
 BATCH_CLOCKS = 400_000  # about; a batch is checked when it is over
 RESETS, DAMAGE = 0.1, 0.2  # shares of blocks
 MOST_FAULTS = 20
@@ -62,9 +62,7 @@ def decode(unit: Unit, generate: Generator, seed: int, tally: Counter[str]) -> l
 def encode(unit: Unit, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:
     """Run a batch of frames through an encoder; return what was wrong."""
     frames = _frames(generate, software=False)
-    barrel = unit.kind == "barrel_encoder"
-    batch = EncoderBatch(frames, generate.rng, resets=RESETS, barrel=barrel)
-    return _run(unit, batch, frames, seed, tally)
+    return _run(unit, EncoderBatch(frames, generate.rng, resets=RESETS), frames, seed, tally)
 
 
 def _run(
@@ -85,12 +83,10 @@ def _run(
 
 def converted(kind: str) -> Any:
     """Return the converted RTL of one of CHECKS under Verilator, compiled unless it is as it was."""
-    return WholeNic() if kind in ("nic", "list") else Unit(kind, kind)
+    return WholeNic() if kind in ("nic", "list") else Unit(kind)
 
 
 CHECKS: dict[str, Check] = {
-    "decoder": decode,
-    "encoder": encode,
     "barrel_encoder": encode,
     "barrel_decoder": decode,
     "nic": whole,

@@ -22,7 +22,7 @@ from oscar_sim.blocks import CodedFrame, Coder
 from oscar_sim.step_clocks import frames_of
 from oscar_sim.units import Unit
 
-UNITS = ("decoder", "encoder", "barrel_decoder", "barrel_encoder")
+UNITS = ("barrel_decoder", "barrel_encoder")
 DENSE_VALUES, DENSE_SCALE = 16384, 4.0
 
 
@@ -45,11 +45,11 @@ def coded_frames(model: str, number: int, coder: Coder, seed: int) -> list[Coded
 def rate(unit: Unit, frames: Sequence[CodedFrame], coder: Coder, seed: int) -> tuple[int, int, int]:
     """Run frames; return blocks, values and clocks. Raises OscarError where something differs."""
     batch: DecoderBatch | EncoderBatch
-    if unit.kind.endswith("decoder"):
-        batch = DecoderBatch(frames, coder, np.random.default_rng(seed), stress=False)
+    rng = np.random.default_rng(seed)
+    if unit.kind == "barrel_decoder":
+        batch = DecoderBatch(frames, coder, rng, stress=False)
     else:
-        rng = np.random.default_rng(seed)
-        batch = EncoderBatch(frames, rng, stress=False, barrel=unit.kind == "barrel_encoder")
+        batch = EncoderBatch(frames, rng, stress=False)
     clocks, done, found = run(unit, batch, seed)
     if found:
         raise OscarError(f"{unit.kind}: {found[0]}")
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     try:
-        units = [Unit(kind, kind) for kind in args.unit]
+        units = [Unit(kind) for kind in args.unit]
         print(" ".join(f"{name:>14}" for name in ("unit", "model", "blocks", "values", "clocks", "a clock")))
         for model in args.models:
             coder = Coder(log2=args.block_log2)

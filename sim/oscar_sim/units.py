@@ -1,7 +1,7 @@
-"""Decoders and encoders of converted RTL, one at a time, with rows, bytes and counts around them in C++.
+"""Barrel units of converted RTL, one at a time, with rows, bytes and counts around them in C++.
 
-Lists of blocks run without Python (verilator/decoder.cpp, encoder.cpp and those of barrels): memory that is
-not always ready, bytes that come and go with gaps, resets, and tables that are written while the frame before
+Lists of blocks run without Python (verilator/barrel_decoder.cpp, barrel_encoder.cpp): memory that is not
+always ready, bytes that come and go with gaps, resets, and tables that are written while the frame before
 is coded.
 """
 
@@ -17,35 +17,21 @@ import numpy as np
 from oscar_sim.verilator import Model
 
 HERE = Path(__file__).parent / "verilator"
-FAULTS = (  # enum Fault of memory.h
-    "took a row that memory did not allow", "took rows in less than a slot", "took a row that is not there",
-    "gave a total unasked", "took a row to add twice", "gave a total behind the last value",
-    "described a row wrongly", "counted after the end",
+FAULTS = (  # enum Fault of faults.h
+    "asked for a row of no block", "asked for a row too early or beside a turn's begin",
+    "asked for a row that is not there", "gave sums that nobody waits for", "asked for a row to add twice",
+    "gave a sum behind the last value", "described a row wrongly", "counted beside its turns",
     "took or gave too many bytes", "left bytes", "changed an offer", "ended bytes wrongly", "hangs",
     "is done without a block",
 )  # fmt: skip
 
-_ROWS = [
-    ("distances", "u8"),
-    ("means", "u8"),
-    ("headers", "u8"),
-    ("values", "u8"),
-    ("rows", "u4"),
-    ("count", "u4"),
-]
-_STRESS = [("idle", "u4"), ("busy", "u4"), ("refuse", "u4")]
-DECODER_BLOCK = np.dtype([
-    *_ROWS, *((n, "u8") for n in ("bytes", "local", "totals", "described", "counts")),
-    *((n, "u4") for n in ("size", "frame", "bank", "thinning", "seeds", "first", "last")),
-    ("reset_at", "i4"), ("early", "u4"), *_STRESS,
-    *((n, "u4") for n in ("bad", "faults", "taken", "headers_taken", "resets", "clocks")),
-], align=True)  # fmt: skip
-ENCODER_BLOCK = np.dtype([
-    *_ROWS, *((n, "u8") for n in ("bytes", "counts")),
-    *((n, "u4") for n in ("room", "frame", "bank", "thinning")),
-    ("reset_at", "i4"), *_STRESS,
-    *((n, "u4") for n in ("bad", "constant", "value", "seeds", "first", "last", "size", "bits", "given")),
-    *((n, "u4") for n in ("faults", "taken", "headers_taken", "resets", "clocks")),
+BLOCK = np.dtype([  # struct Block of barrel.h
+    *((n, "u8") for n in ("distances", "means", "headers", "values")), ("rows", "u4"), ("count", "u4"),
+    *((n, "u8") for n in ("bytes", "local", "totals", "described", "counts")),
+    *((n, "u4") for n in ("room", "given", "frame", "bank", "thinning")),
+    *((n, "u4") for n in ("size", "seeds", "first", "last", "bad", "constant", "value", "bits")),
+    ("reset_at", "i4"), *((n, "u4") for n in ("idle", "busy", "refuse")),
+    *((n, "u4") for n in ("faults", "resets", "began", "ended")),
 ], align=True)  # fmt: skip
 FRAME = np.dtype([("writes", "u8"), ("count", "u4"), ("bank", "u4")])
 
@@ -62,7 +48,7 @@ class Stress:
 
 @dataclass
 class Batch:
-    """Blocks (DECODER_BLOCK or ENCODER_BLOCK) and frames in C; `keep` holds the arrays that they point to."""
+    """Blocks (BLOCK) and frames in C; `keep` holds the arrays that they point to."""
 
     blocks: np.ndarray
     frames: np.ndarray
@@ -80,15 +66,11 @@ def faults(bits: int) -> str:
 
 
 class Unit:
-    """A decoder or an encoder, or a barrel of either.
+    """A barrel_decoder or a barrel_encoder (`kind`)."""
 
-    kind: which; top: a name of oscar_hdl.flow.tops, or module:function. The C++ takes the names of
-    ports that the registered tops have.
-    """
-
-    def __init__(self, kind: str, top: str, **parameters: Any) -> None:
+    def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.model = Model(top, harness=HERE / f"{kind}.cpp", **parameters)
+        self.model = Model(kind, harness=HERE / f"{kind}.cpp")
         self._run = getattr(self.model.library, f"{kind}_run")
         self._run.restype = ctypes.c_uint64
         self._run.argtypes = [

@@ -1,4 +1,4 @@
-"""Decoders and encoders of converted RTL against the software, and the test that runs them for long."""
+"""Barrel units and NICs of converted RTL against the software, and the test that runs them for long."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_stalls_resets_and_damage(units: dict[str, Any], kind: str, seed: int) -
     assert found["faults"] == []
     assert max(found["blocks"], found["frames"]) > 50
     assert found["resets"] > 0
-    assert (found["refused"] > 3) == (kind not in ("encoder", "barrel_encoder"))
+    assert (found["refused"] > 3) == (kind != "barrel_encoder")
 
 
 def test_wrong_values_bytes_and_counts_are_seen(units: dict[str, Any], seed: int) -> None:
@@ -56,7 +56,7 @@ def test_wrong_values_bytes_and_counts_are_seen(units: dict[str, Any], seed: int
             data = frame.bytes_of(2).copy()
             data[: data.size // 2] ^= 0x5A
             batch.batch.blocks[2]["bytes"] = batch.batch.hold(data)
-        _, done, found = run(units["decoder"], batch, seed)
+        _, done, found = run(units["barrel_decoder"], batch, seed)
         frame.counts[2, 5] -= change == "count"
         assert done == 5
         assert len(found) == 1
@@ -108,7 +108,7 @@ def test_a_seed_shows_the_same_again(capsys: pytest.CaptureFixture[str], tmp_pat
     shown = []
     for seeds in (["7", "8"], ["8"]):
         out = tmp_path / "stress.json"
-        arguments = ["--clocks", "60k", "--unit", "decoder", "--json", str(out), "--seed", *seeds]
+        arguments = ["--clocks", "60k", "--unit", "barrel_decoder", "--json", str(out), "--seed", *seeds]
         assert stress.main(arguments) == 0
         lines = [line.split() for line in capsys.readouterr().out.splitlines()]
         shown.append([line[:-1] for line in lines if line[1] == "8"])

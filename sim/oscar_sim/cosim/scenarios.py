@@ -48,28 +48,28 @@ def _frames(rng: np.random.Generator, values: int) -> list[CodedFrame]:
     return frames
 
 
-def _noted(unit: Unit, batch: DecoderBatch | EncoderBatch, top: str) -> Recording:
+def _noted(unit: Unit, batch: DecoderBatch | EncoderBatch) -> Recording:
     unit.model.trace(MOST_CLOCKS)
     _, done, found = run(unit, batch, 1)
     if found:
-        raise RtlError(f"{top}: {'; '.join(found)} ({done} blocks were right before)")
+        raise RtlError(f"{unit.kind}: {'; '.join(found)} ({done} blocks were right before)")
     ports = tuple(port for port in unit.model.ports.values() if port.name != "clk")
-    return Recording(top, {}, ports, unit.model.traced())
+    return Recording(unit.kind, {}, ports, unit.model.traced())
 
 
-def decoder(light: bool) -> Recording:
+def barrel_decoder(light: bool) -> Recording:
     """Blocks with stalls, resets and damage."""
     rng = numbers(31)
     frames = _frames(rng, 800 if light else 4000)
     batch = DecoderBatch(frames, Coder(), rng, damage=0.2, resets=0.2)
-    return _noted(Unit("decoder", "decoder"), batch, "decoder")
+    return _noted(Unit("barrel_decoder"), batch)
 
 
-def encoder(light: bool) -> Recording:
+def barrel_encoder(light: bool) -> Recording:
     """Blocks with stalls and resets."""
     rng = numbers(32)
     frames = _frames(rng, 800 if light else 4000)
-    return _noted(Unit("encoder", "encoder"), EncoderBatch(frames, rng, resets=0.2), "encoder")
+    return _noted(Unit("barrel_encoder"), EncoderBatch(frames, rng, resets=0.2))
 
 
 def oscar_nic(light: bool) -> Recording:
@@ -89,8 +89,8 @@ def oscar_nic(light: bool) -> Recording:
 
 
 SCENARIOS: dict[str, Callable[[bool], Recording]] = {
-    "decoder": decoder,
-    "encoder": encoder,
+    "barrel_decoder": barrel_decoder,
+    "barrel_encoder": barrel_encoder,
     "oscar_nic": oscar_nic,
 }
-LIGHT = ("decoder", "encoder")  # for each change; compiling a whole NIC takes longer than both
+LIGHT = ("barrel_decoder", "barrel_encoder")  # for each change; compiling a whole NIC takes longer than both

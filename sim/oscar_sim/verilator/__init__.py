@@ -2,7 +2,7 @@
 
     from oscar_sim.verilator import Model
 
-    model = Model("oscar_hdl.flow.tops:decoder")       # or a name of oscar_hdl.flow.tops.TOPS
+    model = Model("barrel_decoder")                     # of oscar_hdl.flow.tops.TOPS
     model = Model("tests.tops:adder", bits=12)          # a function of its parameters that returns a block
     model["rst"] = 1                                    # ports by the names they have in the Verilog
     model.clock(2)                                      # two rising edges of clk

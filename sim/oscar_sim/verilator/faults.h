@@ -2,7 +2,7 @@
 #pragma once
 #include "model.h"
 
-// What a unit or a NIC must not do; a bit each. fault_names of units.py has them in this order.
+// What a unit or a NIC must not do; a bit each. FAULTS of units.py has them in this order.
 enum Fault : uint32_t {
   TAKE_UNASKED = 1 << 0,   // a row is taken that memory did not allow
   TAKE_EARLY = 1 << 1,     // two rows in less than a slot, or at another phase
