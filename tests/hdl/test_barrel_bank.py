@@ -14,7 +14,7 @@ from support.bank_units import BLOCK, ROWS
 from support.barrel_bank_bench import BankBench
 from support.barrel_pair_bench import Carried, PairBench
 from support.decoder_block import random_freq
-from support.encoder_bench import SentBlock
+from support.encoder_block import SentBlock
 
 pytestmark = pytest.mark.usefixtures("seed")
 

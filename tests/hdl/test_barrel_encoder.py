@@ -9,7 +9,7 @@ import pytest
 from oscar.coding.asc.params import TABLE_ROWS
 from oscar_sim.seeds import dice
 from support.barrel_encoder_bench import BarrelEncoderBench, check
-from support.encoder_bench import SentBlock, random_table
+from support.encoder_block import SentBlock, random_table
 
 pytestmark = pytest.mark.usefixtures("seed")
 

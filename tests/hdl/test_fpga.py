@@ -66,7 +66,7 @@ def test_refusals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A floor of nothing, and tools that are missing."""
-    out = ["--out", str(tmp_path / "fpga"), "--top", "decoder"]
+    out = ["--out", str(tmp_path / "fpga"), "--top", "barrel_decoder"]
     assert fpga.main([*out, "--floor", "encoder=340"]) == 1
     assert "a floor for encoder, which is not placed" in capsys.readouterr().err
     monkeypatch.setattr(tools.shutil, "which", lambda *_, **__: None)

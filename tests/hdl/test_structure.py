@@ -15,10 +15,7 @@ TRIGGERS = {"always", "always_comb", "always_seq", "instance"}
 PORTS = 12  # of a block, a bundle is one
 LEAF = 60  # lines of a file that only one block uses
 # Blocks that have more ports still; the list may only get shorter.
-WIDE = {
-    "byte_source", "decoder_slots", "encoder_core", "encoder_slots", "renormalise",
-    "row_list", "step_bits", "learn_control", "set_store", "axi_lite_registers", "command_port", "nic_core",
-}  # fmt: skip
+WIDE = {"learn_control", "set_store", "axi_lite_registers", "command_port", "nic_core"}
 ORDERED = ast.Lt | ast.LtE | ast.Gt | ast.GtE
 
 

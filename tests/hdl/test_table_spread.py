@@ -12,7 +12,7 @@ from oscar_hdl.streams.bundles import bit
 from oscar_sim.blocks import ENTRY_BITS, entry_writes, table_words
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
-from support.encoder_bench import random_table
+from support.encoder_block import random_table
 
 pytestmark = pytest.mark.usefixtures("seed")
 

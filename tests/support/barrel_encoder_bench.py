@@ -17,7 +17,7 @@ from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import ENTRY_BITS, entry_writes
 from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
-from support.encoder_bench import SentBlock, Table
+from support.encoder_block import SentBlock, Table
 
 DATA_AT = 2  # clocks from an answer to its first lanes
 

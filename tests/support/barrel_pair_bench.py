@@ -22,7 +22,7 @@ from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
 from support.bank_units import BLOCK_BITS
 from support.barrel_bank_bench import BankBench
-from support.encoder_bench import Table
+from support.encoder_block import Table
 
 
 @dataclass

@@ -25,11 +25,6 @@ class DecodedBlock:
         self.seeds = _most_seeds(self.groups[self.first]) if seeds < 0 else seeds
         self.data = _push_groups(self.groups[self.first : self.last + 1], freq, 0, self.seeds)
 
-    def pairs(self, filler: int) -> list[int]:
-        """The bytes from the end to the begin; one more at first makes their number even."""
-        data = bytes([filler] * (len(self.data) & 1)) + self.data[::-1]
-        return [data[i] | data[i + 1] << 8 for i in range(0, len(data), 2)]
-
     def damaged(self, data: bytes) -> bool:
         """Let the reference decode other bytes; return whether it refuses them."""
         entry = self.seeds << 2 | self.first << 5 | self.last << 12 | len(data) << 24

@@ -68,27 +68,6 @@ class TableWrites:
         self.enable, self.address, self.data = bit(), word(8), word(50)
 
 
-class DecoderJob:
-    """A block for a decoder."""
-
-    def __init__(self) -> None:
-        self.start, self.idle, self.done, self.bad = bit(), bit(), bit(), bit()
-        self.bank, self.thinning = bit(), word(2)
-        self.values, self.seeds, self.first, self.last = word(VALUES_BITS), word(3), word(7), word(7)
-        self.odd = bit()
-
-
-class EncoderJob:
-    """A block for an encoder, and its directory entry."""
-
-    def __init__(self) -> None:
-        self.start, self.idle, self.done, self.bad = bit(), bit(), bit(), bit()
-        self.bank, self.thinning = bit(), word(2)
-        self.values = word(VALUES_BITS)
-        self.constant, self.value, self.bits = bit(), word(16), word(4)
-        self.seeds, self.first, self.last, self.bytes = word(3), word(7), word(7), word(19)
-
-
 class TablesPort:
     """What receiver and sender ask of their link_tables."""
 

@@ -15,24 +15,6 @@ Value = int | str | bool
 Top = Callable[..., Any]  # of parameters, given by name
 
 
-def _decoder() -> Any:
-    from oscar_hdl.coder.decode.decoder import decoder
-
-    return decoder(
-        bit(), bit(), word(5), ports.DecoderJob(), ports.TableWrites(), Stream(16), ports.PositionPort(),
-        ports.SumPort(), ports.CountPort(),
-    )  # fmt: skip
-
-
-def _encoder() -> Any:
-    from oscar_hdl.coder.encode.encoder import encoder
-
-    return encoder(
-        bit(), bit(), word(5), ports.EncoderJob(), ports.TableWrites(), ports.SourcePort(),
-        ports.CountPort(), Stream(16, keep=2),
-    )  # fmt: skip
-
-
 def _barrel_encoder() -> Any:
     from oscar_hdl.coder.barrel.ports import WORD_BYTES, BarrelCounts
     from oscar_hdl.coder.barrel_encode import ports as barrel
@@ -83,8 +65,6 @@ def _oscar_nic(
 
 # From small to large: the last one is what a project takes.
 TOPS: dict[str, Top] = {
-    "decoder": _decoder,
-    "encoder": _encoder,
     "barrel_encoder": _barrel_encoder,
     "barrel_decoder": _barrel_decoder,
     "splitter": _splitter,

@@ -183,25 +183,6 @@ RAW_DECODER = """
     `SEEN(s_axis_raw_tready);
   end
 """
-BYTE_SOURCE = """
-  // Bytes of two blocks at most: of the one that is read, and of the next; a block is over when it is whole.
-  reg [1:0] blocks = 0; reg open = 0;
-  wire came = s_axis_tvalid && s_axis_tready;
-  always @(posedge clk) begin
-    assume(!turn || whole);
-    if (!rst) `RULE(blocks <= 2 && (!came || blocks < 2));
-    if (!rst && whole) `RULE(blocks != 0);
-    if (!rst && turn) `RULE(blocks != 0);
-    blocks <= rst ? 0 : blocks + (came && s_axis_tlast) - turn;
-    `SEEN(blocks == 2);
-  end
-"""
-DECODER = """
-  always @(posedge clk) begin
-    assume(!job_start || job_idle);
-    if (began && $past(rst)) `RULE(job_idle && !job_done && !position_take && !sums_take && !counts_valid);
-  end
-"""
 
 PROOFS: dict[str, Proof] = {
     "pair_fifo": Proof(
@@ -223,12 +204,9 @@ PROOFS: dict[str, Proof] = {
           Words("gone", "{oldest_peer, oldest_sub, oldest_chunk, oldest_step}", 48)),),
         rules=FRAME_NAMES, most=7,
     ),
-    "byte_sink": Proof(HERE + "byte_sink", free=512),
-    "byte_source": Proof(HERE + "byte_source", rules=BYTE_SOURCE, free=512, reach=40),
     "raw_decoder": Proof(HERE + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=80),
     "splitter": Proof("splitter", light=False, free=512, still=("m_axis",)),
-    "encoder": Proof("encoder", free=512, still=("m_axis_bytes",)),
-    "decoder": Proof("decoder", 12, light=False, rules=DECODER, free=512),
+    "barrel_encoder": Proof("barrel_encoder", free=512, still=("m_axis_bytes",)),
     "raw_feeder": Proof(HERE + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),
     "values_in": Proof(HERE + "values_in", 16, rules=VALUES_IN, reach=30),
     "side_in": Proof(HERE + "side_in", 26, rules=SIDE_IN, reach=0),

@@ -28,29 +28,6 @@ def pair_fifo(depth_log2: int = 2) -> Any:
 
 
 @block
-def _byte_sink(clk, rst, phase, put, put_two, data, at_end, clear, counting, size, room, m_axis):  # type: ignore[no-untyped-def]
-    from oscar_hdl.coder.encode.byte_sink import byte_sink as made
-
-    return made(clk, rst, phase, put, put_two, data, at_end, clear, counting, size, room, m_axis)
-
-
-def byte_sink() -> Any:
-    return _byte_sink(
-        bit(), bit(), word(5), bit(), bit(), word(16), bit(), bit(), bit(), word(19), bit(),
-        Stream(16, keep=2),
-    )  # fmt: skip
-
-
-def byte_source() -> Any:
-    from oscar_hdl.coder.decode.byte_source import byte_source as made
-
-    return made(
-        bit(), bit(), Stream(16), bit(), bit(), bit(), bit(), bit(), bit(), bit(), word(16), word(8), bit(),
-        bit(), bit(),
-    )  # fmt: skip
-
-
-@block
 def _raw_feeder(clk, rst, go, odd, size, first, ask, land, data, m_axis, idle):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.receive.chunk_reader import ChunkAsk, UnitPort, chunk_reader
     from oscar_hdl.nic.receive.raw_feeder import raw_feeder as made
