@@ -26,7 +26,7 @@ struct BarrelRun {
   EncoderBlock* blocks;
   const Frame* frames;
   uint32_t number, frames_count;
-  uint32_t next = 0, sink = 0, frame = 0, written = 0;  // blocks started, drained; frames and entries written
+  uint32_t next = 0, sink = 0, frame = 0, written = 0;  // blocks started, drained; frames and quads written
   std::vector<uint8_t> ended;
   EncoderBlock* running[THREADS] = {};
   EncoderBlock* waiting[THREADS] = {};  // whose bytes are not all taken
@@ -44,13 +44,13 @@ struct BarrelRun {
 
   // Tables of the next frame are written while the one before is coded; its own bank is free then.
   void tables() {
-    p.tables_enable = 0, p.tables_address = rng.next() & 0x3FF, p.tables_data = uint64_t(rng.next()) << 4;
+    p.tables_enable = 0, p.tables_address = rng.next() & 0xFF, p.tables_data = uint64_t(rng.next()) << 18;
     if (next == number || frame == frames_count || frame > blocks[next].frame + 1) return;
     for (auto* b : running)
       if (b && b->frame + 1 < frame) return;
     if (written < frames[frame].count) {
       const uint64_t w = frames[frame].writes[written++];
-      p.tables_enable = 1, p.tables_address = w >> 40 & 0x3FF, p.tables_data = w & 0xFFFFFFFFFull;
+      p.tables_enable = 1, p.tables_address = w >> 50, p.tables_data = w & (1ull << 50) - 1;
     }
     if (written == frames[frame].count) ++frame, written = 0, written_at = t;
   }
