@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from oscar.coding.asc.params import CODED, CONSTANT, FLUSH_BYTES, GROUP, LANES
 from oscar_hdl.coder.rows import FrameRows, descriptors, in_rows
-from oscar_sim.blocks import CodedFrame, Coder, entry_writes, table_writes
+from oscar_sim.blocks import CodedFrame, Coder, table_writes
 from oscar_sim.units import BLOCK, FRAME, Batch, Unit, faults
 
 SHARES = (0, 0, 0.1, 0.5)
@@ -56,9 +56,9 @@ def _stress(blocks: np.ndarray, rng: np.random.Generator, resets: float, clocks:
     blocks["reset_at"] = np.where(hit, when, -1)
 
 
-def _frames(batch: Batch, frames: Sequence[CodedFrame], writes: Callable[..., np.ndarray]) -> None:
+def _frames(batch: Batch, frames: Sequence[CodedFrame]) -> None:
     for i, frame in enumerate(frames):
-        array = writes(frame.freq, i & 1)
+        array = table_writes(frame.freq, i & 1)
         batch.frames[i] = (batch.hold(array), array.size, i & 1)
 
 
@@ -97,7 +97,7 @@ class DecoderBatch(_Blocks):
         ]
         self.places = Places(frames, at)
         self.batch = Batch(np.zeros(len(at), BLOCK), np.zeros(len(frames), FRAME))
-        _frames(self.batch, frames, table_writes)
+        _frames(self.batch, frames)
         blocks = self.batch.blocks
         self.expected: list[np.ndarray | None] = []
         self.damaged = 0
@@ -219,7 +219,7 @@ class EncoderBatch(_Blocks):
         at = [(i, b) for i, f in enumerate(frames) for b in range(len(f.entries))]
         self.places = Places(frames, at)
         self.batch = Batch(np.zeros(len(at), BLOCK), np.zeros(len(frames), FRAME))
-        _frames(self.batch, frames, entry_writes)
+        _frames(self.batch, frames)
         blocks = self.batch.blocks
         arrays = [_frame_arrays(self.batch, frame.rows) for frame in frames]
         self.counts = np.zeros((len(at), 512), np.uint32)

@@ -33,12 +33,10 @@ from oscar.coding.asc.params import (
 )  # fmt: skip
 from oscar.coding.asc.state import TableState
 from oscar.errors import FrameError
-from oscar_hdl.coder.encode.reciprocal import reciprocal
 from oscar_hdl.coder.rows import LEAST_DISTANCE, MOST_DISTANCE, FrameRows, frame_rows
 
 COUNTS = TABLE_ROWS * 16
 TABLE_BITS = 50  # of TableWrites.data
-ENTRY_BITS = 36  # of BarrelTables.data
 ENTRY = np.dtype([
     ("kind", "u4"), ("seeds", "u4"), ("first", "u4"), ("last", "u4"), ("size", "u4"), ("at", "u4"),
     ("bits", "u4"), ("value", "i4"), ("count", "u4"),
@@ -207,20 +205,6 @@ def table_writes(freq: np.ndarray, bank: int) -> np.ndarray:
     data = sum(c[:, i : SYMBOLS - 3 + i : 4] << np.uint64(10 * i) for i in range(5))
     address = np.arange(COUNTS // 4, dtype=np.uint64) | np.uint64(bank << 7)
     return data.reshape(-1) | address << np.uint64(TABLE_BITS)
-
-
-@cache
-def _reciprocals() -> np.ndarray:
-    return np.array([reciprocal(f) for f in range(1024)], np.uint64)
-
-
-def entry_writes(freq: np.ndarray, bank: int) -> np.ndarray:
-    """Return what a frame's tables of a barrel encoder are written with: data, address << ENTRY_BITS."""
-    c = (np.cumsum(freq, axis=1) - freq).astype(np.uint64)
-    data = freq.astype(np.uint64) | (c & np.uint64(1023)) << np.uint64(10)
-    data |= _reciprocals()[freq] << np.uint64(20)
-    address = np.arange(COUNTS, dtype=np.uint64) | np.uint64(bank << 9)
-    return data.reshape(-1) | address << np.uint64(ENTRY_BITS)
 
 
 def table_words(freq: Sequence[Sequence[int]], bank: int) -> list[tuple[int, int]]:

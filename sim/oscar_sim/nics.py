@@ -36,7 +36,7 @@ from oscar.coding.codec import Codec, check_range
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
 from oscar_hdl.coder.rows import FrameRows, describe, descriptors, frame_rows, in_rows
-from oscar_sim.blocks import COUNTS, counted, directory, entry_writes, table_writes, thinning
+from oscar_sim.blocks import COUNTS, counted, directory, table_writes, thinning
 from oscar_sim.errors import RtlError
 from oscar_sim.units import BLOCK, FRAME, Batch, Unit, faults
 
@@ -80,7 +80,7 @@ class UnitCoder(CompiledCoder):
         rows = frame_rows(values, classes if self.params.uses_position else None)
         log2, last = self.params.block_log2, int(rows.tops.max(initial=0))
         tables.choose_tables(state.hist, last, self.counts, False, self.freq, self.levels)
-        batch, counts = self._batch(entry_writes(self.freq, 0), rows, log2)
+        batch, counts = self._batch(rows, log2)
         room = (1 << log2) * 4
         data = np.zeros((len(batch.blocks), room), np.uint8)
         batch.blocks["bytes"], batch.blocks["room"] = _places(batch.hold(data), room, len(data)), room
@@ -135,7 +135,7 @@ class UnitCoder(CompiledCoder):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return local values plus those of coded blocks, and what was counted; raises FrameError."""
         totals = local.copy()
-        batch, counts = self._batch(table_writes(self.freq, 0), rows, log2)
+        batch, counts = self._batch(rows, log2)
         blocks, number = batch.blocks, len(entries)
         described = np.full(len(totals), UNTOLD, np.uint16)
         each = 1 << (log2 - 5)  # rows of a block
@@ -155,8 +155,8 @@ class UnitCoder(CompiledCoder):
             raise RtlError("the decoder describes other rows than it gives")
         return totals, counts.sum(axis=0, dtype=np.int64)
 
-    def _batch(self, table: np.ndarray, rows: FrameRows, log2: int) -> tuple[Batch, np.ndarray]:
-        """Return a frame's blocks, and where they are counted; table: what writes its tables."""
+    def _batch(self, rows: FrameRows, log2: int) -> tuple[Batch, np.ndarray]:
+        """Return a frame's blocks, and where they are counted."""
         number, each, total = -(-rows.count >> log2), 1 << (log2 - 5), rows.means.size
         batch = Batch(np.zeros(number, BLOCK), np.zeros(1, FRAME))
         blocks = batch.blocks
@@ -172,6 +172,7 @@ class UnitCoder(CompiledCoder):
         blocks["thinning"], blocks["reset_at"] = thinning(rows.count), -1
         counts = np.zeros((number, COUNTS), np.uint32)
         blocks["counts"] = _places(batch.hold(counts), 4 * COUNTS, number)
+        table = table_writes(self.freq, 0)
         batch.frames[0] = (batch.hold(table), table.size, 0)
         return batch, counts
 

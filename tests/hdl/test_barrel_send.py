@@ -17,9 +17,8 @@ from oscar.coding.frame import HEADER_BYTES, Header
 from oscar_hdl.coder.barrel.ports import BEATS, WIDTH, WORD_BYTES, BarrelCounts
 from oscar_hdl.coder.barrel.unit_counts import unit_counts
 from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
-from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelSource, BarrelTables
-from oscar_hdl.coder.barrel_encode.table_spread import table_spread
-from oscar_hdl.coder.ports import CountChain, TablesPort, TableWrites
+from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelSource
+from oscar_hdl.coder.ports import CountChain, TableWrites
 from oscar_hdl.coder.rows import LANES, FrameRows
 from oscar_hdl.coder.tables.link_tables import link_tables
 from oscar_hdl.nic.ports import BankBlock
@@ -93,8 +92,7 @@ def send_side(bench: SendBench, *, bus_bits: int, store_log2: int) -> Any:
     clk, rst, phase, count = bench.clk, bench.rst, bench.phase, len(bench.banks)
     jobs, drains = [BarrelEncoderJob() for _ in range(count)], [BarrelDrain() for _ in range(count)]
     streams = [Stream(8 * WORD_BYTES, keep=WORD_BYTES) for _ in range(count)]
-    entries, quads, link_port, none_sent = BarrelTables(), TableWrites(), TablesPort(), Stream(64)
-    vars(link_port).update({name: one for name, one in vars(bench.tables).items() if name != "built"})
+    quads, none_sent = TableWrites(), Stream(64)
     counts, chain = [BarrelCounts() for _ in range(count)], [CountChain() for _ in range(count + 1)]
     units = EncodeUnits(
         jobs, drains, streams, [bank.blocks for bank in bench.banks], bench.source, bench.raw_row
@@ -106,9 +104,8 @@ def send_side(bench: SendBench, *, bus_bits: int, store_log2: int) -> Any:
 
     return [
         turn,
-        table_spread(clk, rst, quads, entries, bench.tables.built),
         link_tables(
-            clk, rst, link_port, none_sent, quads, chain[0], chain[count], encoding=True, sets=SETS,
+            clk, rst, bench.tables, none_sent, quads, chain[0], chain[count], encoding=True, sets=SETS,
             params=bench.coder.params,
         ),
         barrel_sender(
@@ -117,7 +114,7 @@ def send_side(bench: SendBench, *, bus_bits: int, store_log2: int) -> Any:
         ),
         [
             barrel_encoder(
-                clk, rst, phase, jobs[n], entries, bench.banks[n].source, counts[n], drains[n], streams[n]
+                clk, rst, phase, jobs[n], quads, bench.banks[n].source, counts[n], drains[n], streams[n]
             )
             for n in range(count)
         ],

@@ -14,7 +14,7 @@ from oscar.coding.asc import AscParams
 from oscar.coding.asc.model import frequencies, from_octaves, learn
 from oscar.coding.asc.state import TableState
 from oscar_hdl.coder.ports import COUNT_BITS, CountChain, CountPort, TablesPort, TableWrites
-from oscar_hdl.coder.tables.link_tables import link_tables
+from oscar_hdl.coder.tables.link_tables import EARLY, link_tables
 from oscar_hdl.coder.tables.row_ratio import PLACES, RECIPROCALS
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.streams.bundles import Stream, bit
@@ -148,6 +148,10 @@ class Bench:
 
     def rows(self, bank: int) -> Hist:
         """Return the frequencies that were written, after a check of everything else in the tables."""
+        if self.encoding:  # the last quads come behind `built`, whatever the fields are then
+            for field in ("bank", "load", "last"):
+                getattr(self.port, field).next = self.rng.randrange(2)
+            self.simulator.run(EARLY)
         return [self.table_row(bank, q) for q in ROWS]
 
     def table_row(self, bank: int, q: int) -> list[int]:
@@ -222,7 +226,8 @@ def test_builds(encoding: bool):
         bench.words += [sum(e << 4 * s for s, e in enumerate(levels)) for levels in sent.values()]
         bench.pause = rng.choice((0, 0, 0.9))
         clocks = bench.do("build", load=number, fresh=fresh, last=last, bank=bank, mask=mask)
-        assert clocks <= BUILD + 4 * (mask & 1) or bench.pause or frame == 0, clocks
+        most = BUILD - EARLY if encoding else BUILD + 4 * (mask & 1)
+        assert clocks <= most or bench.pause or frame == 0, clocks
         kept = prior if fresh else hist
         expected = [
             from_octaves(sent[q], q, last) if q in sent else frequencies(kept[q], q, last) for q in ROWS

@@ -6,15 +6,14 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from oscar.coding.asc.params import CODED, CONSTANT, SYMBOLS, TABLE_ROWS
 from oscar_hdl.coder.barrel.ports import BEATS, THREADS, WIDTH, WORD_BYTES, BarrelCounts
 from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
-from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelSource, BarrelTables
+from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelSource
+from oscar_hdl.coder.ports import TableWrites
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
-from oscar_sim.blocks import ENTRY_BITS, entry_writes
+from oscar_sim.blocks import table_words
 from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
 from support.encoder_block import SentBlock, Table
@@ -54,7 +53,7 @@ class BarrelEncoderBench:
     ) -> None:
         self.rng, self.no_memory, self.no_ready, self.threads = rng, no_memory, no_ready, threads
         self.clk, self.rst, self.phase = bit(), bit(), word(4, rng.randrange(16))
-        self.job, self.tables, self.source = BarrelEncoderJob(), BarrelTables(), BarrelSource()
+        self.job, self.tables, self.source = BarrelEncoderJob(), TableWrites(), BarrelSource()
         self.counts, self.drain, self.stream = BarrelCounts(), BarrelDrain(), Stream(128, keep=WORD_BYTES)
         top = elaborated(
             lambda: barrel_encoder(
@@ -130,8 +129,14 @@ class BarrelEncoderBench:
         for begin, block, header, row in self.answers:
             beat = now + 1 - begin - DATA_AT
             if 0 <= beat < BEATS:
-                lanes = [block.data(header, row, WIDTH * beat + lane) for lane in range(WIDTH)]
+                lanes = [self.lane(block, header, row, WIDTH * beat + lane) for lane in range(WIDTH)]
                 source.data.next = sum(value << (19 * lane) for lane, value in enumerate(lanes))
+
+    def lane(self, block: SentBlock, header: bool, row: int, lane: int) -> int:
+        """Return what memory gives for a lane; of rows behind the block whatever is there."""
+        if header and row + lane >= len(block.rows):
+            return self.rng.getrandbits(19)
+        return block.data(header, row, lane)
 
     def count(self) -> None:
         valid, address = int(self.counts.valid), int(self.counts.address)
@@ -189,8 +194,7 @@ class BarrelEncoderBench:
 
     def load(self, table: Table, bank: int) -> None:
         """Write a bank."""
-        words = entry_writes(np.array(table), bank).tolist()
-        self.writes += [(w >> ENTRY_BITS, w & (1 << ENTRY_BITS) - 1) for w in words]
+        self.writes += table_words(table, bank)
         self.sim.run(len(self.writes) + 2)
 
     def code(self, blocks: list[SentBlock], *, limit: int = 1 << 18) -> None:

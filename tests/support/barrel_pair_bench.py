@@ -6,18 +6,17 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from myhdl import block
 
 from oscar_hdl.coder.barrel.ports import THREADS, WORD_BYTES, BarrelCounts
 from oscar_hdl.coder.barrel_decode.barrel_decoder import barrel_decoder
 from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
 from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
-from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelTables
+from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob
 from oscar_hdl.coder.ports import TableWrites
 from oscar_hdl.nic.memory.barrel_bank import barrel_bank
 from oscar_hdl.streams.bundles import Stream
-from oscar_sim.blocks import ENTRY_BITS, entry_writes, table_words
+from oscar_sim.blocks import table_words
 from oscar_sim.compiled import copies_of
 from oscar_sim.cycles import elaborated
 from support.bank_units import BLOCK_BITS
@@ -47,7 +46,7 @@ def barrel_pair(bench: PairBench) -> Any:
             block_bits=BLOCK_BITS,
         ),
         barrel_encoder(
-            bench.clk, bench.rst, bench.phase, bench.encode, bench.entries, bench.source, bench.counts[0],
+            bench.clk, bench.rst, bench.phase, bench.encode, bench.quads, bench.source, bench.counts[0],
             bench.drain, bench.stream,
         ),
         barrel_decoder(
@@ -62,11 +61,10 @@ class PairBench(BankBench):
 
     def __init__(self, rng: random.Random) -> None:
         self.encode, self.decode = BarrelEncoderJob(), BarrelDecoderJob()
-        self.entries, self.quads = BarrelTables(), TableWrites()
+        self.quads = TableWrites()
         self.feed, self.drain, self.stream = BarrelFeed(), BarrelDrain(), Stream(128, keep=WORD_BYTES)
         self.counts = BarrelCounts(), BarrelCounts()
         self.writes: list[tuple[int, int]] = []
-        self.quad_writes: list[tuple[int, int]] = []
         self.to_code: list[Carried] = []
         self.coding: list[Carried] = []
         self.drained: Carried | None = None
@@ -79,7 +77,7 @@ class PairBench(BankBench):
     def make(self) -> Any:
         """See BankBench."""
         made = elaborated(lambda: barrel_pair(self))
-        units = [self.encode, self.decode, self.entries, self.quads, self.feed, self.drain, self.stream]
+        units = [self.encode, self.decode, self.quads, self.feed, self.drain, self.stream]
         ports = [self.rst, self.phase, self.blocks, self.values, self.side, self.read, self.top]
         return copies_of(made, self.clk, self.each, [ports + units + list(self.counts)])
 
@@ -89,11 +87,9 @@ class PairBench(BankBench):
         self.phase.next = (int(self.phase) + 1) % 16
         self.load(phase)
         self.reader(self.sim.clocks, phase)
-        self.entries.enable.next, self.quads.enable.next = bool(self.writes), bool(self.quad_writes)
+        self.quads.enable.next = bool(self.writes)
         if self.writes:
-            self.entries.address.next, self.entries.data.next = self.writes.pop()
-        if self.quad_writes:
-            self.quads.address.next, self.quads.data.next = self.quad_writes.pop(0)
+            self.quads.address.next, self.quads.data.next = self.writes.pop(0)
         if not self.rst:
             self.run_encoder()
             self.take_bytes()
@@ -146,7 +142,7 @@ class PairBench(BankBench):
         blocks.start.next = False
         job.start.next = False
         free = [t for t in range(THREADS) if int(job.idle) >> t & 1 and t not in self.adding]
-        if self.to_add and free and not self.quiet and not self.quad_writes:
+        if self.to_add and free and not self.quiet and not self.writes:
             carried, first = self.to_add.pop(0)
             assert carried.data is not None
             thread = self.rng.choice(free)
@@ -176,9 +172,7 @@ class PairBench(BankBench):
 
     def tables(self, table: Table) -> None:
         """Write both units' bank 0."""
-        words = entry_writes(np.array(table), 0).tolist()
-        self.writes = [(w >> ENTRY_BITS, w & (1 << ENTRY_BITS) - 1) for w in words]
-        self.quad_writes = table_words(table, 0)
+        self.writes = table_words(table, 0)
         self.sim.run(len(self.writes) + 4)
 
     def until(self, over: Any, limit: int = 40_000) -> None:

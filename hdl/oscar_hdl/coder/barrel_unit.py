@@ -16,7 +16,7 @@ from oscar_hdl.coder.barrel_decode.ports import (
     BarrelSums,
 )
 from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
-from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelSource, BarrelTables
+from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelSource
 from oscar_hdl.coder.ports import CountChain, TableWrites
 from oscar_hdl.streams.bundles import Stream
 
@@ -40,13 +40,13 @@ class Link:
     """What passes from unit to unit: tables of either direction, and counts on their way to what learns."""
 
     def __init__(self) -> None:
-        self.decoder_tables, self.encoder_tables = TableWrites(), BarrelTables()
+        self.decoder_tables, self.encoder_tables = TableWrites(), TableWrites()
         self.decoder_counts, self.encoder_counts = CountChain(), CountChain()
 
 
 @block
 def pass_tables(clk: Any, given: Any, passed: Any) -> Any:
-    """Give TableWrites or BarrelTables a clock later, so that no register drives all units."""
+    """Give TableWrites a clock later, so that no register drives all units."""
 
     @always(clk.posedge)
     def pass_on() -> None:

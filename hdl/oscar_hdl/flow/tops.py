@@ -21,7 +21,7 @@ def _barrel_encoder() -> Any:
     from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
 
     return barrel_encoder(
-        bit(), bit(), word(4), barrel.BarrelEncoderJob(), barrel.BarrelTables(), barrel.BarrelSource(),
+        bit(), bit(), word(4), barrel.BarrelEncoderJob(), ports.TableWrites(), barrel.BarrelSource(),
         BarrelCounts(), barrel.BarrelDrain(), Stream(128, keep=WORD_BYTES),
     )  # fmt: skip
 

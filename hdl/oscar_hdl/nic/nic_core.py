@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy as shallow_copy
 from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS
-from oscar_hdl.coder.barrel_encode.table_spread import table_spread
 from oscar_hdl.coder.barrel_unit import Decoding, Encoding, Link, barrel_unit
 from oscar_hdl.coder.decode.raw_decoder import raw_decoder
-from oscar_hdl.coder.ports import CountChain, CountPort, RawJob, TablesPort, TableWrites
+from oscar_hdl.coder.ports import CountChain, CountPort, RawJob, TablesPort
 from oscar_hdl.coder.tables.link_tables import link_tables
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers
@@ -153,12 +151,10 @@ def nic_core(
     dropped, last_reason, clearing, oldest = Dropped(), word(4), ClearPort(), OldestFrame()
     clearing.start, clearing.done, clearing.rows = clear, cleared, clear_rows
     decoder_port, encoder_port = TablesPort(), TablesPort()
-    send_port = shallow_copy(encoder_port)
-    send_port.built = bit()  # for the sender they are when table_spread says so
     decoding = [Decoding(*two) for two in zip(rows.positions, rows.sums, strict=True)]
     encoding = [Encoding(source) for source in rows.sources]
     # Tables pass from unit to unit, and counts through all that count back to the tables.
-    links, quads = [Link() for _ in range(units + 1)], TableWrites()
+    links = [Link() for _ in range(units + 1)]
     raw, raw_bytes, sent, raw_phase = RawJob(), Stream(16), Stream(64), word(5)
     none_sent, raw_count, raw_chain = Stream(64), CountPort(), CountChain()
 
@@ -194,7 +190,7 @@ def nic_core(
             ),
         ),
         barrel_sender(
-            clk, rst, m_axis_tx, send, top.row, top, send_port,
+            clk, rst, m_axis_tx, send, top.row, top, encoder_port,
             EncodeUnits(
                 [one.job for one in encoding], [one.drain for one in encoding],
                 [one.bytes for one in encoding], rows.encode_blocks, raw_rows.source, raw_rows.encode_row,
@@ -206,10 +202,9 @@ def nic_core(
             encoding=False, sets=sets,
         ),
         link_tables(
-            clk, rst, encoder_port, none_sent, quads, links[0].encoder_counts, links[units].encoder_counts,
-            encoding=True, sets=sets,
+            clk, rst, encoder_port, none_sent, links[0].encoder_tables, links[0].encoder_counts,
+            links[units].encoder_counts, encoding=True, sets=sets,
         ),
-        table_spread(clk, rst, quads, links[0].encoder_tables, send_port.built),
         raw_decoder(clk, rst, raw_phase, raw, raw_bytes, raw_rows.position, raw_rows.sums, raw_count),
         symbol_counts(clk, rst, raw_count, raw.bank, links[units].decoder_counts, raw_chain),
     ]  # fmt: skip

@@ -6,6 +6,7 @@
 
 constexpr int LANES = 32, COUNTS = 512;
 constexpr int THREADS = 8, WIDTH = 8, BEATS = 4, DATA_AT = 2, WORD = 16;
+constexpr int TABLE_BITS = 50;
 constexpr int TURNS = 16;  // that may be on their way
 constexpr int RESET = 64;  // clocks
 constexpr uint64_t PATIENCE = 200000;  // clocks in which nothing happens
@@ -38,7 +39,7 @@ struct Block {
 };
 
 struct Frame {
-  const uint64_t* writes;  // data and above them the address
+  const uint64_t* writes;  // quads of its tables: data, address << TABLE_BITS
   uint32_t count, bank;
 };
 
@@ -72,7 +73,7 @@ struct Barrel {
   Block* blocks;
   const Frame* frames;
   const uint32_t number, frames_count;
-  const int data_bits, counts_at, gap;  // of a table's write; of a turn's first counts; clocks between two starts
+  const int counts_at, gap;  // clock of a turn's first counts; clocks between two starts
   uint32_t next = 0, sink = 0, frame = 0, written = 0;  // blocks started, the oldest that is not over; tables
   std::vector<uint8_t> ended;
   Block* running[THREADS] = {};
@@ -82,9 +83,9 @@ struct Barrel {
   bool was_idle[THREADS] = {}, resetting = false;
   uint32_t phase, wait = 0;
 
-  Barrel(Model& model, RowPort rows, Block* b, uint32_t n, const Frame* f, uint32_t nf, uint64_t seed, int data,
-         int counts, int starts)
-      : m(model), p(*m.top), port(rows), rng(seed), blocks(b), frames(f), number(n), frames_count(nf), data_bits(data),
+  Barrel(Model& model, RowPort rows, Block* b, uint32_t n, const Frame* f, uint32_t nf, uint64_t seed, int counts,
+         int starts)
+      : m(model), p(*m.top), port(rows), rng(seed), blocks(b), frames(f), number(n), frames_count(nf),
         counts_at(counts), gap(starts), ended(n), phase(rng.below(16)) {}
   virtual ~Barrel() {}
 
@@ -108,7 +109,7 @@ struct Barrel {
       if (b && b->frame + 1 < frame) return;
     if (written < frames[frame].count) {
       const uint64_t w = frames[frame].writes[written++];
-      p.tables_enable = 1, p.tables_address = w >> data_bits, p.tables_data = w & ((1ull << data_bits) - 1);
+      p.tables_enable = 1, p.tables_address = w >> TABLE_BITS, p.tables_data = w & ((1ull << TABLE_BITS) - 1);
     }
     if (written == frames[frame].count) ++frame, written = 0, written_at = t;
   }
@@ -162,6 +163,7 @@ struct Barrel {
   void inputs() {
     rest(), noise();
     p.rst = resetting, p.phase = phase, p.job_start = p.tables_enable = port.given = 0;
+    p.tables_address = rng.next() & 0xFF, p.tables_data = uint64_t(rng.next()) << 18;
     port.given_thread = rng.below(THREADS), p.job_thread = rng.below(THREADS), p.job_values = rng.next() & 0x3FFFF;
     tables(), job(), drive(), memory();
   }

@@ -16,14 +16,13 @@ struct Decoding : Barrel {
       : Barrel(m,
                {m.top->position_take, m.top->position_header, m.top->position_read, m.top->position_thread,
                 m.top->position_row, m.top->position_given, m.top->position_given_thread},
-               b, n, f, nf, seed, 50, COUNTS_AT, 4) {}
+               b, n, f, nf, seed, COUNTS_AT, 4) {}
 
   void rest() override { p.feed_valid = 0; }
 
   void forget() override { room = 0, fed_at = t; }
 
   void noise() override {
-    p.tables_address = rng.next() & 0xFF, p.tables_data = uint64_t(rng.next()) << 18;
     p.job_bytes = rng.next() & 0x7FFFF, p.job_offset = rng.next() & 15, p.job_first = rng.next() & 127, p.job_last = rng.next() & 127;
     p.feed_thread = rng.below(THREADS), p.position_mean = rng.next() & 15, p.position_data = rng.next();
     for (int i = 0; i < 4; ++i) p.feed_data[i] = rng.next(), p.position_local[i] = rng.next();

@@ -16,7 +16,7 @@ struct Encoding : Barrel {
       : Barrel(m,
                {m.top->source_take, m.top->source_header, m.top->source_read, m.top->source_thread,
                 m.top->source_row, m.top->source_given, m.top->source_given_thread},
-               b, n, f, nf, seed, 36, COUNTS_AT, 1) {}
+               b, n, f, nf, seed, COUNTS_AT, 1) {}
 
   void rest() override { p.drain_start = 0; }
 
@@ -26,7 +26,6 @@ struct Encoding : Barrel {
   }
 
   void noise() override {
-    p.tables_address = rng.next() & 0x3FF, p.tables_data = uint64_t(rng.next()) << 4;
     p.drain_thread = rng.below(THREADS);
     p.source_row_class = rng.next() & 15, p.source_mean = rng.next() & 15;
     for (int i = 0; i < 5; ++i) p.source_data[i] = rng.next();

@@ -13,7 +13,6 @@ from oscar_hdl.coder.barrel_encode.group_rows import group_rows
 from oscar_hdl.coder.barrel_encode.lanes import lanes
 from oscar_hdl.coder.barrel_encode.ports import (
     REST,
-    BarrelTables,
     Ended,
     Entry,
     Facts,
@@ -29,19 +28,18 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def results(
-    clk: Any, rst: Any, phase: Any, job: Any, wrong10: Any, entry: Any, facts: Any, ended: Any
+    clk: Any, rst: Any, phase: Any, job: Any, wrong11: Any, entry: Any, facts: Any, ended: Any
 ) -> Any:
     """Give what is said of a block when it ends.
 
-    job: BarrelEncoderJob. wrong10 u8: of lanes. entry: Entry and facts: Facts, of the thread whose turn is in
+    job: BarrelEncoderJob. wrong11 u8: of lanes. entry: Entry and facts: Facts, of the thread whose turn is in
     its clocks 12 to 15, where `entry.turn` says which. ended: Ended.
     """
-    wrong11, wrong12, bad, idle = bit(), bit(), word(THREADS), word(THREADS, ALL_THREADS)
+    wrong12, bad, idle = bit(), word(THREADS), word(THREADS, ALL_THREADS)
 
     @always(clk.posedge)
     def judge() -> None:
-        wrong11.next = wrong10 != 0
-        wrong12.next = wrong11
+        wrong12.next = wrong11 != 0
         for i in range(THREADS):
             if wrong12 and entry.turn == i:
                 bad.next[i] = True
@@ -88,17 +86,16 @@ def barrel_encoder(
     """Encode blocks (docs/asc.md, format 3), eight lanes a clock, of eight threads in turns of four clocks.
 
     phase u4: counts up by one a clock; a turn begins where its two lower bits are 0. job: BarrelEncoderJob.
-    tables: BarrelTables. source: BarrelSource. counts: BarrelCounts. drain: BarrelDrain. m_axis_bytes:
+    tables: TableWrites. source: BarrelSource. counts: BarrelCounts. drain: BarrelDrain. m_axis_bytes:
     Stream(128, keep=16).
 
     A number in a name is the clock in which a signal belongs to a turn's first lanes, 0 that of its answer.
     """
     plan, plan5, plan9, plan13, plan17 = (Plan() for _ in range(5))
     group, reading, ended, entry, facts = Group(), Reading(), Ended(), Entry(), Facts()
-    writes = BarrelTables()
     room, wide, write_wide, row_class1, mean1 = word(THREADS), word(2), bit(), word(4), word(4)
     data3, present3, present6, dead4 = word(19 * WIDTH), word(WIDTH), word(WIDTH), bit()
-    addresses7, wrong10, counted6, step6 = word(9 * WIDTH), word(WIDTH), bit(), word(2)
+    addresses7, wrong11, counted6, step6 = word(9 * WIDTH), word(WIDTH), bit(), word(2)
     leaving = [Leaving() for _ in range(WIDTH)]
 
     order = turns(clk, rst, phase, job, room, group, source, plan, plan5, wide, write_wide, entry)
@@ -112,9 +109,9 @@ def barrel_encoder(
     there = lane_presence(clk, phase, plan, present3, present6)
     rows = group_rows(clk, phase, data3, present3, plan5, plan9, plan13, group, dead4)
     gather = block_facts(clk, phase, data3, present3, dead4, plan, plan5, plan9, entry.turn, facts.said)
-    code = lanes(clk, phase, plan, plan17, data3, reading, present6, writes, leaving, addresses7, wrong10)
+    code = lanes(clk, phase, plan, plan17, data3, reading, present6, tables, leaving, addresses7, wrong11)
     store = byte_store(clk, rst, phase, job, plan9, leaving, drain, room, ended, m_axis_bytes)
-    end = results(clk, rst, phase, job, wrong10, entry, facts, ended)
+    end = results(clk, rst, phase, job, wrong11, entry, facts, ended)
 
     @always(clk.posedge)
     def take() -> None:
@@ -132,15 +129,6 @@ def barrel_encoder(
         if phase[2:] == 3:
             entry.turn.next = plan9.thread
 
-    # An impossible entry is all zeros, which codes nothing.
-    @always(clk.posedge)
-    def write() -> None:
-        writes.enable.next = tables.enable
-        writes.address.next = tables.address
-        writes.data.next = tables.data
-        if tables.data[10:] == 0:
-            writes.data.next = 0
-
     @always(clk.posedge)
     def count() -> None:
         counts.valid.next = 0
@@ -157,4 +145,4 @@ def barrel_encoder(
     def show() -> None:
         counts.address.next = addresses7
 
-    return order, stages, read, there, rows, gather, code, store, end, take, point, follow, write, count, show
+    return order, stages, read, there, rows, gather, code, store, end, take, point, follow, count, show

@@ -167,7 +167,8 @@ def group_rows(
 ) -> Any:  # fmt: skip
     """Look at the rows of a group, eight a clock from clock 3 of a turn on.
 
-    data3: of the eight lanes. present3 u8: rows that there are. plan5, plan9, plan13: the turn's Plan.
+    data3: of the eight lanes. present3 u8: rows of the block; what is behind them does not count. plan5,
+    plan9, plan13: the turn's Plan.
     group: Group. dead4: one of the rows has class 0.
     """
     live4, sizes4, lives, count4, count5, total, dead_rows4, rows4 = (
@@ -178,7 +179,9 @@ def group_rows(
     @always(clk.posedge)
     def see() -> None:
         for i in range(WIDTH):
-            live4.next[i] = data3[19 * i] or data3[19 * i + 1] or data3[19 * i + 2] or data3[19 * i + 3]
+            live4.next[i] = present3[i] and (
+                data3[19 * i] or data3[19 * i + 1] or data3[19 * i + 2] or data3[19 * i + 3]
+            )
             dead_rows4.next[i] = present3[i] and not (
                 data3[19 * i] or data3[19 * i + 1] or data3[19 * i + 2] or data3[19 * i + 3]
             )

@@ -15,34 +15,54 @@ from oscar_hdl.streams.lane_delay import lane_delay
 
 @block
 def lane_tables(
-    clk: Any, tables: Any, address7: Any, f9: Any, c_low9: Any, c_high12: Any, ratio12: Any
-) -> Any:
-    """Keep two banks of tables.
+    clk: Any, tables: Any, step: Any, f10: Any, none10: Any, c10: Any, impossible11: Any
+) -> Any:  # fmt: skip
+    """Keep two banks of tables, as quads.
 
-    tables: BarrelTables, a write in any clock. f u10 and c_low u8 come two clocks behind the address u10,
-    c_high u2 and ratio u16 three later, so that neither waits in flip-flops.
+    tables: TableWrites, a write in any clock. f10 u10 and c10 u10 are of the symbol of step (Step) three
+    clocks before, and 0 if there is none (none10).
     """
-    address8, address9, address10, early9, late12 = word(10), word(10), word(10), word(18), word(18)
-    early, late = word(18), word(18)
-    first = block_ram(clk, tables.enable, tables.address, early, address7, early9)
-    second = block_ram(clk, tables.enable, tables.address, late, address10, late12)
+    quad_at, quad9, low9, high9 = word(8), word(50), word(10), word(10)
+    symbol8, symbol9, none8, none9, must8, must9, must10 = word(2), word(2), bit(), bit(), bit(), bit(), bit()
+    quads = block_ram(clk, tables.enable, tables.address, tables.data, quad_at, quad9)
+
+    @always_comb
+    def choose() -> None:
+        quad_at.next = step.address7[10:2]
+        if symbol9 == 0:
+            low9.next = quad9[10:]
+            high9.next = quad9[20:10]
+        elif symbol9 == 1:
+            low9.next = quad9[20:10]
+            high9.next = quad9[30:20]
+        elif symbol9 == 2:
+            low9.next = quad9[30:20]
+            high9.next = quad9[40:30]
+        else:
+            low9.next = quad9[40:30]
+            high9.next = quad9[50:40]
+
+    @always(clk.posedge)
+    def take() -> None:
+        f10.next = high9 - low9
+        c10.next = low9
+        none10.next = none9
+        if none9:
+            f10.next = 0
+            c10.next = 0
 
     @always(clk.posedge)
     def delay() -> None:
-        address8.next = address7
-        address9.next = address8
-        address10.next = address9
+        symbol8.next = step.address7[2:]
+        symbol9.next = symbol8
+        none8.next = step.none7
+        none9.next = none8
+        must8.next = step.must7
+        must9.next = must8
+        must10.next = must9
+        impossible11.next = must10 and f10 == 0
 
-    @always_comb
-    def split() -> None:
-        early.next = tables.data[18:]
-        late.next = tables.data[36:18]
-        f9.next = early9[10:]
-        c_low9.next = early9[18:10]
-        c_high12.next = late12[2:]
-        ratio12.next = late12[18:2]
-
-    return first, second, delay, split
+    return quads, choose, take, delay
 
 
 @block
@@ -51,16 +71,15 @@ def lane_shift(
     x7: Any,
     idle7: Any,
     raw7: Any,
-    f9: Any,
-    reading: Any,
     f10: Any,
+    reading: Any,
     over11: Any,
     two11: Any,
     y12: Any,
 ) -> Any:
     """Shift raw bits into a state, and as many bytes out that y12 u24 is below f10 u11 << 14.
 
-    x7 u24, idle7 u3, raw7 u6: of the lane. f9 u10: 0 for 1024. reading: Reading, of the final states' turns.
+    x7 u24, idle7 u3, raw7 u6: of the lane. reading: Reading, of the final states' turns.
     over11: a byte leaves, the lowest of x7; two11: the next, too.
     """
     v8, v9, v10, v11, far8, joined7 = word(30), word(30), word(30), word(30), bit(), word(30)
@@ -86,9 +105,6 @@ def lane_shift(
         v9.next = v8
         if far8:
             v9.next = v8[30:4]
-        f10.next = f9
-        if f9 == 0:
-            f10.next = 1024
         v10.next = v9
         v11.next = v10
 
@@ -121,38 +137,34 @@ def lane_shift(
 @block
 def lane_core(
     clk: Any, phase: Any, tables: Any, step: Any, reading: Any, begins21: Any, begin21: Any, leaving: Any,
-    x22: Any,
+    f10: Any, ratio12: Any, x22: Any,
 ) -> Any:  # fmt: skip
     """Code a step a clock; a number in a name is the clock of the turn's first lanes.
 
-    phase u4: of lane_delay. tables: BarrelTables. step: Step, what is coded. begins21: the state begins with
-    begin21 u17 instead. leaving: Leaving, the bytes. x22 u24: the new state.
+    phase u4: of lane_delay. tables: TableWrites. step: Step, what is coded. begins21: the state begins with
+    begin21 u17 instead. leaving: Leaving, the bytes. f10 u10: whose reciprocal is to come as ratio12 u16.
+    x22 u24: the new state.
     """
-    f9, f10, c_low9, c_low20, c_high12, c_high20 = word(10), word(11), word(8), word(8), word(2), word(2)
-    ratio12, y12, c20, x21, low7 = word(16), word(STATE_BITS), word(10), word(STATE_BITS), word(16)
-    must8, must9 = bit(), bit()
+    none10, whole10, c10, c20 = bit(), word(11), word(10), word(10)
+    y12, x21, low7 = word(STATE_BITS), word(STATE_BITS), word(16)
 
-    entries = lane_tables(clk, tables, step.address7, f9, c_low9, c_high12, ratio12)
+    entries = lane_tables(clk, tables, step, f10, none10, c10, leaving.impossible11)
     shift = lane_shift(
-        clk, step.x7, step.idle7, step.raw7, f9, reading, f10, leaving.over11, leaving.two11, y12
+        clk, step.x7, step.idle7, step.raw7, whole10, reading, leaving.over11, leaving.two11, y12
     )
-    quotient = divide(clk, phase, f10, y12, ratio12, c20, x21)
-    late_low = lane_delay(clk, phase, c_low9, c_low20, 11)
-    late_high = lane_delay(clk, phase, c_high12, c_high20, 8)
+    quotient = divide(clk, phase, whole10, y12, ratio12, c20, x21)
+    late_c = lane_delay(clk, phase, c10, c20, 10)
     late_bytes = lane_delay(clk, phase, low7, leaving.bytes13, 6)
 
     @always_comb
     def join() -> None:
         low7.next = step.x7[16:]
-        c20.next = concat(c_high20, c_low20)
+        whole10.next = concat(none10, f10)
 
     @always(clk.posedge)
     def keep() -> None:
         x22.next = x21
         if begins21:
             x22.next = begin21
-        must8.next = step.must7
-        must9.next = must8
-        leaving.impossible10.next = must9 and f9 == 0
 
-    return entries, shift, quotient, late_low, late_high, late_bytes, join, keep
+    return entries, shift, quotient, late_c, late_bytes, join, keep

@@ -8,8 +8,6 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
 
-NO_ENTRY = 14  # symbol 14 of row 0 is possible in no frame: f = 1024, c = 0
-
 
 @block
 def lane_front(
@@ -138,12 +136,11 @@ def lane_front(
         if reading.classes6:
             symbol.next = low6[4:]
 
-    # Lanes that do nothing have no raw bits and no entry.
+    # Lanes that do nothing have no raw bits and no symbol.
     @always(clk.posedge)
     def give() -> None:
         step.address7.next = concat(reading.bank6, context, symbol)
-        if not reading.coded6 or not present6[LANE]:
-            step.address7.next[9:] = NO_ENTRY
+        step.none7.next = not reading.coded6 or not present6[LANE]
         step.idle7.next = 6
         if present6[LANE] and not reading.classes6:
             step.idle7.next = idle6

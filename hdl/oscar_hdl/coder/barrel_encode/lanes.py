@@ -10,6 +10,7 @@ from oscar_hdl.coder.barrel.ports import STATE_BITS, THREAD_BITS, WIDTH
 from oscar_hdl.coder.barrel_encode.lane_core import lane_core
 from oscar_hdl.coder.barrel_encode.lane_front import lane_front
 from oscar_hdl.coder.barrel_encode.ports import CLASSES, COUNT, LOW, RAW, ROW, SEED, Step
+from oscar_hdl.coder.barrel_encode.reciprocals import reciprocals
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.joined import joined
@@ -58,13 +59,13 @@ def state_memory(
 @block
 def lanes(
     clk: Any, phase: Any, plan: Any, plan17: Any, data3: Any, reading: Any, present6: Any, tables: Any,
-    leaving: Any, addresses7: Any, wrong10: Any,
+    leaving: Any, addresses7: Any, wrong11: Any,
 ) -> Any:  # fmt: skip
     """Code the steps of eight lanes a clock.
 
     plan, plan17: Plan of clock 1, and again of 17. data3: the lanes' values. reading: Reading. present6 u8:
-    lanes that take part. tables: BarrelTables. leaving: Leaving of each lane. addresses7: nine bits of each,
-    context and symbol. wrong10 u8: a value without a symbol, or a symbol that is not possible.
+    lanes that take part. tables: TableWrites. leaving: Leaving of each lane. addresses7: nine bits of each,
+    context and symbol. wrong11 u8: a value without a symbol, or a symbol that is not possible.
     """
     steps = [Step() for _ in range(WIDTH)]
     new = [word(STATE_BITS) for _ in range(WIDTH)]
@@ -72,37 +73,44 @@ def lanes(
     wrong7 = [bit() for _ in range(WIDTH)]
     symbols7 = [word(9) for _ in range(WIDTH)]
     wrong = [bit() for _ in range(WIDTH)]
+    f10, ratio12 = [word(10) for _ in range(WIDTH)], [word(16) for _ in range(WIDTH)]
     fronts = [lane_front(clk, n, data3, reading, present6, steps[n], wrong7[n]) for n in range(WIDTH)]
     cores = [
-        lane_core(clk, phase, tables, steps[n], reading, begins21, begin21, leaving[n], new[n])
+        lane_core(
+            clk, phase, tables, steps[n], reading, begins21, begin21, leaving[n], f10[n], ratio12[n], new[n]
+        )
         for n in range(WIDTH)
     ]
+    ratios = [
+        reciprocals(clk, f10[n], f10[n + 1], ratio12[n], ratio12[n + 1]) for n in range(0, WIDTH, 2)
+    ]  # fmt: skip
     states = state_memory(clk, phase, plan, plan17, x7, x22, begins21, begin21)
     ends = [
         lane_ends(clk, n, x7, steps[n], wrong7[n], leaving[n], symbols7[n], wrong[n]) for n in range(WIDTH)
     ]
-    new_states, symbols, wrongs = joined(new, x22), joined(symbols7, addresses7), joined(wrong, wrong10)
-    return fronts, cores, states, ends, new_states, symbols, wrongs
+    new_states, symbols, wrongs = joined(new, x22), joined(symbols7, addresses7), joined(wrong, wrong11)
+    return fronts, cores, ratios, states, ends, new_states, symbols, wrongs
 
 
 @block
 def lane_ends(
-    clk: Any, LANE: int, x7: Any, step: Any, wrong7: Any, leaving: Any, symbol7: Any, wrong10: Any
+    clk: Any, LANE: int, x7: Any, step: Any, wrong7: Any, leaving: Any, symbol7: Any, wrong11: Any
 ) -> Any:
-    """Give a lane its state out of x7; take its symbol u9, and three clocks later whether it is wrong."""
+    """Give a lane its state out of x7; take its symbol u9, and four clocks later whether it is wrong."""
     AT = STATE_BITS * LANE
-    wrong8, wrong9, late10 = bit(), bit(), bit()
+    wrong8, wrong9, wrong10, late11 = bit(), bit(), bit(), bit()
 
     @always_comb
     def cut() -> None:
         step.x7.next = x7[AT + STATE_BITS : AT]
         symbol7.next = step.address7[9:]
-        wrong10.next = late10 or leaving.impossible10
+        wrong11.next = late11 or leaving.impossible11
 
     @always(clk.posedge)
     def delay() -> None:
         wrong8.next = wrong7
         wrong9.next = wrong8
-        late10.next = wrong9
+        wrong10.next = wrong9
+        late11.next = wrong10
 
     return cut, delay

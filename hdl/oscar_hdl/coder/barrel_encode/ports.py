@@ -29,13 +29,6 @@ class BarrelSource:
         self.row_class, self.mean, self.data = word(4), word(4), word(19 * WIDTH)
 
 
-class BarrelTables:
-    """Writes of barrel encoders' tables, an entry a clock: f u10, c u10, the reciprocal of f u16."""
-
-    def __init__(self) -> None:
-        self.enable, self.address, self.data = bit(), word(10), word(36)
-
-
 class BarrelEncoderJob:
     """Blocks for the threads of a barrel encoder, and their directory entries."""
 
@@ -113,19 +106,19 @@ class Decision:
 class Step:
     """What a lane codes: its state; bank, context and symbol; its raw bits, the upper 6 - idle7 of raw7.
 
-    must7: the symbol has to be possible.
+    none7: no symbol; must7: one that has to be possible.
     """
 
     def __init__(self) -> None:
         self.x7, self.address7, self.idle7, self.raw7 = word(STATE_BITS), word(10), word(3), word(6)
-        self.must7 = bit()
+        self.none7, self.must7 = bit(), bit()
 
 
 class Leaving:
-    """Bytes of a lane: none, one (over11) or two (two11), the first in bytes13[8:]; impossible10: f was 0."""
+    """Bytes of a lane: none, one (over11) or two (two11), the first in bytes13[8:]; impossible11: f was 0."""
 
     def __init__(self) -> None:
-        self.over11, self.two11, self.bytes13, self.impossible10 = bit(), bit(), word(16), bit()
+        self.over11, self.two11, self.bytes13, self.impossible11 = bit(), bit(), word(16), bit()
 
 
 class Level:

@@ -27,26 +27,41 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def turn_order(clk: Any, phase: Any, context: Any, decision: Any) -> Any:
-    """Decide in phases 1 and 2 what a thread does; context: Context, decision: Decision.
+    """Decide in phases 1 and 2 what a thread does, for phase 3; context: Context, decision: Decision.
 
     A block is: headers up to the first group with a live row; its seed rows, the last one first, each looked
     up and counted, then shifted into the states in one, two or four parts; rows, each with its raw steps;
     classes. Classes of dead groups behind a live one are held back until another live group comes.
     """
-    row, none, ends, same, shut, seed_row = word(5), bit(), bit(), bit(), bit(), word(5)
+    row, other_row, takes = word(5), word(5), bit()
+    none, ends, same, shut, seed_row = bit(), bit(), bit(), bit(), word(5)
     left, part, part_ends, some_left, seeds = word(3), word(3), bit(), bit(), word(3)
     raw_1, raw_2, next_group, next_scan = bit(), bit(), word(7), word(7)
     examines, nexts, lows, highs = bit(), bit(), bit(), bit()
-    first_live, sought = word(5), bit()
+    some, places, sought = word(8), word(16), bit()
     heads, finishes, works, plain = bit(), bit(), bit(), bit()
     now_left, now_part, now_seeds = word(3), word(3), word(3)
 
-    @always_comb
+    # The first row left: where in each four rows it would be, then in which four it is.
+    @always(clk.posedge)
     def seek() -> None:
-        first_live.next = 0
-        for i in range(32):
-            if context.mask[31 - i]:
-                first_live.next = 31 - i
+        for i in range(8):
+            some.next[i] = (
+                context.mask[4 * i]
+                or context.mask[4 * i + 1]
+                or context.mask[4 * i + 2]
+                or context.mask[4 * i + 3]
+            )
+            places.next[2 * i] = not context.mask[4 * i] and (
+                context.mask[4 * i + 1] or not context.mask[4 * i + 2]
+            )
+            places.next[2 * i + 1] = not (context.mask[4 * i] or context.mask[4 * i + 1])
+        row.next = 0
+        for i in range(8):
+            if some[7 - i]:
+                row.next[5:2] = 7 - i
+                row.next[0] = places[14 - 2 * i]
+                row.next[1] = places[15 - 2 * i]
 
     # What is begun if the first live group was just found.
     @always_comb
@@ -63,7 +78,6 @@ def turn_order(clk: Any, phase: Any, context: Any, decision: Any) -> Any:
     @always(clk.posedge)
     def look() -> None:
         if phase[2:] == 1:
-            row.next = first_live
             none.next = context.mask == 0
             ends.next = context.scan == context.last_group
             shut.next = sought
@@ -106,6 +120,17 @@ def turn_order(clk: Any, phase: Any, context: Any, decision: Any) -> Any:
         finishes.next = lows or highs or (examines and none and ends)
         works.next = not (nexts or lows or highs or (examines and none))
         plain.next = same and not some_left and not raw_1 and not raw_2
+
+    @always_comb
+    def choose() -> None:
+        decision.row.next = other_row
+        decision.next_row.next = context.row
+        if takes:
+            decision.row.next = row
+            decision.next_row.next = row
+
+    @always_comb
+    def clear() -> None:
         for i in range(32):
             decision.mask.next[i] = context.mask[i] and decision.row != i
 
@@ -113,7 +138,8 @@ def turn_order(clk: Any, phase: Any, context: Any, decision: Any) -> Any:
     def decide() -> None:
         if phase[2:] == 2:
             decision.group.next = context.scan
-            decision.row.next = 0
+            other_row.next = 0
+            takes.next = False
             decision.part.next = part[2:] - 1
             decision.clears.next = False
             decision.op.next = CLASSES
@@ -132,17 +158,17 @@ def turn_order(clk: Any, phase: Any, context: Any, decision: Any) -> Any:
                 decision.op.next = COUNT
                 if part != 0:
                     decision.op.next = SEED
-                decision.row.next = seed_row
+                other_row.next = seed_row
                 decision.clears.next = part_ends
             elif raw_1 or raw_2:
                 decision.op.next = RAW
-                decision.row.next = context.row
+                other_row.next = context.row
                 decision.part.next = 0
                 if raw_2:
                     decision.part.next = 1
             else:
                 decision.op.next = ROW
-                decision.row.next = row
+                takes.next = True
                 decision.clears.next = True
 
     @always(clk.posedge)
@@ -171,7 +197,6 @@ def turn_order(clk: Any, phase: Any, context: Any, decision: Any) -> Any:
             decision.left.next = left
             decision.next_part.next = part
             decision.raws.next = 0
-            decision.next_row.next = context.row
             if heads:
                 decision.scan.next = next_scan
             elif works:
@@ -189,6 +214,5 @@ def turn_order(clk: Any, phase: Any, context: Any, decision: Any) -> Any:
                     decision.raws.next = 2
                 elif plain and not none:
                     decision.raws.next = 1
-                    decision.next_row.next = row
 
-    return seek, open_group, look, look_up, sort, decide, go_on, walk
+    return seek, open_group, look, look_up, sort, choose, clear, decide, go_on, walk

@@ -26,7 +26,7 @@ def build_control(
 ) -> Any:  # fmt: skip
     """Have the rows of a set read, from the clock behind port.build on, to port.built.
 
-    hold: level, no build begins. ended: strobe, a clock before the last write.
+    hold: level, no build begins. ended: strobe, a clock before `built`, behind the last read.
     """
     wanted, working, going = bit(), bit(), bit()
     at_3, more, need, take, row = bit(), bit(), bit(), bit(), word(5)  # the row that is read next

@@ -21,14 +21,18 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.lane_delay import lane_delay
 
 QUADS_AT, QUAD_BITS = 36, 50  # clocks from a quad that is read to its write
+# Clocks from a sender's `built` to the last quad: a block looks no symbol up sooner than 40 clocks behind its
+# start, and quads pass eight units at most, a clock each.
+EARLY = 24
 
 
 @block
 def table_writer(
-    clk: Any, rst: Any, reading: Any, quad: Any, bank: Any, tables: TableWrites, ended: Any
-) -> Any:
-    """Write quads u50 QUADS_AT clocks after they were read. ended: strobe, a clock before the last."""
-    way, place = word(QUADS_AT), word(7)
+    clk: Any, rst: Any, reading: Any, quad: Any, bank: Any, tables: TableWrites, ended: Any, *, early: int
+) -> Any:  # fmt: skip
+    """Write quads u50 QUADS_AT clocks after they were read. ended: strobe, 1 + early before the last."""
+    LAST = 126 - early
+    way, place, own = word(QUADS_AT), word(7), bit()
 
     @always(clk.posedge)
     def follow():
@@ -36,6 +40,8 @@ def table_writer(
         way.next[0] = reading
         if way[QUADS_AT - 1]:
             place.next = place + 1
+        if place == 0:  # a command's fields may change behind `built`
+            own.next = bank
         if rst:
             way.next = 0
             place.next = 0
@@ -43,9 +49,9 @@ def table_writer(
     @always_comb
     def outputs():
         tables.enable.next = way[QUADS_AT - 1]
-        tables.address.next = concat(bank, place)
+        tables.address.next = concat(own, place)
         tables.data.next = quad
-        ended.next = way[QUADS_AT - 1] and place == 126
+        ended.next = way[QUADS_AT - 1] and place == LAST
 
     return follow, outputs
 
@@ -72,7 +78,7 @@ def table_builder(
     division = row_ratio(clk, reads.phase, total, lost, ratio)
     delays = [lane_delay(clk, ticks, here, middle, 16), lane_delay(clk, ticks, middle, late, 7)]
     quads = row_quads(clk, reads.phase, late_entries, late_possible, ratio, peak, quad)
-    writer = table_writer(clk, rst, reads.reading, quad, bank, tables, ended)
+    writer = table_writer(clk, rst, reads.reading, quad, bank, tables, ended, early=EARLY if encoding else 0)
 
     @always_comb
     def wires():

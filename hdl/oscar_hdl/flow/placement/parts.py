@@ -137,14 +137,6 @@ def unit_counts() -> Any:
     return wide(function, make)
 
 
-def table_spread() -> Any:
-    """What makes barrel encoders' tables of a link's."""
-    from oscar_hdl.coder.barrel_encode.ports import BarrelTables
-    from oscar_hdl.coder.barrel_encode.table_spread import table_spread as function
-
-    return wide(function, lambda: (ports.TableWrites(), BarrelTables(), bit()))
-
-
 def _tables(encoding: bool, sets: int) -> Any:
     from oscar_hdl.coder.tables.link_tables import link_tables
 
