@@ -206,7 +206,7 @@ PROOFS: dict[str, Proof] = {
     ),
     "raw_decoder": Proof(HERE + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=80),
     "splitter": Proof("splitter", light=False, free=512, still=("m_axis",)),
-    "barrel_encoder": Proof("barrel_encoder", free=512, still=("m_axis_bytes",)),
+    "byte_drain": Proof(HERE + "byte_drain", free=512),
     "raw_feeder": Proof(HERE + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),
     "values_in": Proof(HERE + "values_in", 16, rules=VALUES_IN, reach=30),
     "side_in": Proof(HERE + "side_in", 26, rules=SIDE_IN, reach=0),

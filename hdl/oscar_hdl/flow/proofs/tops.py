@@ -28,6 +28,26 @@ def pair_fifo(depth_log2: int = 2) -> Any:
 
 
 @block
+def _byte_drain(clk, rst, start, begun, ask, over, over_thread, level, busy, address, issues, data, m_axis):  # type: ignore[no-untyped-def]
+    from oscar_hdl.coder.barrel_encode.byte_drain import byte_drain as made
+    from oscar_hdl.coder.barrel_encode.ports import Ended
+
+    ended = Ended()
+    ended.strobe16, ended.thread16 = over, over_thread
+    return made(clk, rst, start, begun, ask, ended, level, busy, address, issues, data, m_axis)
+
+
+def byte_drain() -> Any:
+    """Without what it does not look at of blocks that end."""
+    from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, Level
+
+    return _byte_drain(
+        bit(), bit(), bit(), word(3), BarrelDrain(), bit(), word(3), Level(), bit(), word(10), bit(),
+        word(128), Stream(128, keep=16),
+    )  # fmt: skip
+
+
+@block
 def _raw_feeder(clk, rst, go, odd, size, first, ask, land, data, m_axis, idle):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.receive.chunk_reader import ChunkAsk, UnitPort, chunk_reader
     from oscar_hdl.nic.receive.raw_feeder import raw_feeder as made
