@@ -199,10 +199,9 @@ struct Barrel {
     if (!p.counts_valid) return 0;
     const Turn* turn = turn_at(counts_at, BEATS);
     if (!turn || p.counts_bank != turn->block->bank) return COUNT_LATE;
-    for (int i = 0; i < WIDTH; ++i) {
-      uint32_t address = 0;
-      for (int j = 0; j < 9; ++j) address |= (p.counts_address[(9 * i + j) >> 5] >> ((9 * i + j) & 31) & 1) << j;
-      if (p.counts_valid >> i & 1) turn->block->counts[address] += 1u << p.counts_step;
+    for (uint32_t i = 0, at = 0; i < WIDTH; ++i, at += 9) {
+      const uint64_t both = p.counts_address[at >> 5] | uint64_t(p.counts_address[(at >> 5) + 1]) << 32;
+      if (p.counts_valid >> i & 1) turn->block->counts[both >> (at & 31) & 511] += 1u << p.counts_step;
     }
     return 0;
   }

@@ -50,22 +50,18 @@ struct Encoding : Barrel {
 
   void data(const Turn& turn, uint32_t beat) override {
     const Rows& rows = turn.block->rows;
-    for (uint32_t i = 0; i < WIDTH; ++i) {
+    uint32_t words[6] = {};
+    for (uint32_t i = 0, at = 0; i < WIDTH; ++i, at += 19) {
       const uint32_t lane = WIDTH * beat + i, row = turn.request.row;
       uint32_t value;
       if (turn.request.header)
-        value = row + lane < rows.rows ? rows.headers[row + lane] : 0;
+        value = row + lane < rows.rows ? rows.headers[row + lane] : rng.next() & 0x7FFFF;
       else
         value = uint16_t(rows.values[row * LANES + lane]) | uint32_t(rows.distances[row * LANES + lane]) << 16;
-      put(19 * i, 19, value);
+      const uint64_t placed = uint64_t(value) << (at & 31);
+      words[at >> 5] |= uint32_t(placed), words[(at >> 5) + 1] |= uint32_t(placed >> 32);
     }
-  }
-
-  void put(uint32_t at, uint32_t bits, uint32_t value) {
-    for (uint32_t i = 0; i < bits; ++i, ++at) {
-      const uint32_t mask = 1u << (at & 31);
-      p.source_data[at >> 5] = value >> i & 1 ? p.source_data[at >> 5] | mask : p.source_data[at >> 5] & ~mask;
-    }
+    for (int i = 0; i < 5; ++i) p.source_data[i] = words[i];
   }
 
   uint32_t check() override {
