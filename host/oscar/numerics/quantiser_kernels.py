@@ -287,12 +287,10 @@ def _energies_at(addresses: Any, at: Any, residual: Any, edges: Any, out: Any) -
             out[t] = energy_beyond(carray(_floats_at(addresses[t]), (high - low,)), held, edges[t])
 
 
-def energies_beyond(
-    tensors: Sequence[Any], edges: Sequence[float], residual: np.ndarray | None = None
-) -> list[float]:
+def energies_beyond(tensors: Sequence[Any], edges: Sequence[float], residual: Any = None) -> list[float]:
     """Return `energy_beyond` of each flat float32 tensor and its edge; one beyond Inf is not read.
 
-    residual: flat, of all tensors, or None.
+    residual: float32, flat, of all tensors, or None.
     """
     flat, addresses = addresses_of(tensors)
     at, out = np.cumsum([0, *(tensor.size for tensor in flat)]), np.zeros(len(flat))

@@ -25,9 +25,7 @@ from oscar.numerics.tensors import check_finite
 FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
-def energies_beyond(
-    tensors: Sequence[torch.Tensor], edges: Sequence[float], residual: torch.Tensor | None = None
-) -> list[float]:
+def energies_beyond(tensors: Sequence[Any], edges: Sequence[float], residual: Any = None) -> list[float]:
     """Return what quantiser_kernels.energies_beyond does."""
     out, at = [], 0
     for tensor, edge in zip(tensors, edges, strict=True):
