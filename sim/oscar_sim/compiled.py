@@ -7,13 +7,13 @@ translated once, however many of it there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from myhdl import SignalType, intbv
 from myhdl._Signal import _siglist
 
-from oscar_sim.cycles import processes
+from oscar_sim.cycles import elaborated, processes
 from oscar_sim.translate import Store, Translated, translate
 
 Process = Callable[[], None]
@@ -45,6 +45,9 @@ class Copy:
         self.store = store = model.store.copy()
         self.clocked, clocked_readers = self._bound(model.clocked)
         self.comb, comb_readers = self._bound(model.comb)
+        for i, signal in enumerate(store.signals):  # ports begin as the test bench has them
+            if (port := ports.get(id(signal))) is not None:
+                store.now[i] = store.next[i] = _plain(port._val)
         numbers = range(len(store.now))
         # By number: what to run in the next clock, what to run at once, which signal shows it.
         self._readers = [
@@ -76,8 +79,7 @@ class Copy:
 
     def take(self, signal: Any) -> None:
         """Take what the test bench has written."""
-        i, value = self.inputs[id(signal)], signal._next
-        value = value._val if isinstance(value, intbv) else value
+        i, value = self.inputs[id(signal)], _plain(signal._next)
         self.store.next[i] = value
         if self.store.now[i] != value:
             self.store.changed.append(i)
@@ -141,16 +143,37 @@ class CompiledSimulator:
         return ran
 
 
+_MADE: dict[Hashable, tuple[CompiledModel, list[Any]]] = {}  # models and their ports, by key
+
+
 def copies_of(top: Any, clk: Any, each: Callable[[], None], ports: Sequence[Any]) -> CompiledSimulator:
     """Return a simulator of several of a block.
 
     ports: for each, the signals that the test bench reads or writes (signals_of); `top` has the first's.
     """
     model, own = CompiledModel(top, clk), list(signals_of(ports[0]))
-    copies = [
-        Copy(model, {id(a): b for a, b in zip(own, signals_of(bundles), strict=True)}) for bundles in ports
-    ]
-    return CompiledSimulator(copies, each)
+    return CompiledSimulator([_copy(model, own, bundles) for bundles in ports], each)
+
+
+def copy_of(
+    key: Hashable, make: Callable[[], Any], clk: Any, each: Callable[[], None], ports: Any
+) -> CompiledSimulator:
+    """Return a simulator of a block that this process makes and translates once for each key.
+
+    key: names the block and its parameters. make: returns it, with all of `ports`, which are as of copies_of.
+    """
+    if key not in _MADE:
+        _MADE[key] = CompiledModel(elaborated(make), clk), list(signals_of(ports))
+    return CompiledSimulator([_copy(*_MADE[key], ports)], each)
+
+
+def _copy(model: CompiledModel, own: Sequence[Any], ports: Any) -> Copy:
+    return Copy(model, {id(a): b for a, b in zip(own, signals_of(ports), strict=True)})
+
+
+def _plain(value: Any) -> Any:
+    """Return the value of a MyHDL signal as a plain one."""
+    return value._val if isinstance(value, intbv) else value
 
 
 def _show(signal: Any, value: Any) -> None:

@@ -75,14 +75,14 @@ def test_all_ports_at_once() -> None:
         bench.check_read()
 
 
-def test_rows_that_are_cleared_are_adopted_and_added_to() -> None:
-    rng = dice("barrel bank adopt")
+def test_rows_that_are_cleared_read_as_zeros() -> None:
+    rng = dice("barrel bank clear")
     bench = ready_bench(rng)
     bench.clear(0, 2 * BLOCK)
     bench.wait()
     some, more = (sorted(rng.sample(range(BLOCK), 20)) for _ in range(2))
-    bench.begin("position", 3, 0, block_requests(rng, live=some, down=True), adopt=True)
-    bench.begin("position", 5, BLOCK, block_requests(rng, live=some, down=True))  # local values read as 0
+    bench.begin("position", 3, 0, block_requests(rng, live=some, down=True))
+    bench.begin("position", 5, BLOCK, block_requests(rng, live=some, down=True))
     bench.wait()
     bench.begin("position", 3, 0, block_requests(rng, live=more, down=True))
     bench.begin("position", 4, 0, block_requests(rng, live=more, down=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -138,11 +140,12 @@ class SendBench(SenderBench):
         self.distances = np.zeros((1 << ROW_BITS, LANES), np.uint8)
         self.headers = np.zeros(1 << ROW_BITS, np.uint16)
 
-        def make(bench: SenderBench) -> Any:
-            return send_side(bench, bus_bits=bus_bits, store_log2=11)
+        def make(bench: SenderBench) -> Callable[[], Any]:
+            return partial(send_side, self, bus_bits=bus_bits, store_log2=11)
 
         ports = [self.phase, *(one for bank in self.banks for one in (bank.source, bank.blocks))]
-        super().__init__(rng, make, ports, bus_bits=bus_bits, pressure=pressure)
+        key = "send side", units, bus_bits
+        super().__init__(rng, key, make, ports, bus_bits=bus_bits, pressure=pressure)
         self.restart()
 
     def restart(self) -> None:

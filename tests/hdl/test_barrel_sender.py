@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -194,18 +196,19 @@ class Bench(SenderBench):
         ports = zip(self.jobs, self.drains, self.streams, self.blocks, strict=True)
         self.units = [Unit(n, *four, rng, speed) for n, four in enumerate(ports)]
 
-        def make(bench: SenderBench) -> Any:
+        def make(bench: SenderBench) -> Callable[[], Any]:
             parts = EncodeUnits(
                 self.jobs, self.drains, self.streams, self.blocks, bench.source, bench.raw_row
             )
             self.arguments = (bench.tx, bench.command, bench.row, bench.top, bench.tables, parts)
-            return barrel_sender(
-                bench.clk, bench.rst, bench.tx, bench.command, bench.row, bench.top, bench.tables, parts,
-                bus_bits=bus_bits, store_log2=store_log2, block_log2=log2,
+            return partial(
+                barrel_sender, bench.clk, bench.rst, *self.arguments, bus_bits=bus_bits,
+                store_log2=store_log2, block_log2=log2,
             )  # fmt: skip
 
         more = [*self.jobs, *self.drains, *self.streams, *self.blocks]
-        super().__init__(rng, make, more, bus_bits=bus_bits, pressure=pressure)
+        key = "sender bench", units, bus_bits, store_log2, log2
+        super().__init__(rng, key, make, more, bus_bits=bus_bits, pressure=pressure)
 
     def row_of(self, unit: int, first: int) -> int:
         """Return the row of memory of a row of a unit's bank."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -16,7 +17,7 @@ from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
 from oscar_hdl.nic.memory.planner import planner
 from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_sim.compiled import copies_of
+from oscar_sim.compiled import copy_of
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.seeds import dice, numbers
 from support.plans import GRANULE, GRANULE_LOG2, edges, gradients, pieces
@@ -41,9 +42,10 @@ class Bench:
         self.coming: deque[tuple[int, int, bool]] = deque()
         self.offered = False
         self.refused = self.cuts = 0
-        top = planner(self.clk, self.rst, **self.ports, granule_log2=GRANULE_LOG2, blocks_log2=BLOCKS_LOG2)
+        sizes = {"granule_log2": GRANULE_LOG2, "blocks_log2": BLOCKS_LOG2}
+        make = partial(planner, self.clk, self.rst, **self.ports, **sizes)
         self.script: Any = iter(())
-        self.simulator = copies_of(top, self.clk, self._tick, [[self.rst, self.ports]])
+        self.simulator = copy_of("planner", make, self.clk, self._tick, [self.rst, self.ports])
 
     def _tick(self) -> None:
         sums = self.ports["s_axis_sums"]

@@ -12,8 +12,7 @@ from oscar_hdl.coder.barrel.ports import WIDTH, BarrelCounts
 from oscar_hdl.coder.barrel.unit_counts import unit_counts
 from oscar_hdl.coder.ports import COUNT_BITS, CountChain
 from oscar_hdl.streams.bundles import bit
-from oscar_sim.compiled import copies_of
-from oscar_sim.cycles import elaborated
+from oscar_sim.compiled import copy_of
 from oscar_sim.seeds import dice
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -41,7 +40,7 @@ class Bench:
             ]
 
         ports = [self.rst, self.links[0], self.links[-1], *self.units]
-        self.simulator = copies_of(elaborated(top), self.clk, self.each, [ports])
+        self.simulator = copy_of(("unit counts", units), top, self.clk, self.each, ports)
 
     def each(self) -> None:
         """Count, and keep what the chain gives."""

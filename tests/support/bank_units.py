@@ -59,7 +59,6 @@ class Asker:
     """A thread: its block and the rows it is still to ask for; header, read of each."""
 
     first: int = 0
-    adopt: bool = False
     todo: deque[tuple[int, bool, bool]] = field(default_factory=deque)
     open: tuple[int, bool, bool] | None = None
     next_at: int = 0
@@ -77,7 +76,7 @@ class UnitsModel:
     def forget(self) -> None:
         """Begin anew."""
         self.askers = {name: [Asker() for _ in range(THREADS)] for name in ("position", "source")}
-        self.starts: dict[str, deque[tuple[int, int, bool]]] = {"position": deque(), "source": deque()}
+        self.starts: dict[str, deque[tuple[int, int]]] = {"position": deque(), "source": deque()}
         self.plan: dict[int, list[tuple[Any, ...]]] = {}  # by clock: what is shown then, or looked at
 
     @property
@@ -124,7 +123,7 @@ class UnitsModel:
             self.expect(name, now, wide.tolist(), 0x7FFFF)
             return
         self.expect(name, now, self.rows.distances[at].tolist(), 0xF)
-        local = self.rows.values[at] * (not asker.adopt)
+        local = self.rows.values[at]
         self.expect("local", now, local.tolist(), 0xFFFF)
         more = np.array([self.rng.choice((0, 1, 0xFFFF, 77, 0xFF00)) for _ in range(32)])
         if self.rng.random() < 0.3:
@@ -183,15 +182,10 @@ class UnitsModel:
         if rst:
             return
         if self.starts[name] and self.rng.random() < 0.3:
-            thread, first, adopt = self.starts[name].popleft()
-            blocks.start.next, blocks.thread.next, blocks.first.next, blocks.adopt.next = (
-                True,
-                thread,
-                first,
-                adopt,
-            )
+            thread, first = self.starts[name].popleft()
+            blocks.start.next, blocks.thread.next, blocks.first.next = True, thread, first
             self.askers[name][thread].next_at = now + 8
-        waiting = {thread for thread, _, _ in self.starts[name]}
+        waiting = {thread for thread, _ in self.starts[name]}
         may = [
             t for t, a in enumerate(self.askers[name])
             if a.open is None and a.todo and a.next_at <= now + 1 and t not in waiting
@@ -203,9 +197,7 @@ class UnitsModel:
             port.take.next, port.thread.next, port.row.next = True, thread, row
             port.header.next, port.read.next = header, read
 
-    def begin(
-        self, name: str, thread: int, first: int, todo: list[tuple[int, bool, bool]], *, adopt: bool = False
-    ) -> None:
+    def begin(self, name: str, thread: int, first: int, todo: list[tuple[int, bool, bool]]) -> None:
         """Have a thread ask for rows of a block: row in the block, header, read."""
-        self.askers[name][thread] = Asker(first, adopt, deque(todo))
-        self.starts[name].append((thread, first, adopt))
+        self.askers[name][thread] = Asker(first, deque(todo))
+        self.starts[name].append((thread, first))

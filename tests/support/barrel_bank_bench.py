@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from functools import partial
 from typing import Any
 
 from oscar_hdl.coder.barrel.ports import BEATS, WIDTH
@@ -13,8 +14,7 @@ from oscar_hdl.nic.memory.barrel_bank import barrel_bank
 from oscar_hdl.nic.memory.barrel_ports import GROUPS, BankTop, GroupRead, GroupWrite
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
-from oscar_sim.compiled import copies_of
-from oscar_sim.cycles import elaborated
+from oscar_sim.compiled import copy_of
 from support.bank_units import BLOCK_BITS, GROUP, ROW_BITS, ROWS, Rows, UnitsModel, packed
 
 
@@ -47,18 +47,16 @@ class BankBench:
 
     def make(self) -> Any:
         """Return a simulator of what is tested."""
-        made = elaborated(
-            lambda: barrel_bank(
-                self.clk, self.rst, self.phase, self.position, self.blocks["position"], self.sums,
-                self.source, self.blocks["source"], self.values, self.side, self.read, self.top,
-                block_bits=BLOCK_BITS,
-            )
+        made = partial(
+            barrel_bank, self.clk, self.rst, self.phase, self.position, self.blocks["position"], self.sums,
+            self.source, self.blocks["source"], self.values, self.side, self.read, self.top,
+            block_bits=BLOCK_BITS,
         )  # fmt: skip
         ports = [
             self.rst, self.phase, self.position, self.sums, self.source, self.blocks, self.values, self.side,
             self.read, self.top,
         ]  # fmt: skip
-        return copies_of(made, self.clk, self.each, [ports])
+        return copy_of("bank bench", made, self.clk, self.each, ports)
 
     def each(self) -> None:
         """Do what happens beside the bank in a clock."""

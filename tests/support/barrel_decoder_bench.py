@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from oscar.coding.asc.model import Rows, class_of, symbol_of
@@ -17,8 +18,7 @@ from oscar_hdl.coder.ports import TableWrites
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import table_words
-from oscar_sim.compiled import copies_of
-from oscar_sim.cycles import elaborated
+from oscar_sim.compiled import copy_of
 from support.decoder_block import SIZES, DecodedBlock
 
 Trace = list[tuple[list[int], list[int]]]  # inputs and outputs of each clock
@@ -59,20 +59,11 @@ class BarrelDecoderBench:
         self.clk, self.rst, self.phase = bit(), bit(), word(4, rng.randrange(16))
         self.job, self.tables, self.feed = BarrelDecoderJob(), TableWrites(), BarrelFeed()
         self.position, self.sums, self.counts = BarrelPosition(), BarrelSums(), BarrelCounts()
-        top = elaborated(
-            lambda: barrel_decoder(
-                self.clk,
-                self.rst,
-                self.phase,
-                self.job,
-                self.tables,
-                self.feed,
-                self.position,
-                self.sums,
-                self.counts,
-            )
-        )
-        self.sim = copies_of(top, self.clk, self.each, [[self.rst, self.phase, *self.bundles().values()]])
+        bundles = tuple(self.bundles().values())
+        self.sim = copy_of(
+            "decoder bench", partial(barrel_decoder, self.clk, self.rst, self.phase, *bundles), self.clk,
+            self.each, [self.rst, self.phase, *bundles],
+        )  # fmt: skip
         self.writes: list[tuple[int, int]] = []
         self.counted = [[[0] * SYMBOLS for _ in range(TABLE_ROWS)] for _ in range(2)]
         self.queue: list[Decoding] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from oscar.coding.asc.params import CODED, CONSTANT, SYMBOLS, TABLE_ROWS
 from oscar_hdl.coder.barrel.ports import BEATS, THREADS, WIDTH, WORD_BYTES, BarrelCounts
@@ -14,8 +15,7 @@ from oscar_hdl.coder.ports import TableWrites
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import table_words
-from oscar_sim.compiled import copies_of
-from oscar_sim.cycles import elaborated
+from oscar_sim.compiled import copy_of
 from support.encoder_block import SentBlock, Table
 
 DATA_AT = 2  # clocks from an answer to its first lanes
@@ -55,23 +55,12 @@ class BarrelEncoderBench:
         self.clk, self.rst, self.phase = bit(), bit(), word(4, rng.randrange(16))
         self.job, self.tables, self.source = BarrelEncoderJob(), TableWrites(), BarrelSource()
         self.counts, self.drain, self.stream = BarrelCounts(), BarrelDrain(), Stream(128, keep=WORD_BYTES)
-        top = elaborated(
-            lambda: barrel_encoder(
-                self.clk,
-                self.rst,
-                self.phase,
-                self.job,
-                self.tables,
-                self.source,
-                self.counts,
-                self.drain,
-                self.stream,
-            )
-        )
         ports = [
             self.rst, self.phase, self.job, self.tables, self.source, self.counts, self.drain, self.stream
         ]  # fmt: skip
-        self.sim = copies_of(top, self.clk, self.each, [ports])
+        self.sim = copy_of(
+            "encoder bench", partial(barrel_encoder, self.clk, *ports), self.clk, self.each, ports
+        )
         self.writes: list[tuple[int, int]] = []
         self.counted = [[[0] * SYMBOLS for _ in range(TABLE_ROWS)] for _ in range(2)]
         self.queue: list[SentBlock] = []

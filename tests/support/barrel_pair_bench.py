@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from myhdl import block
@@ -17,8 +18,7 @@ from oscar_hdl.coder.ports import TableWrites
 from oscar_hdl.nic.memory.barrel_bank import barrel_bank
 from oscar_hdl.streams.bundles import Stream
 from oscar_sim.blocks import table_words
-from oscar_sim.compiled import copies_of
-from oscar_sim.cycles import elaborated
+from oscar_sim.compiled import copy_of
 from support.bank_units import BLOCK_BITS
 from support.barrel_bank_bench import BankBench
 from support.encoder_block import Table
@@ -76,10 +76,10 @@ class PairBench(BankBench):
 
     def make(self) -> Any:
         """See BankBench."""
-        made = elaborated(lambda: barrel_pair(self))
         units = [self.encode, self.decode, self.quads, self.feed, self.drain, self.stream]
         ports = [self.rst, self.phase, self.blocks, self.values, self.side, self.read, self.top]
-        return copies_of(made, self.clk, self.each, [ports + units + list(self.counts)])
+        ports += [*units, *self.counts]
+        return copy_of("pair bench", partial(barrel_pair, self), self.clk, self.each, ports)
 
     def each(self) -> None:
         """Do what happens beside bank and units in a clock."""
@@ -151,7 +151,6 @@ class PairBench(BankBench):
             job.bytes.next, job.offset.next = len(carried.data), 0
             job.seeds.next, job.first.next, job.last.next = carried.entry
             blocks.start.next, blocks.thread.next, blocks.first.next = True, thread, first
-            blocks.adopt.next = False
             data = bytes(-len(carried.data) % WORD_BYTES) + carried.data[::-1]
             self.adding[thread] = [
                 int.from_bytes(data[i : i + WORD_BYTES], "little") for i in range(0, len(data), WORD_BYTES)

@@ -20,8 +20,7 @@ from oscar_hdl.nic.receive.deframer import REASONS
 from oscar_hdl.nic.receive.ports import BarrelUnits, ClearPort, Dropped, HeldFrame, OldestFrame
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
-from oscar_sim.compiled import copies_of
-from oscar_sim.cycles import elaborated
+from oscar_sim.compiled import copy_of
 
 
 @dataclass
@@ -250,7 +249,6 @@ class BarrelUnit:
         assert now >= self.started_at + 4
         assert int(job.idle) >> thread & 1
         assert int(place.thread) == thread
-        assert not place.adopt
         self.started_at = now
         fields = {name: int(getattr(job, name)) for name in ("seeds", "first", "last", "bytes")}
         frame, low, first = bench.frame_of(int(job.bank)), bench.block_rows_log2, int(place.first)
@@ -296,7 +294,7 @@ class BarrelReceiverBench:
         dropped.bad, dropped.reason = self.bad, self.reason
         clear.start, clear.done, clear.rows = self.clear, self.cleared, self.clear_rows
         decoders = BarrelUnits(jobs, feeds, places, self.raw, self.raw_stream, base)
-        top, units = self.build(
+        make, units = self.build(
             partial(
                 barrel_receiver, self.clk, self.rst, self.rx, self.command, self.row, dropped, self.oldest,
                 HeldFrame(), self.tables, self.sent, decoders, clear, bus_bits=bus_bits,
@@ -336,15 +334,16 @@ class BarrelReceiverBench:
         ports = [self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables]
         ports += [self.sent, self.raw, self.raw_stream, base, self.clear, self.cleared, self.clear_rows]
         ports += [self.oldest, units]
-        self.sim = copies_of(top, self.clk, self.clock, [ports])
+        key = type(self), len(jobs), bus_bits, store_log2, block_log2
+        self.sim = copy_of(key, make, self.clk, self.clock, ports)
         self.reset()
 
-    def build(self, made: Callable[[], Any], units: BarrelUnits) -> tuple[Any, Any]:
-        """Return the receiver, and the bundles between it and units; make the models of these."""
+    def build(self, made: Callable[[], Any], units: BarrelUnits) -> tuple[Callable[[], Any], Any]:
+        """Return what makes the receiver, and the bundles between it and units; make the models of these."""
         each = list(zip(units.jobs, units.feeds, units.places, strict=True))
         self.barrels = [BarrelUnit(self, n, *bundles) for n, bundles in enumerate(each)]
         self.raw_unit = RawUnit(self, self.raw, self.raw_stream, units.raw_base)
-        return elaborated(made), each
+        return made, each
 
     def jam(self) -> bool:
         return self.jammed or self.dice.random() < self.gaps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from oscar_hdl.coder.tables.link_tables import link_tables
 from oscar_hdl.nic.memory.barrel_ports import WINDOW
 from oscar_hdl.nic.receive.ports import BarrelUnits
 from oscar_hdl.streams.bundles import word
-from oscar_sim.cycles import elaborated
 from support.barrel_decoder_bench import DATA_AT, LAST_LANES
 from support.barrel_receiver_bench import BarrelReceiverBench, Doer, RawUnit, ReceivedBlock
 
@@ -169,13 +169,13 @@ class BarrelSumsBench(BarrelReceiverBench):
         self.rows_waited = self.refused = 0  # for the sums of another frame; bad blocks
         super().__init__(dice, **shape)
 
-    def build(self, made: Callable[[], Any], units: BarrelUnits) -> tuple[Any, Any]:
+    def build(self, made: Callable[[], Any], units: BarrelUnits) -> tuple[Callable[[], Any], Any]:
         """See BarrelReceiverBench."""
         each = list(zip(units.jobs, units.places, strict=True))
         self.barrels = [BankUnit(self, n, *bundles) for n, bundles in enumerate(each)]
         self.raw_unit = AddingRaw(self, self.raw, self.raw_stream, units.raw_base)
         ports = [each, self.phase, [(unit.position, unit.sums) for unit in self.barrels]]
-        return elaborated(lambda: receiving(self, made, units)), ports
+        return partial(receiving, self, made, units), ports
 
     def clock(self) -> None:
         """See BarrelReceiverBench."""

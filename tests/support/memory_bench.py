@@ -22,8 +22,7 @@ from oscar_hdl.nic.ports import STREAM_BITS, TopPort
 from oscar_hdl.nic.send.raw_packer import raw_packer
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
-from oscar_sim.compiled import copies_of
-from oscar_sim.cycles import elaborated
+from oscar_sim.compiled import copy_of
 from oscar_sim.driver.row_packets import side_words, value_words, values_of
 from support.bank_units import BLOCK, BLOCK_BITS, ROW_BITS, ROWS, Rows, UnitsModel, signed
 
@@ -95,12 +94,12 @@ class MemoryBench:
         if trace is not None:
             others = partial(parts.memory_arguments, banks, row_bits)
             self.takes, self.gives = parts.sides(barrel_memory, others, self.arguments, **self.parameters)
-        made = elaborated(lambda: memory_and_raw_units(self))
         ports: list[Any] = [self.rst, self.phase, self.raw_phase, self.top, self.allow, self.adopt]
         ports += [self.decode_row, self.encode_row, self.decode, self.encode, *raw_ports]
         ports += [*self.commands.values(), *self.queues, *self.taken]
         ports += [[u.position, u.sums, u.source, *u.blocks.values()] for u in self.units]
-        self.sim = copies_of(made, self.clk, self.each, [ports])
+        make = partial(memory_and_raw_units, self)
+        self.sim = copy_of(("memory bench", banks), make, self.clk, self.each, ports)
 
     def each(self) -> None:
         """Do what happens beside the memory in a clock."""

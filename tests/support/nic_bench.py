@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.allreduce.network import Manager, WordSource, in_bytes, in_words
-from oscar_sim.compiled import copies_of
+from oscar_sim.compiled import copy_of
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
 from oscar_sim.seeds import dice
@@ -48,11 +50,13 @@ class Bench:
         self.peers: list[int] = []  # to whom they go
         self.offered = self.ready = False
         self.script: Any = iter(())
-        self.simulator = copies_of(self.build(), self.clk, self._tick, [[self.rst, self.ports]])
+        self.simulator = copy_of(
+            ("nic bench", units), self.build(), self.clk, self._tick, [self.rst, self.ports]
+        )
         self.reset()
 
-    def build(self) -> Any:
-        """Return the NIC; its ports are in `ports`."""
+    def build(self) -> Callable[[], Any]:
+        """Return what makes the NIC; its ports are in `ports`."""
         self.ports |= {
             "s_axis_values": Stream(STREAM_BITS), "s_axis_side": Stream(STREAM_BITS),
             "s_axis_read": Stream(64), "m_axis_values": Stream(STREAM_BITS), "m_axis_descriptors": Stream(16),
@@ -64,8 +68,8 @@ class Bench:
         self.read_out: dict[str, list[int]] = {"m_axis_values": [], "m_axis_descriptors": []}
         self.open = dict.fromkeys(self.read_out, False)
         self.ends = dict.fromkeys(self.read_out, 0)
-        return oscar_nic(
-            self.clk, self.rst, **self.ports, units=self.units, bus_bits=BUS, sets=SETS,
+        return partial(
+            oscar_nic, self.clk, self.rst, **self.ports, units=self.units, bus_bits=BUS, sets=SETS,
             store_log2=STORE_LOG2, rows_log2=ROWS_LOG2, block_log2=ASC.block_log2,
         )  # fmt: skip
 

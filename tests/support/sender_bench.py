@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 from oscar_hdl.coder.ports import SourcePort, TablesPort
 from oscar_hdl.nic.ports import FrameCommand, TopPort, frames_out
 from oscar_hdl.streams.bundles import bit, word
-from oscar_sim.compiled import copies_of
-from oscar_sim.cycles import elaborated
+from oscar_sim.compiled import copy_of
 from support.sent_frames import ROW_BITS, Frame, Part, checksum
 
 
@@ -34,8 +33,8 @@ class SenderBench:
     units: Sequence[UnitModel]
 
     def __init__(
-        self, rng: random.Random, make: Callable[[SenderBench], Any], ports: Sequence[Any], *, bus_bits: int,
-        pressure: float,
+        self, rng: random.Random, key: Hashable, make: Callable[[SenderBench], Callable[[], Any]],
+        ports: Sequence[Any], *, bus_bits: int, pressure: float,
     ) -> None:  # fmt: skip
         self.rng, self.pressure = rng, pressure
         self.clk, self.rst, self.row = bit(), bit(), word(ROW_BITS)
@@ -63,8 +62,7 @@ class SenderBench:
         self.waiting: tuple[int, int, bool, int] | None = None
         self.goes: list[int] = []  # to whom frames
         own = [self.clk, self.rst, self.tx, self.command, self.row, self.tables, self.source, self.top]
-        top = elaborated(lambda: make(self))
-        self.simulator = copies_of(top, self.clk, self.clock, [[*own, self.raw_row, *ports]])
+        self.simulator = copy_of(key, make(self), self.clk, self.clock, [*own, self.raw_row, *ports])
 
     @property
     def frame(self) -> Frame:

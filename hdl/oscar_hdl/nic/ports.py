@@ -59,11 +59,11 @@ class FrameCommand:
 class BankBlock:
     """Where a thread's next block is in the bank: with or before its start, and when its last one is done.
 
-    start: strobe. first: the block's first row. adopt: local values are 0 (decoders alone).
+    start: strobe. first: the block's first row.
     """
 
     def __init__(self, row_bits: int) -> None:
-        self.start, self.thread, self.first, self.adopt = bit(), word(THREAD_BITS), word(row_bits), bit()
+        self.start, self.thread, self.first = bit(), word(THREAD_BITS), word(row_bits)
 
 
 class NicProbe:

@@ -1,4 +1,4 @@
-"""Eight words as one."""
+"""Words as one."""
 
 from __future__ import annotations
 
@@ -7,16 +7,35 @@ from typing import Any
 
 from myhdl import always_comb, block, concat
 
+from oscar_hdl.streams.bundles import word
+
 
 @block
 def joined(parts: Sequence[Any], whole: Any) -> Any:
-    """Hold in `whole` eight words of equal width, the first one lowest."""
-    if len(parts) != 8 or any(len(whole) != 8 * len(part) for part in parts):
-        raise ValueError("eight words of equal width make a word of eight times that")
-    one, two, three, four, five, six, seven, eight = parts
+    """Hold in `whole` words of equal width, the first one lowest; their number is a power of two."""
+    half = len(parts) // 2
+    if any(len(whole) != len(parts) * len(part) for part in parts) or len(parts) & len(parts) - 1:
+        raise ValueError("words of equal width, a power of two of them, make a word of all their bits")
+    if len(parts) == 8:
+        one, two, three, four, five, six, seven, eight = parts
+
+        @always_comb
+        def join() -> None:
+            whole.next = concat(eight, seven, six, five, four, three, two, one)
+
+        return join
+    if len(parts) == 1:
+        only = parts[0]
+
+        @always_comb
+        def copy() -> None:
+            whole.next = only
+
+        return copy
+    low, high = word(len(whole) // 2), word(len(whole) // 2)
 
     @always_comb
-    def join() -> None:
-        whole.next = concat(eight, seven, six, five, four, three, two, one)
+    def pair() -> None:
+        whole.next = concat(high, low)
 
-    return join
+    return joined(parts[:half], low), joined(parts[half:], high), pair

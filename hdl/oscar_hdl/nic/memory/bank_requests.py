@@ -11,22 +11,20 @@ from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def thread_rows(
-    clk: Any, blocks: Any, thread: Any, row: Any, place: Any, adopt: Any, *, block_bits: int
-) -> Any:
-    """Give the row in the bank of a row of a thread's block, and whether the block is adopted.
+def thread_rows(clk: Any, blocks: Any, thread: Any, row: Any, place: Any, *, block_bits: int) -> Any:
+    """Give the row in the bank of a row of a thread's block.
 
     blocks: BankBlock. row u12; block_bits: rows of a block, as a power of two.
     """
     HIGH, BASE = len(place), len(place) - block_bits
     if not 5 <= block_bits < HIGH:
         raise ValueError(f"a block has 2^5 rows or more, and a bank two blocks, got 2^{block_bits}, 2^{HIGH}")
-    bases, base = [word(BASE + 1) for _ in range(THREADS)], word(BASE + 1)
+    bases, base = [word(BASE) for _ in range(THREADS)], word(BASE)
 
     @always(clk.posedge)
     def keep() -> None:
         if blocks.start:
-            bases[blocks.thread].next = concat(blocks.adopt, blocks.first[HIGH:block_bits])
+            bases[blocks.thread].next = blocks.first[HIGH:block_bits]
 
     @always_comb
     def find() -> None:
@@ -34,8 +32,7 @@ def thread_rows(
 
     @always_comb
     def join() -> None:
-        place.next = concat(base[BASE:], row[block_bits:])
-        adopt.next = base[BASE]
+        place.next = concat(base, row[block_bits:])
 
     return keep, find, join
 
@@ -96,13 +93,13 @@ def bank_requests(
     port: BarrelSource or BarrelPosition. blocks: BankBlock. arrival: BankArrival, of which what is found is
     kept until the request is answered. request: BankRequest; `served` says in phase 3 whether it is.
     """
-    HIGH, LINE = len(request.row), len(request.row) + 3
+    HIGH, LINE = len(request.row), len(request.row) + 2
     INFO = len(request.info)
     lines, line = [word(LINE) for _ in range(THREADS)], word(LINE)
     infos, fresh_info, kept_info, fresh = [word(INFO) for _ in range(THREADS)], word(INFO), word(INFO), bit()
-    came, thread1, adopt0, flags1 = bit(), word(THREAD_BITS), bit(), word(3)
+    came, thread1, flags1 = bit(), word(THREAD_BITS), word(2)
 
-    place = thread_rows(clk, blocks, port.thread, port.row, arrival.asked, adopt0, block_bits=block_bits)
+    place = thread_rows(clk, blocks, port.thread, port.row, arrival.asked, block_bits=block_bits)
     choice = request_choice(clk, rst, phase, port, request)
 
     @always(clk.posedge)
@@ -110,7 +107,7 @@ def bank_requests(
         if phase[2:] == 0:
             came.next = port.take
             thread1.next = port.thread
-            flags1.next = concat(adopt0, port.read, port.header)
+            flags1.next = concat(port.read, port.header)
             arrival.row.next = arrival.asked
         if rst:
             came.next = False
@@ -138,7 +135,6 @@ def bank_requests(
         request.row.next = line[HIGH:]
         request.header.next = line[HIGH]
         request.read.next = line[HIGH + 1]
-        request.adopt.next = line[HIGH + 2]
 
     @always_comb
     def tell() -> None:

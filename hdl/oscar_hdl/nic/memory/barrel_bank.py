@@ -149,8 +149,8 @@ def barrel_bank(
     wanted, sent = BankRequest(ROWS, MEAN_BITS), BankRequest(ROWS, MEAN_BITS + 4)
     change = KindWrite(ROWS)
     turn, lanes, hit3 = BankTurn(), BankLanes(), bit()
-    row3, adopt3, adopt_lanes, header3, header1 = word(ROWS), bit(), bit(), bit(), bit()
-    sum_row, described_row, unused = word(ROWS), word(ROWS), [bit(), bit()]
+    row3, header3, header1 = word(ROWS), bit(), bit()
+    sum_row, described_row = word(ROWS), word(ROWS)
     source_class, source_mean, mean = word(4), word(MEAN_BITS), word(MEAN_BITS)
     headed_now, local = turn.headed3, lanes.local
     shown, shown_distances, hidden = lanes.shown, lanes.shown_distances, lanes.hidden
@@ -164,9 +164,9 @@ def barrel_bank(
         bank_requests(clk, rst, phase, source, encode_blocks, from_source, sent, block_bits=block_bits),
         bank_turns(clk, rst, phase, sent, wanted, hit3, turn),
         rows_under_way(clk, rst, phase, wanted.row, row3, turn.row_goes3, hit3),
-        thread_rows(clk, decode_blocks, sums.thread, sums.row, sum_row, unused[0], block_bits=block_bits),
+        thread_rows(clk, decode_blocks, sums.thread, sums.row, sum_row, block_bits=block_bits),
         thread_rows(
-            clk, decode_blocks, sums.described_thread, sums.described_row, described_row, unused[1],
+            clk, decode_blocks, sums.described_thread, sums.described_row, described_row,
             block_bits=block_bits,
         ),
         bank_values(
@@ -202,7 +202,7 @@ def barrel_bank(
     @always_comb
     def show() -> None:
         position.local.next = 0
-        if live and not adopt_lanes:
+        if live:
             position.local.next = local
         read.data.next = shown
         read.distances.next = shown_distances
@@ -213,14 +213,12 @@ def barrel_bank(
         if phase[2:] == 2:
             hidden.next = read.descriptor[4:] == 0
             row3.next = wanted.row
-            adopt3.next = wanted.adopt
             header3.next = wanted.header
         if phase[2:] == 0:
             header1.next = header3
             headed1.next = headed_now
         if phase[2:] == 1:
             read.mean.next = mean
-            adopt_lanes.next = adopt3
             headed_lanes.next = headed1
             means_lanes.next = header1
 

@@ -29,7 +29,7 @@ class BankRequest:
 
     def __init__(self, row_bits: int, info_bits: int) -> None:
         self.some, self.thread, self.row = bit(), word(THREAD_BITS), word(row_bits)
-        self.header, self.read, self.adopt, self.served = bit(), bit(), bit(), bit()
+        self.header, self.read, self.served = bit(), bit(), bit()
         self.info = word(info_bits)
 
 

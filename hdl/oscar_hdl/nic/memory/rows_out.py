@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block, concat, modbv
+from myhdl import always, always_comb, block
 
-from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, STREAM_LANES
+from oscar_hdl.coder.ports import LANES
 from oscar_hdl.nic.memory.barrel_ports import RowAsk, RowsRead
 from oscar_hdl.nic.memory.row_walk import row_walk
 from oscar_hdl.streams.bundles import bit, word
@@ -35,10 +35,12 @@ def rows_out(
 
     parts = [
         row_walk(clk, restart, command.first, issue, None, bank, row, **placing),
-        words_out(clk, rst, restart, command.count, issue, put, found.data, m_axis_values, room, over),
-        descriptors_out(
+        words_out(
+            clk, rst, restart, command.count, issue, put, found.data, m_axis_values, room, over, words=4
+        ),
+        words_out(
             clk, rst, restart, command.count, issue, put_descriptor, found.descriptor, m_axis_descriptors,
-            descriptor_room, descriptor_over,
+            descriptor_room, descriptor_over, words=1,
         ),
     ]  # fmt: skip
 
@@ -109,14 +111,15 @@ def first_of_row(clk: Any, comes: Any, inside: Any) -> Any:
 @block
 def words_out(
     clk: Any, rst: Any, restart: Any, count: Any, issue: Any, put: Any, given: Any, m_axis: Any, room: Any,
-    over: Any,
+    over: Any, *, words: int,
 ) -> Any:  # fmt: skip
-    """Keep words of rows, and give them.
+    """Keep words of rows, and give them; words: of a row, 1 or 4.
 
-    restart (strobe): `count` values are to be given, nothing is kept; issue (strobe): four words will be put,
-    of a row; room: one more row may be asked for. over: all words were taken.
+    restart (strobe): of `count` values, nothing is kept; issue (strobe): a row's words will be put; room: one
+    more row may be asked for. over: all words were taken.
     """
-    WIDTH, SLOTS_LOG2 = len(given), ROWS_LOG2 + 2
+    WIDTH, SLOTS_LOG2, LAST = len(given), ROWS_LOG2 + words.bit_length() - 1, words - 1
+    SHIFT, VALUES = 6 - words.bit_length(), LANES // words  # of a word
     memory = [word(WIDTH) for _ in range(1 << SLOTS_LOG2)]
     write_at, read_at, stored = word(SLOTS_LOG2), word(SLOTS_LOG2), word(SLOTS_LOG2 + 1)
     rows = word(ROWS_LOG2 + 1)  # asked for and not given
@@ -133,7 +136,7 @@ def words_out(
 
     @always_comb
     def end() -> None:
-        row_over.next = popped and (part == 3 or last)
+        row_over.next = popped and (part == LAST or last)
 
     @always(clk.posedge)
     def keep() -> None:
@@ -182,77 +185,18 @@ def words_out(
             m_axis.tvalid.next = True
             m_axis.tlast.next = last
             part.next = part + 1
+            if part == LAST:
+                part.next = 0
             left.next = left - 1
             last.next = few and left[2:] == 2
             some.next = not last
         if restart:
             part.next = 0
-            left.next = (count + (STREAM_LANES - 1)) >> 3
-            last.next = count <= STREAM_LANES
+            left.next = (count + (VALUES - 1)) >> SHIFT
+            last.next = count <= VALUES
             some.next = True
         if rst:
             some.next = False
             m_axis.tvalid.next = False
 
     return look, end, keep, show, give
-
-
-@block
-def descriptors_out(
-    clk: Any, rst: Any, restart: Any, count: Any, issue: Any, put: Any, descriptor: Any, m_axis: Any,
-    room: Any, over: Any,
-) -> Any:  # fmt: skip
-    """Keep descriptors of rows, and give them.
-
-    restart (strobe): of `count` values, nothing is kept; issue (strobe): one will be put; room: one more row
-    may be asked for; over: all were taken.
-    """
-    memory = [word(DESCRIPTOR_BITS) for _ in range(1 << ROWS_LOG2)]
-    write_at, read_at = word(ROWS_LOG2), word(ROWS_LOG2)
-    rows, stored = word(ROWS_LOG2 + 1), word(ROWS_LOG2 + 1)  # asked for and not given; descriptors kept
-    top, left, popped = word(DESCRIPTOR_BITS), word(ROWS_BITS), bit()
-
-    @always_comb
-    def look() -> None:
-        top.next = memory[read_at]
-        popped.next = stored != 0 and (m_axis.tready or not m_axis.tvalid)
-
-    @always(clk.posedge)
-    def keep() -> None:
-        room.next = not rows[ROWS_LOG2]
-        if issue and not popped:
-            rows.next = rows + 1
-        elif popped and not issue:
-            rows.next = rows - 1
-        if put and not popped:
-            stored.next = stored + 1
-        elif popped and not put:
-            stored.next = stored - 1
-        if put:
-            memory[write_at].next = descriptor
-            write_at.next = write_at + 1
-        if popped:
-            read_at.next = read_at + 1
-        if restart or rst:
-            rows.next = 0
-            stored.next = 0
-            write_at.next = 0
-            read_at.next = 0
-
-    @always(clk.posedge)
-    def give() -> None:
-        over.next = left == 0 and not m_axis.tvalid
-        if m_axis.tready:
-            m_axis.tvalid.next = False
-        if popped:
-            m_axis.tvalid.next = True
-            m_axis.tlast.next = left == 1
-            m_axis.tdata.next = concat(modbv(0)[5:], top)
-            left.next = left - 1
-        if restart:
-            left.next = (count + 31) >> 5
-        if rst:
-            left.next = 0
-            m_axis.tvalid.next = False
-
-    return look, keep, give

@@ -32,7 +32,6 @@ from oscar_hdl.nic.receive.ports import (
     MatchPort,
     OldestFrame,
     ReaderUse,
-    SpanAsk,
     StepPort,
 )
 from oscar_hdl.nic.receive.prefix_reader import prefix_reader
@@ -116,11 +115,10 @@ def barrel_receiver(
     entries = block_ram(clk, keep, keep_place, kept, deal_place, dealt)
 
     # The steps of a command.
-    use, prefix, listing, raw_feed, match_ask = ReaderUse(), StepPort(), StepPort(), StepPort(), SpanAsk()
-    match_ask.placed = match_ask.put
+    use, prefix, listing, raw_feed, match_put = ReaderUse(), StepPort(), StepPort(), StepPort(), bit()
     matcher = frame_match(
         clk, rst, match=match, command=command, checksum=tables.checksum, head=head, oldest=oldest,
-        held=held_frame, places=match_places, ask=match_ask,
+        held=held_frame, places=match_places, put=match_put,
         units=match_units, use=use, word_bits=word_bits,
     )  # fmt: skip
     read_prefix = prefix_reader(
@@ -148,9 +146,9 @@ def barrel_receiver(
 
     @always_comb
     def open_reader():
-        opened.next = match_ask.put or raw_opened
+        opened.next = match_put or raw_opened
         opened_at.next = deal_places.start[UNIT_ADDRESS + 1 : 1]
-        if match_ask.put:
+        if match_put:
             opened_at.next = concat(oldest, modbv(0)[word_bits - 1 :])
         match.heard.next = match.refuse and not faulty
         held_frame.peer.next = oldest_frame.peer

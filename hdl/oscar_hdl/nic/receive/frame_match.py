@@ -10,22 +10,22 @@ from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.chunk_reader import UnitPort
 from oscar_hdl.nic.receive.deframer import CHECKSUM, CHUNK, COUNT, PEER, SEQUENCE, STEP, SUB_WIDTH
 from oscar_hdl.nic.receive.frame_places import Places
-from oscar_hdl.nic.receive.ports import HeldFrame, MatchPort, ReaderUse, SpanAsk
+from oscar_hdl.nic.receive.ports import HeldFrame, MatchPort, ReaderUse
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def frame_match(
     clk: Any, rst: Any, match: MatchPort, command: FrameCommand, checksum: Any, head: Any, oldest: Any,
-    held: HeldFrame, places: Places, ask: SpanAsk, units: UnitPort, use: ReaderUse, *, word_bits: int,
+    held: HeldFrame, places: Places, put: Any, units: UnitPort, use: ReaderUse, *, word_bits: int,
 ) -> Any:  # fmt: skip
     """Wait for a frame between oldest and head, read its header, and compare with command and checksum u16.
 
     held.peer holds from ten clocks on behind it came, or the one before left. Of a frame to discard the
     header is read, then it is dropped.
     When it matched, places.start is the payload's place and places.end the frame's end; when the next stage
-    has it, `oldest` moves behind it. ask: a span for the unit reader begins at oldest. use.raw_reads began up
-    to three clocks after use.reads was low.
+    has it, `oldest` moves behind it. put (strobe): a span for the unit reader begins at oldest. use.raw_reads
+    began up to three clocks after use.reads was low.
     """
     at_bits = len(oldest)
     top_bit = at_bits + word_bits
@@ -123,9 +123,9 @@ def frame_match(
             part.next = 0
             state.next = states.PUT
         elif state == states.PUT:
-            ask.put.next = True
-            if ask.put and ask.placed:
-                ask.put.next = False
+            put.next = True
+            if put:
+                put.next = False
                 units.get.next = True
                 state.next = states.READ
         elif state == states.READ:
@@ -151,7 +151,7 @@ def frame_match(
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE
-            ask.put.next = False
+            put.next = False
             units.get.next = False
 
     @always(clk.posedge)

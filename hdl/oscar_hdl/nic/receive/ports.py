@@ -99,13 +99,6 @@ class MatchPort:
         self.gone = bit()  # strobe: the oldest frame left the store
 
 
-class SpanAsk:
-    """Who wants a span of the store read."""
-
-    def __init__(self) -> None:
-        self.put, self.placed = bit(), bit()  # level until placed, a strobe
-
-
 class ReaderUse:
     """Who uses the reader of units."""
 
@@ -141,8 +134,6 @@ class DealPort:
         self.go, self.done = bit(), bit()
         self.stop = bit()  # level: blocks that are not dealt yet need not be
         self.bank, self.thinning = bit(), word(2)
-        # Against the frame before: it has other rows, or the same, cut in the same way; otherwise it waits.
-        self.apart, self.same = bit(), bit()
         self.count, self.row = word(COUNT_BITS), word(row_bits)
         self.number, self.entry = word(8), word(entry_bits)  # of the directory, two clocks later
         self.blocks, self.places = Blocks(row_bits), BlockPlaces(at_bits)  # the walk

@@ -43,7 +43,6 @@ def unit_threads(
         place.start.next = dealt.start[unit]
         place.thread.next = dealt.thread
         place.first.next = dealt.row
-        place.adopt.next = False
 
     @always(clk.posedge)
     def follow() -> None:

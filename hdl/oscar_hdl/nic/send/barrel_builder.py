@@ -11,7 +11,7 @@ from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 from oscar_hdl.coder.barrel.ports import WORD_BYTES
 from oscar_hdl.nic.crc.crc_sum import crc_sum
 from oscar_hdl.nic.crc.word_crc import word_crc
-from oscar_hdl.nic.send.barrel_collector import barrel_collector, word_join
+from oscar_hdl.nic.send.barrel_collector import barrel_collector
 from oscar_hdl.nic.send.barrel_ports import CollectJob, PairJob, Written
 from oscar_hdl.nic.send.frame_reader import frame_reader
 from oscar_hdl.nic.send.ports import FrameSum, Leaving
@@ -313,7 +313,7 @@ def barrel_builder(
             clk, rst, start=leaving.send, words=leaving.words, tail=leaving.tail, peer=leaving.peer,
             idle=leaving.sent, left=left, address=read_address, advance=advance, m_axis=m_axis,
         ),
-        word_join(lanes, m_axis.tdata),
+        joined(lanes, m_axis.tdata),
     ]  # fmt: skip
     parts += [
         barrel_collector(

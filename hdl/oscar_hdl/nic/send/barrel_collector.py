@@ -10,6 +10,7 @@ from myhdl import always, always_comb, block, concat, modbv
 from oscar_hdl.coder.barrel.ports import WORD_BYTES
 from oscar_hdl.nic.send.barrel_ports import CollectJob
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.joined import joined
 
 
 class Chunk:
@@ -18,28 +19,6 @@ class Chunk:
     def __init__(self, size: int) -> None:
         self.valid, self.last = bit(), bit()  # last: of the block
         self.data, self.keep = word(8 * size), word(size)
-
-
-@block
-def word_join(words: Sequence[Any], whole: Any) -> Any:
-    """Give `whole`, words[0] lowest; words are of one width and a power of two in number."""
-    if len(words) == 1:
-        only = words[0]
-
-        @always_comb
-        def copy():
-            whole.next = only
-
-        return copy
-    half = len(words) // 2
-    low_word, high_word = (word(half * len(words[0])) for _ in range(2))
-    parts = word_join(words[:half], low_word), word_join(words[half:], high_word)
-
-    @always_comb
-    def join():
-        whole.next = concat(high_word, low_word)
-
-    return parts, join
 
 
 @block
@@ -288,8 +267,8 @@ def barrel_collector(
         turn_bytes(clk, rst, move, chunk, by, turned),
         merge_bytes(clk, rst, move, job.start, by, turned, merged),
         chunk_slots(clk, job.start, first_slot, move, merged, held, enables, full),
-        word_join(held, data),
-        word_join(enables, enable),
+        joined(held, data),
+        joined(enables, enable),
     ]
 
     @always_comb

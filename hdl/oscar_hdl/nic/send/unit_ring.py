@@ -36,7 +36,6 @@ def ring_jobs(
         rows.start.next = ring.go and not rst
         rows.thread.next = next_at
         rows.first.next = dealt.first
-        rows.adopt.next = False
         if ring.go:
             next_at.next = next_at + 1
         if rst:
