@@ -57,7 +57,7 @@ def oscar_nic(
         [BarrelSums() for _ in range(units)], [BarrelSource() for _ in range(units)],
         [BankBlock(bank_bits) for _ in range(units)],
     )  # fmt: skip
-    raw_rows = RawUnits(RawPosition(), SumPort(), RawSource(), word(ROW_BITS), bit(), word(ROW_BITS))
+    raw_rows = RawUnits(RawPosition(), SumPort(), RawSource(), word(ROW_BITS), word(ROW_BITS))
     top = TopPort()
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)
     values, side, read, nothing = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64)
@@ -102,5 +102,5 @@ def oscar_nic(
     def join() -> None:
         bad_packets.next = concat(bad_read, bad_side, bad_values)
 
-    unused = [never, no_row, no_rows, nothing.tready, raw_rows.adopt]
+    unused = [never, no_row, no_rows, nothing.tready]
     return reset, core, memory, copy, ports, join, [zero(clk, signal) for signal in unused]

@@ -275,8 +275,8 @@ def raw_packer() -> Any:
     from oscar_hdl.nic.send.raw_packer import raw_packer as made
 
     job, source = RawJob(), ports.SourcePort()
-    del job.bank, job.thinning, source.mean  # nobody looks at them
-    return made(bit(), bit(), job, bit(), source, Stream(16, keep=2))
+    del job.constant, job.value, job.bank, job.thinning, source.mean  # nobody looks at them
+    return made(bit(), bit(), job, source, Stream(16, keep=2), depth_log2=4)
 
 
 def row_port() -> Any:
