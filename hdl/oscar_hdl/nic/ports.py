@@ -14,6 +14,9 @@ ENTRIES_LOG2 = 8  # of a list, at most
 PEER_BITS, TO_ALL = 8, 255  # of a peer's number; TO_ALL: to every peer
 STREAM_BITS = 128  # of a NIC's streams of rows: eight values, or all that belongs to a row but its values
 
+# Of a packet of rows, in its first word: row, entry of a list, number of values, whether they count for it.
+ROW_AT, ENTRY_AT, COUNT_AT, MADE_AT = 0, 24, 32, 62
+
 
 def block_sizes(block_log2: int) -> tuple[int, int]:
     """Return the least and the largest log2 of a block's values: block_log2, or any frame's if it is 0."""

@@ -8,9 +8,8 @@ import numpy as np
 
 from oscar_hdl.coder.rows import FrameRows
 from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
-from oscar_hdl.nic.memory.row_port import COUNT_AT, ENTRY_AT, MADE_AT
 from oscar_hdl.nic.memory.side_in import DISTANCES_AT
-from oscar_hdl.nic.ports import STREAM_BITS
+from oscar_hdl.nic.ports import COUNT_AT, ENTRY_AT, MADE_AT, STREAM_BITS
 
 WORD_BYTES = STREAM_BITS // 8
 DISTANCE_BITS = 3

@@ -8,8 +8,15 @@ from __future__ import annotations
 from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import MAGIC
 from oscar_hdl.nic.control.registers import COUNTERS, REGISTERS, TRIGGER, Field
-from oscar_hdl.nic.memory.row_port import COUNT_AT, ENTRY_AT, MADE_AT
-from oscar_hdl.nic.ports import ENTRIES_LOG2, STREAM_BITS, frames_in, frames_out
+from oscar_hdl.nic.ports import (
+    COUNT_AT,
+    ENTRIES_LOG2,
+    ENTRY_AT,
+    MADE_AT,
+    STREAM_BITS,
+    frames_in,
+    frames_out,
+)
 from oscar_hdl.streams.bundles import AxiLite, Stream
 
 BUS = 64  # bits of a word as drawn here

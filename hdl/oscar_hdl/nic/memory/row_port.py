@@ -6,11 +6,17 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar_hdl.nic.ports import ENTRIES_LOG2, FRAME_ROW_BITS, MadeRows
+from oscar_hdl.nic.ports import (
+    COUNT_AT,
+    ENTRIES_LOG2,
+    ENTRY_AT,
+    FRAME_ROW_BITS,
+    MADE_AT,
+    ROW_AT,
+    MadeRows,
+)
 from oscar_hdl.streams.bundles import Stream, bit, word
 
-# Of a packet's first word: row, an entry of a list, number of values, whether they count for the entry.
-ROW_AT, ENTRY_AT, COUNT_AT, MADE_AT = 0, 24, 32, 62
 CHECKED = 3  # clocks until it is known whether all rows are in memory
 
 
