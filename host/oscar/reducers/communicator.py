@@ -129,7 +129,7 @@ class Communicator(Reducer):
             raise refused
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> RemoteWire:
-        return RemoteWire(self.party, channels)
+        return RemoteWire(self.party, channels, self._schedule(self.nodes, 0))
 
     @property
     def agreed(self) -> str:

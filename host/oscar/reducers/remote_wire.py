@@ -33,17 +33,22 @@ class RemoteWire(Wire):
 
     Calls are collective, in the same order on all ranks. party: the transport's services. Traffic counts the
     buffers of plain messages, without checksums and the library's headers, and whole frames of coded ones.
+    default: the configured schedule, if any; where its ranks all meet, plain messages go straight to all.
     """
 
     weighs = False  # a rank's calls take time; nobody models it
     keeps = False  # nor looks at its integers again
 
-    def __init__(self, party: Party, channels: Mapping[str, Channel]) -> None:
+    def __init__(
+        self, party: Party, channels: Mapping[str, Channel], default: Schedule | None = None
+    ) -> None:
         super().__init__(party.nodes, (party.rank,), channels)
         self.party, self.transport, self.rank = party, party.transport, party.rank
-        for channel in channels.values():
-            self.transport.meet(channel.schedule.peers(self.rank))
-        self._all_met = any(_meets_all(channel.schedule) for channel in channels.values())
+        schedules = [channel.schedule for channel in channels.values()]
+        schedules += [] if default is None else [default]
+        for schedule in schedules:
+            self.transport.meet(schedule.peers(self.rank))
+        self._all_met = any(map(_meets_all, schedules))
         self._rooms: dict[str, int] = {}  # bytes of room for a gather, by channel; equal on all ranks
         self._sent = 0  # bytes that the current message has sent
 
