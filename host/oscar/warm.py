@@ -22,9 +22,15 @@ def main() -> None:
     """Do a little of what commands do: compare all methods on a tiny model, and tune."""
     from oscar.errors import CautionWarning
     from oscar.numerics.integers import extremes
+    from oscar.numerics.meanwhile import Meanwhile
+    from oscar.numerics.plans import in_order
     from oscar.schemes.registry import SCHEMES
 
     extremes(np.zeros(1, np.int16))  # what narrow quantisers give; wide ones are below
+    waiting = Meanwhile(in_order(1), lambda: None, lambda _, end: end)  # what large calls do between frames
+    waiting.final(np.zeros(1, np.int16), 0, 1)
+    while waiting.work():
+        pass
     warnings.simplefilter("ignore", CautionWarning)  # nothing is to be learnt here
     # Where `tune` finds coding slow, it tries floats in plan order.
     plain = [{"name": name, "method": name, "plans": ["snake"]} for name in ("fp32", "bf16")]

@@ -30,11 +30,12 @@ from oscar.results import write_results
 from oscar_sim.batches import DecoderBatch, EncoderBatch, run
 from oscar_sim.blocks import Coder
 from oscar_sim.frames import Generator
+from oscar_sim.list_stress import listed
 from oscar_sim.results_file import prepared
 from oscar_sim.seeds import fresh
 from oscar_sim.units import Unit
 from oscar_sim.whole import WholeNic
-from oscar_sim.whole_stress import listed, whole
+from oscar_sim.whole_stress import whole
 
 # Of clocks, about as long for each: NICs are slow.
 SHARE = {"barrel_encoder": 8, "barrel_decoder": 8, "nic": 3, "list": 1}

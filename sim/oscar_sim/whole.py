@@ -26,7 +26,7 @@ COMMAND = np.dtype([
     *((n, "u4") for n in ("after_receives", "after_sends", "abort", "error", "clocks")),
 ])  # fmt: skip
 ARRIVAL = np.dtype([("bytes", "u8"), *((n, "u4") for n in ("size", "after", "peer", "unused"))])
-WORDS = [("data", "u8"), ("last", "u8"), *((n, "u4") for n in ("count", "before"))]
+WORDS = [("data", "u8"), ("last", "u8"), *((n, "u4") for n in ("count", "before", "during", "pause"))]
 TAKEN = [("data", "u8"), ("last", "u8"), ("room", "u4"), ("count", "u4")]
 RUN = np.dtype([
     *((n, WORDS) for n in ("values", "side", "read", "list")),
@@ -49,6 +49,24 @@ class Arrival(NamedTuple):
     data: bytes
     after: int = 0
     peer: int = 0
+
+
+class Making(NamedTuple):
+    """A packet of values, or of side rows, that comes while a list runs.
+
+    Of `count` values from a row on; entry: of the list; refused: the NIC will not take it.
+    """
+
+    side: bool
+    row: int
+    count: int
+    entry: int
+    refused: bool = False
+
+    @property
+    def rows(self) -> slice:
+        """Its rows."""
+        return slice(self.row, self.row - (-self.count // LANES))
 
 
 class NicMemory:
@@ -75,6 +93,16 @@ class NicMemory:
         for first in range(0, self.used, PACKET_ROWS):
             yield slice(first, min(first + PACKET_ROWS, self.used))
 
+    def poisoned(self, makings: Sequence[Making]) -> NicMemory:
+        """Return one with other rows where some are made later: who reads them too early changes a byte."""
+        made = NicMemory(len(self.means))
+        made.used, made.values, made.distances = self.used, self.values.copy(), self.distances.copy()
+        made.means, made.headers = self.means.copy(), self.headers.copy()
+        for making in (each for each in makings if not each.refused):
+            made.values[making.rows] = ~self.values[making.rows]
+            made.headers[making.rows] = 0
+        return made
+
     def take(self, values: np.ndarray, descriptors: np.ndarray) -> None:
         """Hold what was read of all packets: int16 values, and a descriptor a row."""
         self.values[: self.used] = values.reshape(-1, LANES)
@@ -90,24 +118,31 @@ class Packets:
         self._words: list[np.ndarray] = []
         self._last: list[np.ndarray] = []
 
-    def packet(self, data: np.ndarray, rows: slice | None = None) -> None:
+    def packet(self, data: np.ndarray, rows: slice | None = None, made: Making | None = None) -> None:
         """Add a packet of words, given as bytes, behind one that says which rows they are of."""
         words = data.reshape(-1).view(np.uint8)
         if rows is not None:
-            start = packet_start(rows.start, LANES * (rows.stop - rows.start)).to_bytes(self._size, "little")
+            count, entry = (made.count, made.entry) if made else (LANES * (rows.stop - rows.start), None)
+            start = packet_start(rows.start, count, entry).to_bytes(self._size, "little")
             words = np.concatenate([np.frombuffer(start, np.uint8), words])
         self._words.append(words)
         last = np.zeros(words.size // self._size, np.uint8)
         last[-1] = 1
         self._last.append(last)
 
-    def place(self, told: Any, keep: list[Any], *, first: bool = True) -> None:
-        """Write WORDS: all come before commands (first), or behind them."""
+    @property
+    def size(self) -> int:
+        """Words so far."""
+        return sum(last.size for last in self._last)
+
+    def place(self, told: Any, keep: list[Any], *, before: int | None = None, first: bool = True) -> None:
+        """Write WORDS. All come before commands, or `before` of them and the others meanwhile; or behind."""
         words = np.concatenate([*self._words, np.zeros(0, np.uint8)])
         last = np.concatenate([*self._last, np.zeros(0, np.uint8)])
         keep += [words, last]
         told["data"], told["last"], told["count"] = words.ctypes.data, last.ctypes.data, last.size
-        told["before"] = last.size if first else 0
+        told["during"] = last.size if first else 0
+        told["before"] = told["during"] if before is None else before
 
 
 @dataclass
@@ -171,12 +206,14 @@ class WholeNic:
     def run(
         self, memory: NicMemory, *, receives: Sequence[Order] = (), sends: Sequence[Order] = (),
         arrivals: Sequence[Arrival] = (), stress: Stress = NO_STRESS, seed: int = 1,
-        entries: np.ndarray | None = None, reset_at: int = -1, limit: int = 1 << 40,
+        entries: np.ndarray | None = None, makings: Sequence[Making] = (), pause: int = 0, reset_at: int = -1,
+        limit: int = 1 << 40,
     ) -> Told:  # fmt: skip
         """Load memory, give commands to the NIC and frames to its port until all have ended, and read memory.
 
         Frames come when so many RECEIVE commands have ended. entries: (entries, 3) uint64, a list that gives
-        these commands; then frames come at any time, and only LIST_RESULT tells of ends.
+        these commands; then frames come at any time, and only LIST_RESULT tells of ends. makings: of a list,
+        in their order on each stream, up to `pause` clocks apart.
         """
         keep: list[Any] = []
         commands = [self._commands(name, orders) for name, orders in (("RECEIVE", receives), ("SEND", sends))]
@@ -193,7 +230,7 @@ class WholeNic:
             ("out_ends", ends), ("out_peers", peers),
         ):  # fmt: skip
             run[name] = array.ctypes.data
-        values_read, descriptors_read = self._rows(memory, run[0], keep)
+        values_read, descriptors_read = self._rows(memory, makings, pause, run[0], keep)
         run["out_room"] = room
         if entries is None:
             run["receive_count"], run["send_count"] = len(receives), len(sends)
@@ -221,15 +258,27 @@ class WholeNic:
         )  # fmt: skip
 
     @staticmethod
-    def _rows(memory: NicMemory, run: Any, keep: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    def _rows(
+        memory: NicMemory, makings: Sequence[Making], pause: int, run: Any, keep: list[Any]
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Tell what is loaded and read; return where what is read comes: values, and descriptors."""
         values, side, read = Packets(16), Packets(16), Packets(8)
+        loaded = memory.poisoned(makings)
         for rows in memory.packets():
-            values.packet(memory.values[rows], rows)
-            side.packet(side_bytes(memory.headers[rows], memory.distances[rows]), rows)
+            values.packet(loaded.values[rows], rows)
+            side.packet(side_bytes(loaded.headers[rows], loaded.distances[rows]), rows)
             read.packet(np.zeros(0, np.uint8), rows)
-        values.place(run["values"], keep)
-        side.place(run["side"], keep)
+        sizes = values.size, side.size
+        for making in makings:
+            rows = making.rows
+            if making.side:
+                side.packet(side_bytes(memory.headers[rows], memory.distances[rows]), rows, making)
+            else:
+                words = memory.values[rows].reshape(-1)[: -(-making.count // 8) * 8]
+                values.packet(words, rows, making)
+        values.place(run["values"], keep, before=sizes[0])
+        side.place(run["side"], keep, before=sizes[1])
+        run["values"]["pause"] = run["side"]["pause"] = pause
         read.place(run["read"], keep, first=False)
         found = np.zeros((memory.used, LANES), np.int16), np.zeros(memory.used, np.uint16)
         for name, array, size in zip(("values_read", "descriptors_read"), found, (16, 2), strict=True):

@@ -18,10 +18,9 @@ from oscar.coding.frame import pack_frame, unpack_frame
 from oscar.errors import FrameError
 from oscar_hdl.coder.rows import DESCRIBED, FrameRows, frame_rows
 from oscar_sim.batches import SHARES
-from oscar_sim.driver.lists import AFTER, COUNTS, NO_GATE, entry_words, packed, trigger
 from oscar_sim.frames import Generator
 from oscar_sim.units import Stress
-from oscar_sim.whole import HELD, Arrival, NicMemory, Order, Told, WholeNic
+from oscar_sim.whole import HELD, Arrival, Making, NicMemory, Order, Told, WholeNic
 
 GROUP_ROWS = 32
 LINKS = 3  # of a direction, a table set each
@@ -63,6 +62,8 @@ class Traffic:
                 break
         if self.refusable:
             self._disorder()
+        self.makings: list[Making] = []
+        self.bad_packets = 0
         self.entries = self._entries()
         self.values_before, self.headers_before = self.memory.values.copy(), self.memory.headers.copy()
 
@@ -252,7 +253,7 @@ class Traffic:
         failed = sum(rows is None for rows in self.sums)
         expected = {
             "FRAMES_IN": len(self.sums) - failed, "FRAMES_OUT": len(self.sends),
-            "FRAMES_BAD": self.bad + failed, "REFUSED": told.refused,
+            "FRAMES_BAD": self.bad + failed, "REFUSED": told.refused, "PACKETS_BAD": self.bad_packets,
         }  # fmt: skip
         return [f"{k} is {told.counters[k]}, not {v}" for k, v in expected.items() if told.counters[k] != v]
 
@@ -274,105 +275,13 @@ class Traffic:
         return found
 
 
-class ListTraffic(Traffic):
-    """One batch whose commands a list gives, with triggers at random.
-
-    SENDs of a link follow each other, as their tables do; so frames of links may leave in any order.
-    """
-
-    refusable = False
-
-    def _entries(self) -> np.ndarray:
-        first, events = len(self.receives), Counter[int]()
-        chain, before = list(range(len(self.sends))), dict[int, int]()
-        for n, send in enumerate(self.sends):
-            if (behind := before.get(link := send.fields["step"])) is not None:
-                chain[behind] = n
-                events[n] += 1
-            before[link] = n
-        triggers = self._gates(first, chain, events)
-        words = [
-            entry_words(packed("RECEIVE", **order.fields), trigger(gate=gate, need=need))
-            for order, (gate, need) in zip(self.receives, triggers, strict=True)
-        ]
-        words += [
-            entry_words(
-                packed("SEND", **order.fields),
-                trigger(kind=1, events=events[n], next=first + chain[n]),
-            )
-            for n, order in enumerate(self.sends)
-        ]
-        return np.array(words, np.uint64).reshape(-1, 3)
-
-    def _gates(self, first: int, chain: list[int], events: Counter[int]) -> list[tuple[int, int]]:
-        """Return gate and need of each RECEIVE, and count those of a SEND in `events`.
-
-        No frame is held up by a SEND that waits for one of those behind it.
-        """
-        rng, found, closed = self.rng, [], set[int]()
-        for _ in self.receives:
-            need, gate = int(rng.choice([COUNTS, AFTER, NO_GATE])), -first
-            if need == AFTER and self.sends:
-                gate = int(rng.integers(len(self.sends)))
-                closed |= {n for n in range(len(self.sends)) if self._leads(chain, n, gate)}
-            elif need == COUNTS and (free := sorted(set(range(len(self.sends))) - closed)):
-                gate = int(rng.choice(free))
-                events[gate] += 1
-            else:
-                need = NO_GATE
-            found.append((first + gate, need))
-        return found
-
-    @staticmethod
-    def _leads(chain: list[int], n: int, to: int) -> bool:
-        """Whether SEND n is before `to` on its link, or that one."""
-        while n != to and chain[n] != n:
-            n = chain[n]
-        return n == to
-
-    def faults(self, told: Told) -> list[str]:
-        """Return what was wrong."""
-        found = [told.fault] if told.fault else []
-        order = self._order(told)
-        if any(n is None for n in order):
-            return [*found, f"frames differ, or leave in another order on their link: {order}"]
-        peers = [self.sends[n].fields["peer"] for n in order if n is not None]
-        if peers != told.peers:
-            found.append(f"frames go to peers {told.peers}, not {peers}")
-        if told.reset:
-            return found
-        if told.listed != 1:  # one list has ended, without an error
-            found.append(f"LIST_RESULT is {told.listed:08x}")
-        if told.fault:
-            return found
-        told.receives = np.zeros(len(self.receives), [("error", "u4")])
-        return found + self._counted(told) + self._memory_faults(told)
-
-    def _order(self, told: Told) -> list[int | None]:
-        """Return which SEND each frame is of, as links have them; None: of none."""
-        left: dict[int, list[int]] = {}
-        for n, send in enumerate(self.sends):
-            left.setdefault(send.fields["step"], []).append(n)
-        found: list[int | None] = []
-        for data in told.frames:
-            at = next((ns[0] for ns in left.values() if ns and self.wanted[ns[0]] == data), None)
-            if at is not None:
-                left[self.sends[at].fields["step"]].pop(0)
-            found.append(at)
-        return found
-
-
 def whole(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:
     """Run a batch through a NIC; return what was wrong."""
-    return _batch(Traffic(generate, nic, int(generate.rng.integers(2, 16))), nic, seed, tally)
+    return batch(Traffic(generate, nic, int(generate.rng.integers(2, 16))), nic, seed, tally)
 
 
-def listed(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:
-    """Run a batch through a NIC whose commands a list gives; return what was wrong."""
-    return _batch(ListTraffic(generate, nic, int(generate.rng.integers(2, 24))), nic, seed, tally)
-
-
-def _batch(traffic: Traffic, nic: WholeNic, seed: int, tally: Counter[str]) -> list[str]:
+def batch(traffic: Traffic, nic: WholeNic, seed: int, tally: Counter[str]) -> list[str]:
+    """Run a batch through a NIC, at times with a reset in its midst; return what was wrong."""
     rng = traffic.rng
     if not (traffic.receives or traffic.sends):
         return []
@@ -381,7 +290,8 @@ def _batch(traffic: Traffic, nic: WholeNic, seed: int, tally: Counter[str]) -> l
     reset_at = int(rng.integers(rng.choice([200, 40_000]))) if rng.random() < 0.4 else -1
     told = nic.run(
         traffic.memory, receives=traffic.receives, sends=traffic.sends, arrivals=traffic.arrivals,
-        entries=traffic.entries, stress=Stress(idle, busy, refuse, pry), seed=seed, reset_at=reset_at,
+        entries=traffic.entries, makings=traffic.makings, pause=int(rng.choice([1, 100, 20_000])),
+        stress=Stress(idle, busy, refuse, pry), seed=seed, reset_at=reset_at,
     )  # fmt: skip
     found = traffic.faults(told)
     for _ in range(int(rng.choice([1, 1, 2]))):  # links begin anew

@@ -41,13 +41,14 @@ class Entry:
     next: int
     need: int
     registers: tuple[int, int, int, int]
+    values: int = 0
     refused: bool = False
     stray: int = 0
 
     @property
     def words(self) -> list[int]:
         frame, shape, tables, command = self.registers
-        names = ("kind", "events", "gate", "next", "need")
+        names = ("kind", "events", "gate", "next", "need", "values")
         trigger = sum(FIELDS[name].put(getattr(self, name)) for name in names) | self.stray
         return [shape << 32 | frame, command << 32 | tables, trigger]
 
@@ -66,13 +67,13 @@ def random_list(rng: Random, size: int) -> list[Entry]:
     for n, kind in enumerate(kinds):
         registers = tuple(rng.getrandbits(32) for _ in range(4))
         later = [s for s in sends if s > n]
-        need = rng.choice([0, 2, 3]) if sends else 3
+        need = rng.randrange(4) if sends else 3
         made.append(
             Entry(
                 kind, rng.getrandbits(6) if kind else 0,
                 rng.choice(sends) if not kind and need != 3 else 0,
                 (rng.choice([n, rng.choice(later)]) if later else n) if kind else 0,
-                0 if kind else need, registers,
+                0 if kind else need, registers, rng.getrandbits(19) if kind else 0,
             )
         )  # fmt: skip
     return made
@@ -82,14 +83,14 @@ def spoil(rng: Random, made: list[Entry]) -> tuple[int, int]:
     """Make an entry wrong; return the error and its number. Another before it may not be."""
     n = rng.randrange(len(made))
     entry, receives = made[n], [m for m, other in enumerate(made) if not other.kind]
-    wrong = [replace(entry, refused=True), replace(entry, stray=1 << rng.choice([0, 18, 23, 30, 50, 62]))]
+    wrong = [replace(entry, refused=True), replace(entry, stray=1 << rng.choice([19, 23, 30, 50, 62]))]
     if entry.kind:
         wrong.append(replace(entry, need=rng.randrange(1, 4)))
         wrong += [replace(entry, next=m) for m in (*receives, *range(n), len(made)) if m != n and m < 256]
     else:
         wrong.append(replace(entry, events=1))
-        wrong.append(replace(entry, need=1))
-        wrong += [replace(entry, need=0, gate=m) for m in (*receives, len(made)) if m < 256]
+        wrong.append(replace(entry, values=1 << rng.randrange(19)))
+        wrong += [replace(entry, need=rng.randrange(3), gate=m) for m in (*receives, len(made)) if m < 256]
         wrong.append(replace(entry, need=3, gate=1))
     made[n] = rng.choice([*wrong[:2], rng.choice(wrong)])
     return (BAD_COMMAND if made[n].refused else BAD_TRIGGER), n
@@ -172,7 +173,10 @@ class Bench:
             if what in (ARM_SEND, ARM_RECEIVE):
                 entry = self.entries[number]
                 assert what == (ARM_SEND if entry.kind else ARM_RECEIVE)
-                assert int(update.events) == entry.events or not entry.kind
+                assert (int(update.events), int(update.values)) == (
+                    entry.events,
+                    entry.values,
+                ) or not entry.kind
                 seen.armed.append(number)
             elif what == COUNT:
                 seen.counted.append(number)
@@ -201,7 +205,7 @@ class Bench:
                 entry = self.entries[int(started.entry)]
                 assert entry.kind == kind
                 if not kind:
-                    assert (int(started.gate), bool(started.counts)) == (entry.gate, entry.need == 0)
+                    assert (int(started.gate), bool(started.counts)) == (entry.gate, entry.need < 2)
 
     def _each(self) -> None:
         stream, run = self.stream, self.run

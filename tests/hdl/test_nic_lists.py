@@ -14,6 +14,7 @@ from oscar_hdl.nic.control.list_ports import ENDED
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
 from oscar_sim.driver.lists import entry_words, packed, trigger
 from oscar_sim.driver.nic_driver import Script
+from oscar_sim.driver.row_packets import packet_start, side_words, value_words
 from support.nic_bench import ASC, Bench, gradient, header_fields
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -32,11 +33,12 @@ def entry(name: str, own: dict[str, int], **fields: int) -> list[int]:
 class Exchange:
     """A direct AllReduce of one NIC: pushes are added to its chunk, its own go to a peer, a sum comes back.
 
-    words: of the list. half: of one whose entry 0 receives the sum, and whose entry 1 sends. sums and
-    adopted: what rows hold at the end. sent: frames by peer, in order.
+    made: own values come while the list runs. words: of the list. half: of one whose entry 0 receives the
+    sum, and whose entry 1 sends. sums and adopted: what rows hold at the end. sent: frames by peer, in order.
     """
 
     bench: Bench
+    made: bool = False
     entries: list[list[int]] = field(default_factory=list)
     coming: list[tuple[bytes, int]] = field(default_factory=list)
 
@@ -55,7 +57,14 @@ class Exchange:
             self.coming.append((frame, peer))
             self.entries.append(
                 entry(
-                    "RECEIVE", {"gate": 5}, **header_fields(frame), peer=peer, save=n, fresh=1, row=OWN, add=1
+                    "RECEIVE",
+                    {"gate": 5, "need": int(self.made)},
+                    **header_fields(frame),
+                    peer=peer,
+                    save=n,
+                    fresh=1,
+                    row=OWN,
+                    add=1,
                 )
             )
         final, _ = gradient(rng, COUNT, "normal")
@@ -66,10 +75,11 @@ class Exchange:
         self.entries.append(entry("RECEIVE", {"gate": 4, "need": 2}, **adopts))
         where = {"count": COUNT, "width": WIDTH, "block_log2": ASC.block_log2}
         push = fresh | where | {"step": 0, "chunk": 2, "save": 4, "peer": PEERS[1], "row": OTHER}
-        self.entries.append(entry("SEND", {"next": 4}, **push))
+        values = 2 * COUNT if self.made else 0  # a packet of values, and one of side rows
+        self.entries.append(entry("SEND", {"next": 4, "values": values}, **push))
         self.half = entry("RECEIVE", {"gate": 1, "need": 2}, **adopts) + entry("SEND", {"next": 1}, **push)
         total = fresh | where | {"step": 3, "chunk": 1, "save": 5, "peer": 255, "row": OWN}
-        self.entries.append(entry("SEND", {"next": 5, "events": len(PEERS)}, **total))
+        self.entries.append(entry("SEND", {"next": 5, "events": len(PEERS), "values": values}, **total))
         self.sent = [
             Encoder(ASC).encode(other, step=0, chunk=2, **shape),
             Encoder(ASC).encode(self.sums, step=3, chunk=1, **shape),
@@ -83,6 +93,24 @@ class Exchange:
         """Write local rows."""
         for row, rows in self.rows:
             self.bench.run(self.bench.load(row, rows))
+
+    def make(self, row: int) -> None:
+        """Let local rows come for the list, in packets of any size, values and side rows each at any time."""
+        bench, number = self.bench, {OWN: 5, OTHER: 4}[row]
+        rows = dict(self.rows)[row]
+        values, at = value_words(rows), 0
+        while at < COUNT:
+            count = min(COUNT - at, 32 * bench.rng.randrange(1, 4))
+            words = values[at // 8 : -(-(at + count) // 8)]
+            bench.packet("s_axis_values", [packet_start(row + at // 32, count, number), *words])
+            at += count
+        bench.packet("s_axis_side", [packet_start(row, COUNT, number), *side_words(rows)])
+
+    def poison(self) -> None:
+        """Write other rows where local ones come."""
+        for row, _ in self.rows:
+            values, positions = gradient(self.bench.rng, COUNT, "noise")
+            self.bench.run(self.bench.load(row, frame_rows(values, positions)))
 
     def check(self) -> None:
         """Compare frames and rows with the host's."""
@@ -168,9 +196,8 @@ def test_what_hangs_is_shown_aborted_and_reset() -> None:
             yield
 
     bench.run(hang())
-    expected = [{"events": 0, "state": 3}, *[{"events": 0, "state": 1}] * 3]
-    expected += [{"events": 0, "state": 3}, {"events": 2, "state": 1}]
-    assert [bench.run(state(n)) for n in range(6)] == expected
+    expected = [(0, 3, 0), *[(0, 1, 0)] * 3, (0, 3, 0), (2, 1, 0)]
+    assert [tuple(bench.run(state(n)).values()) for n in range(6)] == expected
     for name in ("RECEIVE_COMMAND", "SEND_COMMAND"):  # both at once are refused
         bench.run(bench.write(name, row=0))
     bench.run(bench.write("LIST_COMMAND", entries=6, run=1))
@@ -207,6 +234,39 @@ def test_what_hangs_is_shown_aborted_and_reset() -> None:
     while len(bench.frames) < 2:
         bench.simulator.run(10)
     exchange.check()
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.4])
+def test_values_that_come_late_start_what_waits_for_them(pause: float) -> None:
+    """Rows hold others until they are made, so whoever starts early changes a byte."""
+    bench = Bench(f"list made {pause}", pause=pause)
+    rng, exchange = bench.rng, Exchange(bench, made=True)
+    exchange.poison()
+    first, second = rng.sample([OWN, OTHER], 2)
+    exchange.make(first)  # it waits for the list
+    bench.simulator.run(rng.choice([10, 500]))
+    bench.run(start(bench, exchange.words))
+    for frame, peer in exchange.coming[: rng.randrange(4)]:
+        bench.put(frame, peer)
+        exchange.coming.remove((frame, peer))
+    bench.simulator.run(rng.choice([10, 2500]))
+    wrong = {OWN: OTHER, OTHER: OWN}
+    for row in (first, second):  # refused: more than is waited for, for a RECEIVE, for none
+        for number, count in ((4, 2 * COUNT + 1), (rng.randrange(4), 1), (6 + rng.randrange(250), 1)):
+            bench.packet("s_axis_values", [packet_start(wrong[row], count, number), *range(3)])
+    exchange.make(second)
+    for frame, peer in exchange.coming:
+        bench.put(frame, peer)
+    while len(bench.frames) < 1:
+        bench.simulator.run(10)
+    bench.put(*exchange.final)
+    assert bench.run(ended(bench)) == {"ended": 1, "error": 0, "entry": 0, "running": 0}
+    while len(bench.frames) < 2:
+        bench.simulator.run(10)
+    order = sorted(range(2), key=lambda n: bench.peers[n] == 255)
+    bench.frames[:], bench.peers[:] = [bench.frames[n] for n in order], [bench.peers[n] for n in order]
+    exchange.check()
+    assert bench.run(bench.read("PACKETS_BAD")) == {"value": 6}
 
 
 def test_bad_lists_are_refused_and_change_nothing() -> None:

@@ -11,8 +11,7 @@ from oscar.coding.asc import AscParams, Encoder
 from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.coder.rows import descriptors, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
-from oscar_hdl.nic.memory.row_port import COUNT_AT
-from oscar_hdl.nic.ports import STREAM_BITS
+from oscar_hdl.nic.ports import COUNT_AT, STREAM_BITS
 from oscar_sim.driver.nic_driver import Script
 from support.nic_bench import (
     ASC,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -292,6 +293,12 @@ def test_what_saturation_takes_is_weighed_by_tensor(exponent):
     assert found.energy == pytest.approx(sum(lost) / sum(energies))
     worker.quantise([tensors[1]], [exponent])
     assert worker.saturation == Saturation()
+
+    worker = WorkerQuantiser(replace(params, error_feedback=True), 0)
+    worker.residual = np.concatenate(tensors) / 16  # is saturated, too
+    worker.quantise([tensor * floats(15 / 16) for tensor in tensors], [exponent, exponent, None, exponent])
+    assert worker.saturation.values == 3
+    assert worker.saturation.worst == pytest.approx(lost[1] / (energies[3] * (15 / 16) ** 2), rel=1e-5)
 
 
 def test_a_loss_is_told_once_and_small_ones_never():

@@ -189,13 +189,17 @@ def test_the_fastest_is_chosen_and_the_network_decides_without_times():
     pairs = grouped(4, 2, inside=(200, 2e-6), between=(25, 2e-6))
     assert choose(ways, 300_000, LinkModel(), ring, 2.0) == "duplex"
     assert choose(ways, 300_000, LinkModel(), one_way, 2.0) == "ring"
-    assert by_kind(None, exact=True) == by_kind(switch([1.0, 2.0], 0.0), exact=True) == "direct"
-    assert [by_kind(ring, exact=exact) for exact in (True, False)] == ["duplex", "ring"]
-    assert by_kind(one_way, exact=True) == "ring"
-    assert by_kind(pairs, exact=True) == "hierarchical"
+    assert by_kind(None, 3, exact=True) == by_kind(switch([1.0] * 3, 0.0), 3, exact=True) == "direct"
+    assert [by_kind(network, 2, exact=True) for network in (None, switch([1.0, 2.0], 0.0))] == 2 * [
+        "exchange"
+    ]
+    assert by_kind(None, 2, exact=False) == "direct"
+    assert [by_kind(ring, 8, exact=exact) for exact in (True, False)] == ["duplex", "ring"]
+    assert by_kind(one_way, 8, exact=True) == "ring"
+    assert by_kind(pairs, 8, exact=True) == "hierarchical"
     line = wires(3, {(0, 1): (1.0, 0.0), (1, 0): (1.0, 0.0), (1, 2): (1.0, 0.0), (2, 1): (1.0, 0.0)})
     with pytest.raises(ValueError, match=r"got none from rank 0 to 2; .*oscar schedule synth"):
-        by_kind(line, exact=True)
+        by_kind(line, 3, exact=True)
     with pytest.raises(ValueError, match=r"links of one of direct, ring.*oscar schedule synth"):
         choose([Direct(3), Ring(3)], 99, LinkModel(), line)
 

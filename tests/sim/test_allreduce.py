@@ -17,7 +17,7 @@ from oscar.errors import ConfigError
 from oscar_sim.allreduce.__main__ import main
 from oscar_sim.allreduce.network import in_bytes, in_words
 from oscar_sim.allreduce.run import Options, Run
-from oscar_sim.driver.lists import entries
+from oscar_sim.driver.lists import entries, makers
 from oscar_sim.driver.programme import Key, programme
 from oscar_sim.driver.table_sets import Link, TableSets
 from oscar_sim.seeds import dice
@@ -75,20 +75,31 @@ def test_a_list_keeps_the_order_of_a_link() -> None:
 
 @pytest.mark.parametrize("nodes", range(2, 9))
 @pytest.mark.parametrize("schedule", [Ring, Direct])
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.usefixtures("seed")
-def test_lists_of_all_nodes_end_in_any_order(schedule: type, nodes: int) -> None:
-    """As NICs run them, frames of a link in order, all else by chance; sums are sent when they are whole."""
+def test_lists_of_all_nodes_end_in_any_order(schedule: type, nodes: int, late: bool) -> None:
+    """As NICs run them, frames of a link in order, all else by chance; sums are sent when they are whole.
+
+    late: own values are made meanwhile.
+    """
     rng, plan = dice(f"lists {schedule.__name__} {nodes}"), schedule(nodes)
     empty = rng.randrange(nodes)
-    made = [entries(programme(r, plan), lambda chunk, sub: int(chunk != empty)) for r in range(nodes)]
-    waits = [[entry.events if entry.name == "SEND" else 1 for entry in own] for own in made]
+    made = [
+        entries(programme(r, plan), lambda chunk, sub: int(chunk != empty), made=late) for r in range(nodes)
+    ]
+    waits = [[e.events + (e.values != 0) if e.name == "SEND" else 1 for e in own] for own in made]
+    unmade = {(rank, n) for rank, own in enumerate(made) if late for n in makers(own).values()}
+    assert len(unmade) == late * nodes * (nodes - 1)
     terms = [[1 << rank] * nodes for rank in range(nodes)]  # whose values a rank's rows hold
     fired, links = [[False] * len(own) for own in made], defaultdict(deque)
     forwards = [programme(rank, plan).forwards for rank in range(nodes)]
     numbers = [(rank, n) for rank, own in enumerate(made) for n in range(len(own))]
     moved = True
     while moved:
-        moved = False
+        moved = bool(unmade)
+        for rank, n in rng.sample(sorted(unmade), min(1, len(unmade))):
+            unmade.remove((rank, n))
+            waits[rank][n] -= 1
         for rank, n in rng.sample(numbers, len(numbers)):
             entry = made[rank][n]
             if entry.name != "SEND" or fired[rank][n] or waits[rank][n]:
@@ -106,11 +117,13 @@ def test_lists_of_all_nodes_end_in_any_order(schedule: type, nodes: int) -> None
             n = next(n for n, e in enumerate(own) if e.name == "RECEIVE" and Key.of(e.frame) == key)
             if own[n].need == 2 and not fired[rank][own[n].gate]:
                 continue
+            if own[n].need == 1 and (rank, own[n].gate) in unmade:
+                continue
             queue.popleft()
             assert not fired[rank][n]
             fired[rank][n] = moved = True
             terms[rank][key.chunk] = held if own[n].command.adopt else held | terms[rank][key.chunk]
-            if own[n].need == 0:
+            if own[n].need < 2:
                 waits[rank][own[n].gate] -= 1
             for peer in forwards[rank].get(key, []):
                 links[rank, peer].append((key, held))
@@ -122,6 +135,10 @@ def test_lists_of_all_nodes_end_in_any_order(schedule: type, nodes: int) -> None
 def test_what_a_list_cannot_say_is_refused() -> None:
     with pytest.raises(ConfigError, match="is tied to 2 SENDs, a list's RECEIVE to one"):
         entries(programme(0, make_schedule("exchange", 4)), lambda chunk, sub: 1)
+    never = programme(0, Direct(3))
+    del never.sends[-1]
+    with pytest.raises(ConfigError, match="chunk 0 is added to, but never sent"):
+        entries(never, lambda chunk, sub: 1, made=True)
     with pytest.raises(ConfigError, match="at most 256 entries, this schedule takes 298"):
         entries(programme(0, Direct(100)), lambda chunk, sub: 1)
     with pytest.raises(ConfigError, match="a SEND waits for at most 63 events, one has 69"):
@@ -154,7 +171,7 @@ def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.Capture
     """A ring, twice: tables have learnt, and the NICs have cut the second time's chunks."""
     file = tmp_path / "allreduce.json"
     words = ["--nodes", "2", "--values", "1000", "--rate", "0.7", "--schedule", "ring", "--json", str(file)]
-    words += ["--driver", "registers", "--host", "0", "0", "0"]
+    words += ["--driver", "registers", "--host", "0", "0", "0", "--simulator", "myhdl"]
     assert main(words) == 0
     result = json.loads(file.read_text())
     assert (result["ok"], result["faults"]) == (True, [])
@@ -170,25 +187,31 @@ def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.Capture
     assert "# ring: 8 of 8 frames" in said.err
 
 
-@pytest.mark.parametrize(("schedule", "nodes"), [("ring", 2), ("direct", 3)])
-def test_nics_reduce_by_lists_as_the_host_does(schedule: str, nodes: int) -> None:
-    """Twice by a ring; two writes and two reads an AllReduce. A peer is late: its list comes later."""
+@pytest.mark.parametrize(("schedule", "nodes", "driver"), [("ring", 2, "triggered"), ("direct", 3, "list")])
+def test_nics_reduce_by_lists_as_the_host_does(schedule: str, nodes: int, driver: str) -> None:
+    """Twice by a ring, whose rows hold older sums until they are made; two writes and two reads an AllReduce.
+
+    A peer is late: its list comes later.
+    """
     run = Run(
-        Options(schedule=schedule, nodes=nodes, values=400, iterations=4 - nodes, lists=True, host=(3, 5, 40))
-    )
+        Options(
+            schedule=schedule, nodes=nodes, values=400, iterations=4 - nodes, driver=driver, host=(3, 5, 40),
+            make=4.0 * (driver == "triggered"), rotated=True,
+        )
+    )  # fmt: skip
     late, node = run.nodes[-1].driver, run.nodes[-1]
     begin = late.run_list
 
-    def later(*words: Any) -> Any:
+    def later(*words: Any, **how: Any) -> Any:
         for _ in range(2500):
             yield
-        return (yield from begin(*words))
+        return (yield from begin(*words, **how))
 
     late.run_list = later
     run.run()
     assert run.faults == []
     assert [row["equal"] for row in run.rows] == [True] * (4 - nodes)
-    assert run.rows[-1]["registers"] == [{"write": 2, "read": 2}] * nodes
+    assert run.rows[-1]["registers"] == [{"write": 2, "read": 2, "interrupts": 1}] * nodes
     assert run.rows[0]["clocks"] > 2500
     assert node.manager.used["read"] > 2
 

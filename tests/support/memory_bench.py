@@ -51,7 +51,7 @@ def memory_and_raw_units(bench: MemoryBench) -> Any:
         raw_decoder(
             b.clk, b.rst, b.raw_phase, b.decode, b.raw_in, b.raw_position, b.raw_sums, b.raw_counts
         ),
-        raw_packer(b.clk, b.rst, b.encode, b.allow, b.raw_source, b.raw_out),
+        raw_packer(b.clk, b.rst, b.encode, b.raw_source, b.raw_out),
     )  # fmt: skip
 
 
@@ -66,11 +66,11 @@ class MemoryBench:
         self.phase, self.raw_phase = word(4, rng.randrange(16)), word(5, rng.randrange(32))
         row_bits = ROW_BITS + banks.bit_length() - 1
         self.commands = {name: RowCommand(row_bits) for name in ("values", "side", "unload")}
-        self.top, self.allow = TopPort(), bit(True)
+        self.top = TopPort()
         self.in_values, self.in_side = Stream(STREAM_BITS), Stream(STREAM_BITS)
         self.out_values, self.out_descriptors = Stream(STREAM_BITS), Stream(16)
         self.raw_position, self.raw_sums, self.raw_source = RawPosition(), SumPort(), RawSource()
-        self.decode_row, self.encode_row, self.adopt = word(NIC_ROW_BITS), word(NIC_ROW_BITS), bit()
+        self.decode_row, self.encode_row = word(NIC_ROW_BITS), word(NIC_ROW_BITS)
         self.decode, self.encode, self.raw_counts = RawJob(), RawJob(), CountPort()
         self.raw_in, self.raw_out = Stream(16), Stream(16, keep=2)
         self.queues: dict[Any, deque[int]] = {
@@ -85,7 +85,7 @@ class MemoryBench:
             [u.blocks["source"] for u in self.units],
         )  # fmt: skip
         raw_ports = self.raw_position, self.raw_sums, self.raw_source
-        raw = RawUnits(*raw_ports, self.decode_row, self.adopt, self.encode_row)
+        raw = RawUnits(*raw_ports, self.decode_row, self.encode_row)
         streams = self.in_values, self.in_side, self.out_values, self.out_descriptors
         commands = RowCommands(*self.commands.values())
         self.arguments = self.phase, units, raw, commands, self.top, *streams
@@ -94,7 +94,7 @@ class MemoryBench:
         if trace is not None:
             others = partial(parts.memory_arguments, banks, row_bits)
             self.takes, self.gives = parts.sides(barrel_memory, others, self.arguments, **self.parameters)
-        ports: list[Any] = [self.rst, self.phase, self.raw_phase, self.top, self.allow, self.adopt]
+        ports: list[Any] = [self.rst, self.phase, self.raw_phase, self.top]
         ports += [self.decode_row, self.encode_row, self.decode, self.encode, *raw_ports]
         ports += [*self.commands.values(), *self.queues, *self.taken]
         ports += [[u.position, u.sums, u.source, *u.blocks.values()] for u in self.units]
@@ -118,8 +118,7 @@ class MemoryBench:
         for stream, taken in self.taken.items():
             if stream.tvalid and stream.tready:
                 taken.append((int(stream.tdata), bool(stream.tlast)))
-            # Bytes of raw_packer are taken without a pause while `allow` is high.
-            stream.tready.next = stream is self.raw_out or self.rng.random() < self.come
+            stream.tready.next = self.rng.random() < self.come
         for unit in self.units:
             unit.step(now, phase % 4, bool(self.rst))
 
@@ -217,25 +216,25 @@ class MemoryBench:
                 return int(self.top.symbol)
         raise AssertionError("no end")
 
-    def add_raw(self, first: int, values: np.ndarray, width: int, *, adopt: bool) -> None:
+    def add_raw(self, first: int, values: np.ndarray, width: int) -> None:
         """Add a raw block of so many bits a value."""
         bits, pairs = packed_bits(values.tolist(), width), -(-values.size * width // 16)
         self.queues[self.raw_in].extend(bits >> 16 * i & 0xFFFF for i in range(pairs))
-        self.decode_row.next, self.adopt.next = first, adopt
+        self.decode_row.next = first
         self.decode.width.next, self.decode.constant.next = width, False
         rows = np.zeros(-(-values.size // 32) * 32, np.int64)
         rows[: values.size] = values
         for row, new in enumerate(rows.reshape(-1, 32)):
             bank, at = self.at(first + row)
-            local = bank.values[at] * bool(bank.kinds[at] & 15) * (not adopt)
+            local = bank.values[at] * bool(bank.kinds[at] & 15)
             if new.any():
                 bank.add(at, (local + new) & 0xFFFF)
         self.launch(self.decode, values.size)
 
-    def pack_raw(self, first: int, count: int, width: int, *, constant: bool = False) -> None:
+    def pack_raw(self, first: int, count: int, width: int) -> None:
         """Have a block packed."""
         self.encode_row.next = first
-        self.encode.width.next, self.encode.constant.next = width, constant
+        self.encode.width.next = width
         self.taken[self.raw_out].clear()
         self.launch(self.encode, count)
 

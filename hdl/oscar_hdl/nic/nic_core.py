@@ -17,19 +17,17 @@ from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers
 from oscar_hdl.nic.control.command_port import command_port
 from oscar_hdl.nic.control.event_counters import event_counters, row_counter
 from oscar_hdl.nic.control.list_ports import (
-    ArmedReceive,
-    FoundEntry,
+    FinderLinks,
     ListedCommand,
     ListRegisters,
     ListRun,
     RegisterFill,
-    TrackerLook,
 )
 from oscar_hdl.nic.control.list_unit import list_unit
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, STORED, VERSION
 from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits
 from oscar_hdl.nic.memory.planner import planner
-from oscar_hdl.nic.ports import FrameCommand, NicProbe, TopPort
+from oscar_hdl.nic.ports import FrameCommand, MadeRows, NicProbe, TopPort
 from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver
 from oscar_hdl.nic.receive.frame_finder import frame_finder
 from oscar_hdl.nic.receive.ports import BarrelUnits as DecodeUnits
@@ -78,8 +76,8 @@ COUNTERS = len(COUNTER_EVENTS)
 def nic_core(
     clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, rows: BarrelUnits,
     raw_rows: RawUnits, clear: Any, cleared: Any, clear_row: Any, clear_rows: Any, top: TopPort,
-    bad_packets: Any, s_axis_sums: Any, s_axis_list: Any, *, bus_bits: int = 64, sets: int = 16,
-    store_log2: int = 12, rows_log2: int = 14, block_log2: int = 12, granule_log2: int = 8,
+    bad_packets: Any, s_axis_sums: Any, s_axis_list: Any, made: MadeRows, *, bus_bits: int = 64,
+    sets: int = 16, store_log2: int = 12, rows_log2: int = 14, block_log2: int = 12, granule_log2: int = 8,
     probe: NicProbe | None = None,
 ) -> Any:  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
@@ -90,7 +88,7 @@ def nic_core(
     clear (pulse): let clear_rows u14 rows from clear_row u20 on read as zeros, then give `cleared` (pulse),
     until which they hold. top: TopPort, of frames to send. bad_packets u3 (strobes):
     to be counted. s_axis_sums: Stream(128, keep=16), packets of final sums, for the next plan (planner).
-    s_axis_list: Stream(64), lists of commands (list_unit).
+    s_axis_list: Stream(64), lists of commands (list_unit). made: packets of rows that count for a list.
 
     sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
@@ -141,7 +139,8 @@ def nic_core(
 
     # Lists.
     lists, running, listed, fill = ListRegisters(), ListRun(), ListedCommand(), RegisterFill(STORED_COUNT)
-    armed, found, gate, held = ArmedReceive(), FoundEntry(), TrackerLook(), HeldFrame()
+    finder, held = FinderLinks(), HeldFrame()
+    found = finder.found
     receive_verdict, send_verdict, ordered = word(2), word(2), word(32)
     free, denied, list_bad = bit(), bit(), bit()
 
@@ -173,8 +172,10 @@ def nic_core(
             send_running, send_locked, send_refused, send_verdict, send_result, receive=False, sets=sets,
             rows_log2=rows_log2, block_log2=block_log2,
         ),
-        list_unit(clk, rst, s_axis_list, lists, running, listed, fill, armed, found, gate, receive, send),
-        frame_finder(clk, rst, oldest, held, armed, running, found, gate),
+        list_unit(
+            clk, rst, s_axis_list, lists, running, listed, fill, finder, made, receive, send
+        ),
+        frame_finder(clk, rst, oldest, held, finder.armed, running, found, finder.gate),
         planner(
             clk, rst, s_axis_sums, plan_segment, plan_issue, wr_data, rd_counter, plan_edge, plan_result,
             planned, plan_refused, granule_log2=granule_log2, blocks_log2=PLAN_LOG2,
@@ -370,7 +371,9 @@ def nic_core(
         elif rd_index == LIST_RESULT:
             rd_value.next = lists.result
         elif rd_index == ENTRY_STATE:
-            rd_value.next = concat(lists.show.state, modbv(0)[2:], lists.show.events)
+            rd_value.next = concat(
+                lists.show.left, modbv(0)[2:], lists.show.state, modbv(0)[2:], lists.show.events
+            )
         elif rd_index >= FIRST_EDGE:
             rd_value.next = plan_edge
 

@@ -13,9 +13,10 @@ from oscar_hdl.nic.control.registers import ROW_BITS
 from oscar_hdl.nic.memory.bank_ports import RowCommand
 from oscar_hdl.nic.memory.barrel_memory import barrel_memory
 from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits, RowCommands
+from oscar_hdl.nic.memory.made_turns import made_turns, nothing_made
 from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS, BankBlock, NicProbe, TopPort
+from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS, BankBlock, MadeRows, NicProbe, TopPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.stream_copy import stream_copy
@@ -57,8 +58,8 @@ def oscar_nic(
         [BarrelSums() for _ in range(units)], [BarrelSource() for _ in range(units)],
         [BankBlock(bank_bits) for _ in range(units)],
     )  # fmt: skip
-    raw_rows = RawUnits(RawPosition(), SumPort(), RawSource(), word(ROW_BITS), bit(), word(ROW_BITS))
-    top = TopPort()
+    raw_rows = RawUnits(RawPosition(), SumPort(), RawSource(), word(ROW_BITS), word(ROW_BITS))
+    top, made, made_values, made_side, none_made = TopPort(), *(MadeRows() for _ in range(4))
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)
     values, side, read, nothing = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64)
     totals = Stream(STREAM_BITS, keep=STREAM_BITS // 8)
@@ -66,7 +67,7 @@ def oscar_nic(
     reset = reset_hold(clk, rst, held)
     core = nic_core(
         clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, rows, raw_rows, clear, cleared, clear_row,
-        clear_rows, top, bad_packets, totals, s_axis_list, bus_bits=bus_bits, sets=sets,
+        clear_rows, top, bad_packets, totals, s_axis_list, made, bus_bits=bus_bits, sets=sets,
         store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2, granule_log2=granule_log2,
         probe=probe,
     )  # fmt: skip
@@ -88,19 +89,23 @@ def oscar_nic(
     copy = stream_copy(clk, held, unload.count, read, m_axis_values, totals)
     ports = [
         row_port(
-            clk, held, s_axis_values, values, never, no_row, no_rows, unused_values, load_values, bad_values
+            clk, held, s_axis_values, values, never, no_row, no_rows, unused_values, load_values, bad_values,
+            made_values,
         ),
         row_port(
-            clk, held, s_axis_side, side, clear, clear_row, clear_rows, cleared, load_side, bad_side, align=5
+            clk, held, s_axis_side, side, clear, clear_row, clear_rows, cleared, load_side, bad_side,
+            made_side, align=5,
         ),
         row_port(
-            clk, held, s_axis_read, nothing, never, no_row, no_rows, unused_read, unload, bad_read
+            clk, held, s_axis_read, nothing, never, no_row, no_rows, unused_read, unload, bad_read, none_made
         ),
+        made_turns(clk, held, made_values, made_side, made),
+        nothing_made(clk, none_made),
     ]  # fmt: skip
 
     @always_comb
     def join() -> None:
         bad_packets.next = concat(bad_read, bad_side, bad_values)
 
-    unused = [never, no_row, no_rows, nothing.tready, raw_rows.adopt]
+    unused = [never, no_row, no_rows, nothing.tready]
     return reset, core, memory, copy, ports, join, [zero(clk, signal) for signal in unused]

@@ -10,8 +10,12 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 COUNT_BITS = 19  # a frame has at most 2^18 values
 FRAME_ROW_BITS = 14  # rows of a frame
 ROW_BITS = 20  # of a row's number on registers, whatever memory there is
+ENTRIES_LOG2 = 8  # of a list, at most
 PEER_BITS, TO_ALL = 8, 255  # of a peer's number; TO_ALL: to every peer
 STREAM_BITS = 128  # of a NIC's streams of rows: eight values, or all that belongs to a row but its values
+
+# Of a packet of rows, in its first word: row, entry of a list, number of values, whether they count for it.
+ROW_AT, ENTRY_AT, COUNT_AT, MADE_AT = 0, 24, 32, 62
 
 
 def block_sizes(block_log2: int) -> tuple[int, int]:
@@ -64,6 +68,19 @@ class BankBlock:
 
     def __init__(self, row_bits: int) -> None:
         self.start, self.thread, self.first = bit(), word(THREAD_BITS), word(row_bits)
+
+
+class MadeRows:
+    """A packet of rows tells a list that its values are in memory.
+
+    open: level, a list takes such packets. valid: level until taken (strobe), with fields that hold: whether
+    the packet may come for the entry (ends 0), or that its rows are written (ends 1). refused: with taken,
+    the entry does not wait for so many values.
+    """
+
+    def __init__(self) -> None:
+        self.open, self.valid, self.taken, self.refused = bit(), bit(), bit(), bit()
+        self.ends, self.entry, self.values = bit(), word(ENTRIES_LOG2), word(COUNT_BITS)
 
 
 class NicProbe:

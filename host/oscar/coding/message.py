@@ -22,7 +22,7 @@ KINDS = {DENSE: "oscar.pseudo", SPARSE: "oscar.pseudo", LOSSLESS: "oscar.floats"
 MAX_DIMS = 16
 MAX_EXPONENT = 126  # of a step: the largest whose inverse is a normal float32
 
-# Magic, kind, dtype, dimensions, log2 of the step, bits of unsigned codes, 0, bytes of the index stream
+# Magic, kind, dtype, dimensions, log2 of the step, bits of unsigned codes, 0, bytes of frames of positions
 _HEAD = struct.Struct("<BBBBhBBQ")
 _CRC = struct.Struct("<I")
 
@@ -36,7 +36,7 @@ class MessageHead:
     shape: tuple[int, ...]
     exponent: int = 0
     bits: int = 0
-    index: int = 0  # bytes of the index stream
+    index: int = 0  # bytes of the frames with a sparse tensor's positions
 
     @property
     def size(self) -> int:
@@ -110,10 +110,13 @@ def read_head(data: bytes, *kinds: int) -> tuple[MessageHead, memoryview]:
     return MessageHead(kind, DTYPES[dtype], shape, exponent, bits, index), view[end + _CRC.size :]
 
 
-def frames_of(view: memoryview, count: int, most: int) -> list[tuple[memoryview, slice, int]]:
+def frames_of(
+    view: memoryview, count: int, most: int, *, fewer: bool = False
+) -> list[tuple[memoryview, slice, int]]:
     """Return the frames that are all of `view`: each with its place among `count` values, and its width.
 
-    most: values that a byte of a payload can stand for. Raises FrameError, before room is made for values.
+    most: values that a byte of a payload can stand for. fewer: whether there may be fewer than `count`.
+    Raises FrameError, before room is made for values.
     """
     found, total = [], 0
     for frame in _cut(view):
@@ -122,8 +125,8 @@ def frames_of(view: memoryview, count: int, most: int) -> list[tuple[memoryview,
             raise damaged(f"at most {most * length} values in {length} bytes", f"{held}")
         found.append((frame, slice(total, total + held), frame[7]))
         total += held
-    if total != count:
-        raise damaged(f"{count} values in frames", f"{total}")
+    if total > count or (total < count and not fewer):
+        raise damaged(f"{'at most ' if fewer else ''}{count} values", f"{total}")
     return found
 
 

@@ -1,6 +1,7 @@
 """Tensors and sparse tensors as bytes that describe themselves, without a link or a state (docs/pseudo.md).
 
-A message is a head with a CRC-32, for a sparse tensor an index stream, then frames of ASC with the values.
+A message is a head with a CRC-32, then frames of ASC: of a sparse tensor's gaps between positions, and of the
+values.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from oscar.array import Array
 from oscar.coding.asc import Decoder, Encoder
 from oscar.coding.asc.params import DIRECTORY_BYTES, MAX_BLOCK_LOG2
 from oscar.coding.baselines.raw import Bf16, Fp16
-from oscar.coding.index.base import first_wrong
-from oscar.coding.index.gaps import Gaps
+from oscar.coding.index.base import check_size, first_wrong
 from oscar.coding.message import (
     DENSE,
     MAX_EXPONENT,
@@ -80,23 +80,20 @@ def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
     >>> decode(data).positions.tolist(), decode(data).values.tolist()
     ([3, 9], [1, -2])
     """
-    index = b""
+    index: list[bytes] = []
     if isinstance(tensor, tuple):
         positions, flat, dtype, whole = _sparse(tensor, shape)
         kind = SPARSE
         positions, flat = _ascending(positions, flat, math.prod(whole))
-        index = Gaps().encode(positions, math.prod(whole)).tobytes()
+        index = _frames(_gaps(positions))
     elif shape is not None:
         raise ValueError("shape is for (positions, values); a tensor has its own")
     else:
         flat, dtype, whole = flat_bits(tensor)
         kind = DENSE
     integers, exponent, bits = _integers(flat, dtype, coarseness)
-    encoder = Encoder()
-    pieces = range(0, integers.size, PIECE)
-    frames = [encoder.encode(integers[at : at + PIECE], step=0) for at in pieces]
-    head = MessageHead(kind, dtype, whole, exponent, bits, len(index))
-    return b"".join((head.pack(), index, *frames))
+    head = MessageHead(kind, dtype, whole, exponent, bits, sum(map(len, index)))
+    return b"".join((head.pack(), *index, *_frames(integers)))
 
 
 def decode(data: bytes, *, as_torch: bool = False) -> Any:
@@ -110,20 +107,18 @@ def decode(data: bytes, *, as_torch: bool = False) -> Any:
     array([-2, -1,  0,  1,  2], dtype=int16)
     """
     head, rest = read_head(data, DENSE, SPARSE)
-    count = head.size
-    if head.kind == SPARSE:
-        if head.index > len(rest):
-            raise damaged(f"an index stream of {head.index} bytes", f"{len(rest)}")
-        positions = Gaps().decode(np.frombuffer(rest[: head.index], np.uint8), head.size)
-        count = positions.size
-    elif head.index:
-        raise damaged("no index stream", f"{head.index} bytes")
-    integers = _read_frames(rest[head.index :], count)
-    flat = _values(integers, head)
     if head.kind == DENSE:
+        if head.index:
+            raise damaged("no positions", f"{head.index} bytes of them")
+        flat = _values(_read_frames(rest, head.size), head)
         return from_bits(flat, head.dtype, head.shape, as_torch=as_torch)
-    where = from_bits(positions, "int64", (count,), as_torch=as_torch)
-    return SparseTensor(where, from_bits(flat, head.dtype, (count,), as_torch=as_torch), head.shape)
+    if head.index > len(rest):
+        raise damaged(f"{head.index} bytes of positions", f"{len(rest)}")
+    positions = _positions(_read_frames(rest[: head.index], head.size, fewer=True), head.size)
+    count = (positions.size,)
+    flat = _values(_read_frames(rest[head.index :], positions.size), head)
+    where = from_bits(positions, "int64", count, as_torch=as_torch)
+    return SparseTensor(where, from_bits(flat, head.dtype, count, as_torch=as_torch), head.shape)
 
 
 def _sparse(pair: tuple[Any, ...], shape: Any) -> tuple[Array, Array, str, tuple[int, ...]]:
@@ -157,6 +152,7 @@ def _whole(shape: Any) -> tuple[int, ...]:
 
 def _ascending(positions: Array, values: Array, size: int) -> tuple[Array, Array]:
     """Return both in ascending order of positions; raises ValueError for repeated ones or one outside."""
+    check_size(size)
     if first_wrong(positions, size) < 0:
         return positions, values
     order = np.argsort(positions, kind="stable")
@@ -164,6 +160,30 @@ def _ascending(positions: Array, values: Array, size: int) -> tuple[Array, Array
     if (at := first_wrong(positions, size)) >= 0:
         raise ValueError(f"positions differ and lie in 0 to {size - 1}, got {positions[at]}, or it twice")
     return positions, values
+
+
+def _gaps(positions: Array) -> Array:
+    """Return the gaps before positions as the integers that are coded: 0, 1, 2, 3 as 0, -1, 1, -2.
+
+    A sign takes a bit in ASC whatever the tables, so it stands for the lowest bit, which is as random.
+    """
+    gaps = np.diff(positions, prepend=-1) - 1
+    return ((gaps >> 1) ^ -(gaps & 1)).astype(np.int16 if gaps.max(initial=0) < 1 << 16 else np.int32)
+
+
+def _positions(coded: Array, size: int) -> Array:
+    """Return the positions of `_gaps`; raises FrameError where one is not below `size`."""
+    wide = coded.astype(np.int64)
+    positions = np.cumsum((wide << 1 ^ wide >> 63) + 1) - 1
+    if (at := first_wrong(positions, size)) >= 0:
+        raise damaged(f"positions of 0 to {size - 1}", f"{positions[at]} as number {at}")
+    return positions
+
+
+def _frames(integers: Array) -> list[bytes]:
+    """Return the frames of integers, as one link sends them."""
+    encoder, pieces = Encoder(), range(0, integers.size, PIECE)
+    return [encoder.encode(integers[at : at + PIECE], step=0) for at in pieces]
 
 
 def _integers(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int, int]:
@@ -243,11 +263,16 @@ def _values(integers: Array, head: MessageHead) -> Array:
     return codes.astype(kind, copy=False)
 
 
-def _read_frames(view: memoryview, count: int) -> Array:
-    """Return `count` integers, int16 where all fit, from the frames that are all of `view`."""
-    frames = frames_of(view, count, MOST_IN_BYTE)
+def _read_frames(view: memoryview, count: int, *, fewer: bool = False) -> Array:
+    """Return `count` integers, int16 where all fit, from the frames that are all of `view`.
+
+    fewer: whether there may be fewer. Raises FrameError.
+    """
+    frames = frames_of(view, count, MOST_IN_BYTE, fewer=fewer)
     narrow = all(width <= 16 for _, _, width in frames)
-    integers = np.empty(count, np.int16 if narrow else np.int32)
+    integers = np.empty(
+        sum(here.stop - here.start for _, here, _ in frames), np.int16 if narrow else np.int32
+    )
     decoder = Decoder()
     for frame, here, _ in frames:
         decoder.decode(frame, step=0, out=integers[here])  # type: ignore[arg-type]

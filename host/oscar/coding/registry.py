@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from oscar.coding.asc import AscParams, Decoder, Encoder, make_coder, max_frame
-from oscar.coding.asc.link import Implementation
+from oscar.coding.asc.link import Implementation, InnerDecoder, InnerEncoder
 from oscar.coding.baselines.registry import BASELINES, clipping
 from oscar.coding.codec import Codec, framed
 from oscar.coding.floats.codec import Bf16Lossless, Fp32Lossless
@@ -18,12 +18,13 @@ def asc_codec(
     """Return ASC as a codec. Its links share one coder's scratch memory, so only one thread may use them."""
     chosen = params or AscParams()
     coder = make_coder(chosen, implementation)
+    encoder, decoder = (InnerEncoder, InnerDecoder) if implementation == "compiled" else (Encoder, Decoder)
     return Codec(
         name=name,
         domain="int",
         lossless=True,
-        make_encoder=lambda: Encoder(chosen, coder=coder),
-        make_decoder=lambda: Decoder(chosen, coder=coder),
+        make_encoder=lambda: encoder(chosen, coder=coder),
+        make_decoder=lambda: decoder(chosen, coder=coder),
         max_frame=lambda count, width: max_frame(chosen, count, width),
         uses_context=chosen.uses_position,
         decodes_into=True,

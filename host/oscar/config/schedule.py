@@ -21,10 +21,10 @@ OPTIONS = {  # options of some schedules alone
 class ScheduleSection(Section):
     """A schedule by name, or `name` as a text alone.
 
-    name: network takes direct where ranks are at a switch, and a ring where links are one; auto asks the
-    time model. subframes: pieces of a chunk, which overlap. group: ranks of a group, of hierarchical and
-    exchange (null: about the root of the nodes). root: the rank that adds, of star. file: a path, of the
-    schedule file.
+    name: network takes direct where ranks are at a switch (two ranks exchange their values), and a ring where
+    links are one; auto asks the time model. subframes: pieces of a chunk, which overlap. group: ranks of a
+    group, of hierarchical and exchange (null: about the root of the nodes). root: the rank that adds, of
+    star. file: a path, of the schedule file.
     """
 
     name: str = BY_NETWORK

@@ -251,15 +251,17 @@ class WorkerQuantiser(Member):
         """Return what saturation took; only tensors of which values saturated are read again."""
         limit = self.params.limit
         hit = {t: e for t, e in enumerate(exponents) if clipped[t] and e is not None}
-        values = self.corrected(tensors, [*hit])
+        if not hit:
+            return Saturation()
         if shifts is None:
-            beyond = self.energies_of(values, [math.ldexp(limit, exponent) for exponent in hit.values()])
-            lost = dict(zip(hit, beyond, strict=True))
-            return Saturation.of(sum(clipped), lost, tensors, self.energies_of)
+            edges = [math.ldexp(limit, hit[t]) if t in hit else math.inf for t in range(len(tensors))]
+            beyond = self.energies_of(tensors, edges, self.residual)
+            return Saturation.of(sum(clipped), {t: beyond[t] for t in hit}, tensors, self.energies_of)
         lost, ends = {}, [*accumulate(tensor.size for tensor in tensors)]
-        for (t, exponent), here in zip(hit.items(), values, strict=True):
-            edges = np.ldexp(float(limit), shifts[ends[t] - here.size : ends[t]].astype(int) + exponent)
-            lost[t] = float(np.square(np.maximum(np.abs(here) - edges, 0.0)).sum())
+        for t, exponent in hit.items():
+            (here,) = self.corrected(tensors, [t])
+            own = np.ldexp(float(limit), shifts[ends[t] - here.size : ends[t]].astype(int) + exponent)
+            lost[t] = float(np.square(np.maximum(np.abs(here) - own, 0.0)).sum())
         return Saturation.of(sum(clipped), lost, tensors)
 
     def _quantise_plainly(

@@ -262,28 +262,40 @@ def add_bounded(tensor: Any, residual: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # a statistic: its last bits may differ
-def energy_beyond(tensor: Any, edge: float) -> float:
-    """Return the sum of squares, in float64, of what magnitudes have beyond `edge`, a float64."""
+def energy_beyond(tensor: Any, residual: Any, edge: float) -> float:
+    """Return the sum of squares, in float64, of what magnitudes have beyond `edge`, a float64.
+
+    residual: is added as in `add_bounded`, or no values.
+    """
     lost = 0.0
     for i in range(tensor.size):
-        beyond = np.abs(np.float64(tensor[i])) - edge
+        value = tensor[i]
+        if residual.size:
+            value = min(max(value + residual[i], -FLOAT32_MAX), FLOAT32_MAX)
+        beyond = np.abs(np.float64(value)) - edge
         beyond = beyond if beyond > 0.0 else 0.0
         lost += beyond * beyond
     return lost
 
 
 @njit(cache=True, nogil=True)
-def _energies_at(addresses: Any, sizes: Any, edges: Any, out: Any) -> None:
+def _energies_at(addresses: Any, at: Any, residual: Any, edges: Any, out: Any) -> None:
     for t in range(out.size):
-        if edges[t] < np.inf and sizes[t]:
-            out[t] = energy_beyond(carray(_floats_at(addresses[t]), (sizes[t],)), edges[t])
+        low, high = at[t], at[t + 1]
+        if edges[t] < np.inf and low < high:
+            held = residual[low:high] if residual.size else residual
+            out[t] = energy_beyond(carray(_floats_at(addresses[t]), (high - low,)), held, edges[t])
 
 
-def energies_beyond(tensors: Sequence[Any], edges: Sequence[float]) -> list[float]:
-    """Return `energy_beyond` of each flat float32 tensor and its edge; one beyond Inf is not read."""
+def energies_beyond(tensors: Sequence[Any], edges: Sequence[float], residual: Any = None) -> list[float]:
+    """Return `energy_beyond` of each flat float32 tensor and its edge; one beyond Inf is not read.
+
+    residual: float32, flat, of all tensors, or None.
+    """
     flat, addresses = addresses_of(tensors)
-    out = np.zeros(len(flat))
-    _energies_at(addresses, np.array([tensor.size for tensor in flat], np.int64), np.array(edges, float), out)
+    at, out = np.cumsum([0, *(tensor.size for tensor in flat)]), np.zeros(len(flat))
+    held = np.empty(0, np.float32) if residual is None else residual
+    _energies_at(addresses, at, held, np.array(edges, float), out)
     return out.tolist()
 
 

@@ -34,7 +34,7 @@ class Saturation:
         values: int,
         lost: Mapping[int, float],
         tensors: Sequence[Any],
-        energies_of: Callable[[Sequence[Any], Sequence[float]], list[float]] = energies_beyond,
+        energies_of: Callable[..., list[float]] = energies_beyond,
     ) -> Saturation:
         """Return the loss of a gradient [tensor], flat float32, from the energies that its tensors lost.
 

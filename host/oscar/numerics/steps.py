@@ -171,6 +171,7 @@ class StepTracker(Stateful):
             None  # of which steps, and what the kernel takes of them
         )
         self.coarseness, self.sharp = params.coarseness, False  # of the next steps
+        self._ratio = 0.0, 0, 0  # of which coarseness, and what `_move` takes of it
         self.previous_exponents: list[int | None] = [None] * len(self.sizes)
 
     @property
@@ -375,8 +376,11 @@ class StepTracker(Stateful):
 
     def _move(self, t: int, exponent: int) -> None:
         """Follow the variance; unless sharp a step within 0.75 octaves of c * sigma stays."""
-        numerator, denominator = self.coarseness.as_integer_ratio()
-        above, below = numerator**2 * self.variances[t], denominator**2 << 32  # (c * sigma / step)^2
+        if self._ratio[0] != self.coarseness:
+            numerator, denominator = self.coarseness.as_integer_ratio()
+            self._ratio = self.coarseness, numerator**2, denominator**2 << 32
+        _, square, below = self._ratio
+        above = square * self.variances[t]  # above / below: (c * sigma / step)^2
         if above == 0:
             self.exponents[t] = None
             return

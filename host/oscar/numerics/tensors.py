@@ -33,6 +33,9 @@ def as_floats(tensors: Sequence[np.ndarray], node: int) -> list[np.ndarray]:
     flat = []
     with np.errstate(over="ignore"):
         for index, tensor in enumerate(tensors):
+            if type(tensor) is np.ndarray and tensor.dtype == np.float32 and tensor.flags.c_contiguous:
+                flat.append(tensor.reshape(-1))  # a model has hundreds
+                continue
             array = np.asarray(tensor)
             if array.dtype.kind != "f":
                 raise TypeError(
@@ -110,11 +113,11 @@ class Room:
     """Makes arrays for what is handed out, and takes them again once nobody holds them.
 
     So pages stay mapped: the kernel need not clear new ones in every call. Two arrays take turns where the
-    last one is still in use. make: returns a new array of a size and dtype.
+    last one is still in use. make: returns a new array of a size and dtype. most: arrays that are kept.
     """
 
-    def __init__(self, make: Callable[[int, npt.DTypeLike], Array] = np.empty) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[int, npt.DTypeLike], Array] = np.empty, most: int = 2) -> None:
+        self._make, self._most = make, most
         self._arrays: list[Any] = []
 
     def take(self, size: int, dtype: npt.DTypeLike) -> Array:
@@ -123,7 +126,7 @@ class Room:
             if self._arrays[at].size == size and self._arrays[at].dtype == dtype and self._lone(at):
                 return self._arrays[at]
         fresh = self._make(size, dtype)
-        self._arrays = [*self._arrays[-1:], fresh]
+        self._arrays = [*self._arrays[1 - self._most :], fresh]
         return fresh
 
     def _lone(self, at: int) -> bool:

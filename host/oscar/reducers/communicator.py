@@ -129,7 +129,7 @@ class Communicator(Reducer):
             raise refused
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> RemoteWire:
-        return RemoteWire(self.party, channels)
+        return RemoteWire(self.party, channels, self._schedule(self.nodes, 0))
 
     @property
     def agreed(self) -> str:
@@ -195,7 +195,10 @@ class Communicator(Reducer):
     def _attempt(self, tensors: Sequence[Any], key: Hashable, device: Any) -> tuple[PeerResult, Call]:
         began, waited = time.perf_counter(), self.party.waited_s
         flat = as_floats(tensors, self.rank) if device is None else flat_on(tensors)
-        state, reset = self._fit(key, [tuple(np.shape(tensor)) for tensor in tensors], device)
+        shapes = [
+            tensor.shape if type(tensor) is np.ndarray else tuple(np.shape(tensor)) for tensor in tensors
+        ]
+        state, reset = self._fit(key, shapes, device)
         totals, call = self._exchange(state, [flat])
         self._timed(key, time.perf_counter() - (self._ended or began), self._of_rank_0)
         mean = self._finish(state, totals, [flat])

@@ -6,7 +6,7 @@ Its results equal those of LocalWire bit for bit: floats are added in the same o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any
 
@@ -33,17 +33,22 @@ class RemoteWire(Wire):
 
     Calls are collective, in the same order on all ranks. party: the transport's services. Traffic counts the
     buffers of plain messages, without checksums and the library's headers, and whole frames of coded ones.
+    default: the configured schedule, if any; where its ranks all meet, plain messages go straight to all.
     """
 
     weighs = False  # a rank's calls take time; nobody models it
     keeps = False  # nor looks at its integers again
 
-    def __init__(self, party: Party, channels: Mapping[str, Channel]) -> None:
+    def __init__(
+        self, party: Party, channels: Mapping[str, Channel], default: Schedule | None = None
+    ) -> None:
         super().__init__(party.nodes, (party.rank,), channels)
         self.party, self.transport, self.rank = party, party.transport, party.rank
-        for channel in channels.values():
-            self.transport.meet(channel.schedule.peers(self.rank))
-        self._all_met = any(_meets_all(channel.schedule) for channel in channels.values())
+        schedules = [channel.schedule for channel in channels.values()]
+        schedules += [] if default is None else [default]
+        for schedule in schedules:
+            self.transport.meet(schedule.peers(self.rank))
+        self._all_met = any(map(_meets_all, schedules))
         self._rooms: dict[str, int] = {}  # bytes of room for a gather, by channel; equal on all ranks
         self._sent = 0  # bytes that the current message has sent
 
@@ -93,22 +98,49 @@ class RemoteWire(Wire):
         return np.concatenate([total, riders])
 
     def _all_reduce(self, buffer: Array, combine: Combine) -> Array:
-        """Combine `buffer` in place with the buffers of all ranks, around a ring; return it."""
-        nodes, rank = self.nodes, self.rank
-        if not buffer.size or nodes == 1:
-            return buffer
-        bounds = [buffer.size * chunk // nodes for chunk in range(nodes + 1)]
-        chunks = [buffer[low:high] for low, high in pairwise(bounds)]
+        """Combine `buffer` in place with the buffers of all ranks; return it.
 
-        def give(hop: int) -> bytes | memoryview:
+        Directly if all ranks have met, in two hops, else around a ring. Both add floats in one order.
+        """
+        if not buffer.size or self.nodes == 1:
+            return buffer
+        bounds = [buffer.size * chunk // self.nodes for chunk in range(self.nodes + 1)]
+        chunks = [buffer[low:high] for low, high in pairwise(bounds)]
+        (self._by_owners if self._all_met else self._around)(chunks, combine)
+        return buffer
+
+    def _by_owners(self, chunks: Sequence[Array], combine: Combine) -> None:
+        """Send each chunk to its owner, which combines it and sends it to all.
+
+        The owner is the rank at which a ring's sum is whole, and adds as that sum came about.
+        """
+        nodes, rank = self.nodes, self.rank
+        owned = [chunks[(owner + 1) % nodes] for owner in range(nodes)]
+        own, sizes = owned[rank], [chunk.nbytes for chunk in owned]
+        came = self._straight([_bytes_of(chunk) for chunk in owned], [own.nbytes] * nodes, "a collective")
+        for source, part in enumerate(came):
+            self._expect(part, own.nbytes, source)
+        parts = [np.frombuffer(came[(rank + 1 + step) % nodes], own.dtype) for step in range(nodes)]
+        own[:] = reduce(combine, parts)
+        every = self._straight([_bytes_of(own)] * nodes, sizes, "a collective")
+        for source, part in enumerate(every):
+            self._expect(part, sizes[source], source)
+            owned[source][:] = np.frombuffer(part, own.dtype)
+        self._sent += sum(sizes) - own.nbytes + own.nbytes * (nodes - 1)
+
+    def _around(self, chunks: Sequence[Array], combine: Combine) -> None:
+        """Send chunks around a ring, which combines them, and again for all to have them."""
+        nodes, rank = self.nodes, self.rank
+
+        def give(hop: int) -> Bytes:
             chunk = chunks[(rank - hop) % nodes]
             self._sent += chunk.nbytes
-            return chunk.data.cast("B") if chunk.size else b""
+            return _bytes_of(chunk)
 
         def keep(hop: int, came: memoryview) -> None:
             chunk = chunks[(rank - hop - 1) % nodes]
             self._check_size(came, chunk.nbytes)
-            values = np.frombuffer(came, buffer.dtype)
+            values = np.frombuffer(came, chunk.dtype)
             chunk[:] = combine(chunk, values) if hop < nodes - 1 else values
 
         most = max(chunk.nbytes for chunk in chunks)
@@ -116,7 +148,6 @@ class RemoteWire(Wire):
             self.transport.circulate(2 * (nodes - 1), most, self.party.deadline, "a collective", give, keep)
         except TransportError as error:
             self.party.blame(error, "during a collective", None)
-        return buffer
 
     def _gather(self, message: Message) -> list[Array]:
         """Return every rank's bytes. One round is enough unless a buffer exceeds the room.
@@ -169,7 +200,7 @@ class RemoteWire(Wire):
         self._sent += sum(map(len, every)) - len(every[(self.rank + 1) % self.nodes])
         return every
 
-    def _straight(self, parts: Sequence[bytes], caps: Sequence[int], what: str) -> list[bytes]:
+    def _straight(self, parts: Sequence[Bytes], caps: Sequence[int], what: str) -> list[bytes]:
         try:
             return self.transport.hand_over(parts, caps, self.party.deadline, what)
         except TransportError as error:
@@ -213,6 +244,10 @@ class RemoteWire(Wire):
 def _meets_all(schedule: Schedule) -> bool:
     """Whether every rank exchanges frames with every other one."""
     return all(len(schedule.peers(rank)) == schedule.nodes - 1 for rank in range(schedule.nodes))
+
+
+def _bytes_of(array: Array) -> Bytes:
+    return array.data.cast("B") if array.size else b""
 
 
 def _arrays(every: Sequence[bytes]) -> list[Array]:

@@ -70,8 +70,8 @@ def _chosen(
     name, exact = config.schedule.name, is_exact(codec)
     if name not in (BY_NETWORK, BY_TIME):
         return name
-    if name == BY_NETWORK:
-        return by_kind(topology, exact=exact)
+    if name == BY_NETWORK:  # shares: auto is direct's
+        return by_kind(topology, nodes, exact=exact and config.plan.shares != "auto")
     names = [name for name, kind in SCHEDULES.items() if exact or not kind.integers]
     candidates = [make_schedule(name, nodes, **options) for name in names]
     return choose(

@@ -72,9 +72,11 @@ class _NotingCoder(CompiledCoder):
         self.frames: list[CodedFrame] = []
         self.values: list[tuple[Array, Array]] = []
 
-    def encode(self, values: Array, classes: Array | None, width: int, state: Any) -> bytes | memoryview:
+    def encode(
+        self, values: Array, classes: Array | None, width: int, state: Any, into: Array | None = None
+    ) -> bytes | memoryview:
         """See Coder.encode."""
-        payload = super().encode(values, classes, width, state)
+        payload = super().encode(values, classes, width, state, into)
         rows = self._room["classes"][0][: -(-values.size // LANES)].copy()
         raw = raw_rows(self._payload, self._head, values.size)
         self.frames.append(CodedFrame(rows, raw, values.size, len(payload) + HEADER_BYTES))

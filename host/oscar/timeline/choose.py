@@ -16,16 +16,17 @@ from oscar.timeline.topology import Topology
 REPLAYED = 64  # ranks
 
 
-def by_kind(topology: Topology | None, *, exact: bool) -> str:
+def by_kind(topology: Topology | None, nodes: int, *, exact: bool) -> str:
     """Return the name of the schedule that suits a network: direct at a switch, a ring where links are one.
 
-    topology: None is a switch of equal ports. exact: whether sums are of integers, so that duplex may add in
-    any order. Where groups share a NIC, two of them exchange their sums if these are exact; others are
+    topology: of `nodes` ranks; None is a switch of equal ports. exact: whether sums are of integers, which
+    may be added in any order. Two ranks then exchange their values, in one hop and without frames of sums,
+    which are larger. Where groups share a NIC, two of them exchange their sums if these are exact; others are
     hierarchical. Raises ValueError where links are missing for all of these, with one that is.
     """
     if topology is None or topology.kind == "switch":
-        return "direct"
-    n, links = topology.nodes, topology.links
+        return "exchange" if exact and nodes == 2 else "direct"
+    n, links = nodes, topology.links
     pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
     missing = [pair for pair in pairs if pair not in links]
     if topology.kind == "links" and not missing:

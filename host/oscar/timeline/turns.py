@@ -24,12 +24,12 @@ GIVE, FETCH, FREE = 7, 30, 52
 ENOUGH, BEGUN, ROOM = 128, 64, 384  # bytes for a turn, for a block's first one, that a thread takes
 STATES = 96  # bytes of the final states
 SUMMED = 34  # clocks from a turn's begin to its last sum
-RAW_SENT, RAW_CODED = (110, 53), 1.6  # to send a raw block, and its rows; how many times as long it was coded
-# To receive one: each 1,024 values, its rows, its bytes.
-RAW_GROUP, RAW_ROW, RAW_BYTE = 2350, 32, 0.595
-# From a command, or a frame's last word, until its blocks may be dealt: tables are built, and spread. To
-# send, memory finds the last symbol before, in some clocks more for each 1,024 values of a bank.
-FRONT, SEARCH = (583, 250), 8
+RAW_SENT, RAW_CODED = (60, 41), 1.6  # to send a raw block, and its rows; how many times as long it was coded
+# To receive one: each 1,024 values, and each row beside the clock that a value or a byte takes to come.
+RAW_GROUP, RAW_ROW = 192, 32
+# From a command, or a frame's last word, until its blocks may be dealt: tables are built. To send, memory
+# finds the last symbol before, in some clocks more for each 1,024 values of a bank.
+FRONT, SEARCH = (180, 250), 8
 # Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
 LISTED, ENTRY = 18, 8
 NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt

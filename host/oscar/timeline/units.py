@@ -22,7 +22,6 @@ from oscar.timeline.turns import (
     FRONT,
     HEADED,
     LISTED,
-    RAW_BYTE,
     RAW_GROUP,
     RAW_ROW,
     SEARCH,
@@ -132,6 +131,7 @@ def _frame_blocks(frame: UnitFrame, units: int, block: int, way: int) -> tuple[A
         sizes = frame.size * live_rows.sum(axis=1) / max(1, live_rows.sum())
     sizes = np.asarray(sizes, float)
     if way:
-        plain = (RAW_GROUP * -(-plain // GROUP_ROWS) + RAW_ROW * plain + RAW_BYTE * sizes) * (plain > 0)
+        comes = np.maximum(LANES * plain, sizes)
+        plain = (RAW_GROUP * -(-plain // GROUP_ROWS) + RAW_ROW * plain + comes) * (plain > 0)
     unit = (frame.row // (block // LANES) + np.arange(len(sizes))) % units
     return gaps, counts.sum(axis=(1, 2)), sizes, plain.astype(float), unit

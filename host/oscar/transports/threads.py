@@ -15,7 +15,7 @@ class _Inbox:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.messages: dict[tuple[int, int], deque[bytes]] = defaultdict(deque)
+        self.messages: dict[tuple[int, int], deque[Bytes]] = defaultdict(deque)
         self.closed: set[int] = set()
         self.version = 0
 
@@ -39,9 +39,11 @@ class ThreadTransport(Transport):
         self._caps[peer, tag] = cap
 
     def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
-        inbox = self._inboxes[peer]
+        inbox, message = self._inboxes[peer], parts[0]
+        if len(parts) > 1 or not memoryview(message).readonly:  # else nobody changes it while the peer reads
+            message = b"".join(parts)
         with inbox.changed:
-            inbox.messages[self.rank, tag].append(b"".join(parts))
+            inbox.messages[self.rank, tag].append(message)
             inbox.notify()
 
     def _arrived(self, peer: int, tag: int) -> memoryview | None:

@@ -2,7 +2,8 @@
 
 A profile of the call by functions, whose own time goes to the stage that their module belongs to. What NumPy,
 zlib and other libraries take goes to the function here that called them. Processor time of one thread counts,
-so waits do not; kernels are compiled in calls before. GB/s are of the float32 gradient.
+so waits do not; kernels are compiled in calls before. A profile takes time, too: calls without one are timed
+in turn with those. GB/s are of the float32 gradient.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ TABLE = Table(
     "who <8", "stage <28", "ns:ns/value >9.3f", "gbps:GB/s >8.1f", "share: share >7.1%",
 )  # fmt: skip
 Profile = dict[Any, Any]
+Timed = tuple[float, dict[str, float]]  # seconds of a call, and of each stage of one that was profiled
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,8 +108,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     cluster = LocalCluster(config)
     for _ in range(WARM):
         cluster.allreduce(gradients)
-    calls = [_profiled(lambda: cluster.allreduce(gradients)) for _ in range(args.turns)]
-    rows = _rows("cluster", _fastest(calls), args.values * args.nodes)
+    calls = [_both(lambda: cluster.allreduce(gradients)) for _ in range(args.turns)]
+    rows = _rows("cluster", calls, args.values * args.nodes)
     rows += _rows("rank", _rank(config, gradients, args.turns), args.values)
     return {"options": {key: value for key, value in vars(args).items() if key != "json"}, "table": rows}
 
@@ -118,17 +120,18 @@ def _normal(random: np.random.Generator, values: int) -> np.ndarray:
     return drawn
 
 
-def _rank(config: Config, gradients: Sequence[Sequence[np.ndarray]], turns: int) -> dict[str, float]:
-    """Return the stages of rank 0, while the other ranks run in threads beside it."""
-    found: list[dict[str, float]] = []
+def _rank(config: Config, gradients: Sequence[Sequence[np.ndarray]], turns: int) -> list[Timed]:
+    """Return what `_both` does for rank 0, while the other ranks run in threads beside it."""
+    found: list[Timed] = []
 
     def work(rank: int, transport: Any) -> None:
         communicator = Communicator(config, transport)
-        for turn in range(WARM + turns):
-            if rank == 0 and turn >= WARM:
-                found.append(_profiled(lambda: communicator.allreduce(gradients[0])))
-            else:
-                communicator.allreduce(gradients[rank])
+        for _ in range(WARM):
+            communicator.allreduce(gradients[rank])
+        for _ in range(turns):
+            timed = _both(lambda: communicator.allreduce(gradients[rank]), profiled=rank == 0)
+            if rank == 0:
+                found.append(timed)
 
     transports = local_transports(config.nodes)
     threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(transports)]
@@ -136,22 +139,23 @@ def _rank(config: Config, gradients: Sequence[Sequence[np.ndarray]], turns: int)
         thread.start()
     for thread in threads:
         thread.join()
-    return _fastest(found)
+    return found
 
 
-def _fastest(calls: Sequence[dict[str, float]]) -> dict[str, float]:
-    return min(calls, key=lambda stages: sum(stages.values()))
-
-
-def _profiled(call: Callable[[], Any]) -> dict[str, float]:
-    """Return the seconds of each stage of a call."""
-    profile = cProfile.Profile(time.thread_time)
+def _both(call: Callable[[], Any], *, profiled: bool = True) -> Timed:
+    """Return the seconds of a call, and of each stage of another; profiled: whether that one is."""
+    began = time.thread_time()
+    call()
+    seconds, profile = time.thread_time() - began, cProfile.Profile(time.thread_time)
+    if not profiled:
+        call()
+        return seconds, {}
     profile.enable()
     try:
         call()
     finally:
         profile.disable()
-    return stages_of(pstats.Stats(profile).stats)  # type: ignore[attr-defined]
+    return seconds, stages_of(pstats.Stats(profile).stats)  # type: ignore[attr-defined]
 
 
 def stages_of(profile: Profile) -> dict[str, float]:
@@ -184,10 +188,12 @@ def _stage(place: str) -> str:
     return next((stage for part, stage in STAGES if part in place), REST)
 
 
-def _rows(who: str, seconds: dict[str, float], values: int) -> list[Row]:
-    whole = sum(seconds.values())
+def _rows(who: str, calls: Sequence[Timed], values: int) -> list[Row]:
+    seconds = min((stages for _, stages in calls), key=lambda stages: sum(stages.values()))
+    whole, plain = sum(seconds.values()), min(took for took, _ in calls)
     rows: list[Row] = []
-    for stage, took in [*sorted(seconds.items(), key=lambda item: -item[1]), ("whole call", whole)]:
+    ends = [("whole call", whole), ("the same without profile", plain)]
+    for stage, took in [*sorted(seconds.items(), key=lambda item: -item[1]), *ends]:
         ns = 1e9 * took / values
         row = {"who": who, "stage": stage, "ns": ns, "gbps": 4 / ns if ns else None, "share": took / whole}
         print(TABLE.line(row), flush=True)

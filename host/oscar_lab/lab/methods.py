@@ -154,7 +154,7 @@ class CheckedCommunicator(Communicator):
     """A Communicator whose integers are still there after a call."""
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> CheckedWire:
-        return CheckedWire(self.party, channels)
+        return CheckedWire(self.party, channels, self._schedule(self.nodes, 0))
 
 
 class OscarMethod(Method):

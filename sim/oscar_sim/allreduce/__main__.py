@@ -17,15 +17,16 @@ from oscar.results import write_results
 from oscar_hdl.flow.elaboration import shallow_stacks
 from oscar_sim.allreduce.run import Options, tables
 from oscar_sim.results_file import prepared
+from oscar_sim.verilated import installed
 
 SCHEDULES = "ring", "direct"
-DRIVERS = "registers", "list"  # how a NIC gets its commands
+DRIVERS = "registers", "list", "triggered"  # how a NIC gets its commands
 HOST = 22, 200, 223  # about .1, .9 and 1 us at 223 MHz
 EXAMPLES = """
 Each NIC is the MyHDL description, simulated clock by clock: frames come and go on 64-bit streams, a
 driver gives commands over AXI4-Lite, as docs/registers.md has it. The gradient is real, from the
-first iterations of a training. Each NIC gets its commands by registers, then as a list
-(docs/hardware.md, "A list"). The host's coder does the same AllReduce in software. Every frame
+first iterations of a training. Each NIC gets its commands by registers, as a list, and as a list that waits
+for its values (docs/hardware.md, "A list"). The host's coder does the same AllReduce in software. Every frame
 must have equal bytes, every sum be equal; exit status 1 says that one is not.
 
   make sim                                               both schedules and drivers, four NICs
@@ -38,9 +39,12 @@ Result = tuple[list[str], list[dict[str, Any]], list[str]]  # lines to print, ro
 
 
 def run_all(jobs: Sequence[Options]) -> Iterator[Result]:
-    """Run AllReduces side by side, with progress; yield what they come to, in order."""
-    context = multiprocessing.get_context("spawn")
-    with context.Manager() as manager, context.Pool(len(jobs)) as pool, Show("frames") as show:
+    """Run AllReduces, with progress; yield what they come to, in order.
+
+    In MyHDL they take minutes, and run side by side.
+    """
+    context, beside = multiprocessing.get_context("spawn"), len(jobs) if jobs[0].simulator == "myhdl" else 1
+    with context.Manager() as manager, context.Pool(beside) as pool, Show("frames") as show:
         told = manager.Queue()
         for result in [pool.apply_async(tables, (job, told)) for job in jobs]:
             while not result.ready():
@@ -50,15 +54,15 @@ def run_all(jobs: Sequence[Options]) -> Iterator[Result]:
 
 
 def compared(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield how many clocks of commands by registers a list saves, where both ran."""
+    """Yield how many clocks of a driver another saves, where both ran."""
     by = {(row["schedule"], row["iteration"], row["driver"]): row["clocks"] for row in rows}
     for (schedule, iteration, driver), clocks in by.items():
-        listed = by.get((schedule, iteration, "a list"))
-        if driver == "registers" and listed:
-            yield (
-                f"# {schedule}, iteration {iteration}: {clocks:,} clocks by registers, {listed:,} by a list: "
-                f"{clocks / listed:.2f} times\n"
-            )
+        for other in DRIVERS[DRIVERS.index(driver) + 1 :]:
+            if found := by.get((schedule, iteration, other)):
+                yield (
+                    f"# {schedule}, iteration {iteration}: {clocks:,} clocks {driver}, {found:,} {other}: "
+                    f"{clocks / found:.2f} times\n"
+                )
 
 
 def parser() -> argparse.ArgumentParser:
@@ -79,7 +83,15 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--iterations", type=int, default=Options.iterations, help="AllReduces (%(default)s)")
     p.add_argument("--rate", type=float, default=Options.rate, help="words a clock on a link (%(default)s)")
     p.add_argument("--latency", type=int, default=Options.latency, help="clocks of a link (%(default)s)")
-    p.add_argument("--driver", choices=(*DRIVERS, "both"), default="both", help="of a NIC (%(default)s)")
+    p.add_argument("--driver", choices=(*DRIVERS, "all"), default="all", help="of a NIC (%(default)s)")
+    p.add_argument(
+        "--make", type=float, default=0.0, help="clocks in which a node makes a value (%(default)s)"
+    )
+    p.add_argument("--rotated", action="store_true", help="what is sent first is made first")
+    p.add_argument(
+        "--simulator", choices=("verilator", "myhdl"), default="verilator" if installed() else "myhdl",
+        help="(%(default)s; verilator if it is installed)",
+    )  # fmt: skip
     p.add_argument(
         "--host",
         type=int,
@@ -99,16 +111,19 @@ def main(argv: list[str] | None = None) -> int:
     shallow_stacks()
     if not 2 <= args.nodes <= 8 or args.values < 32 * args.nodes or not 0 < args.rate <= 1:
         p.error("expected 2 to 8 nodes, at least 32 values a node, and a rate above 0 and up to 1")
-    if args.iterations < 1 or args.latency < 0 or not 2 <= args.bits <= 12:
-        p.error("expected at least one iteration, a latency of 0 or more clocks, and 2 to 12 bits")
+    if args.iterations < 1 or args.latency < 0 or args.make < 0 or not 2 <= args.bits <= 12:
+        p.error(
+            "expected at least one iteration, a latency and clocks a value of 0 or more, and 2 to 12 bits"
+        )
     jobs = [
         Options(
             schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
             units=args.units, bits=args.bits, rate=args.rate, latency=args.latency,
-            lists=driver == "list", host=tuple(args.host),
+            driver=driver, host=tuple(args.host), make=args.make, rotated=args.rotated,
+            simulator=args.simulator,
         )
         for schedule in (SCHEDULES if args.schedule == "both" else (args.schedule,))
-        for driver in (DRIVERS if args.driver == "both" else (args.driver,))
+        for driver in (DRIVERS if args.driver == "all" else (args.driver,))
     ]  # fmt: skip
     rows: list[dict[str, object]] = []
     faults: list[str] = []

@@ -182,11 +182,12 @@ class WordSource:
 
 
 class LateLevel:
-    """A level that a host notices so many clocks after it rose."""
+    """A level that a host notices so many clocks after it rose. rises: how often it did."""
 
     def __init__(self, signal: Any, clocks: int, now: Callable[[], int]) -> None:
         self.signal, self.clocks, self.now = signal, clocks, now
         self.rose: int | None = None
+        self.rises = 0
 
     def __bool__(self) -> bool:
         if not self.signal:
@@ -194,6 +195,7 @@ class LateLevel:
             return False
         if self.rose is None:
             self.rose = self.now()
+            self.rises += 1
         return self.now() - self.rose >= self.clocks
 
 

@@ -37,14 +37,14 @@ class RowStreams:
         self._ends = 0
         self._ready = False
 
-    def load(self, row: int, rows: FrameRows) -> Script:
-        """Write rows of a frame, from a row on."""
-        start = packet_start(row, rows.count)
+    def load(self, row: int, rows: FrameRows, entry: int | None = None) -> Script:
+        """Write rows of a frame, from a row on; entry: of a list that waits for them."""
+        start = packet_start(row, rows.count, entry)
         self.values.put([start, *value_words(rows)])
         self.side.put([start, *side_words(rows)])
         while not (self.values.idle and self.side.idle):
             yield
-        for _ in range(SETTLES):
+        for _ in range(SETTLES if entry is None else 0):
             yield
 
     def fetch(self, row: int, count: int) -> Script:

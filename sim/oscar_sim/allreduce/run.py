@@ -24,8 +24,10 @@ from oscar_sim.allreduce.plan import Planning
 from oscar_sim.allreduce.row_streams import RowStreams, row_ports
 from oscar_sim.allreduce.timeline import picture, rows
 from oscar_sim.compiled import CompiledSimulator, copies_of
+from oscar_sim.driver.lists import entries, makers
 from oscar_sim.driver.nic_driver import NicDriver, Place, Script
 from oscar_sim.driver.programme import Key, programme
+from oscar_sim.verilated import VerilatedSimulator, verilated
 
 GROUP_ROWS = 32
 LANES = 32
@@ -38,8 +40,10 @@ Progress = Callable[[int, int], None]
 class Options:
     """What is run. values: of the gradient bucket; rate: words a clock of a link; latency: clocks.
 
-    lists: a list of commands an AllReduce, not commands by registers; host: clocks that it takes to write a
-    register, to read one, and to notice an interrupt.
+    driver: registers, a command at a time; list, one an AllReduce; or triggered, a list that is given before
+    the values are made. host: clocks that it takes to write a register, to read one, and to notice an
+    interrupt. make: clocks in which each node makes a value, 0: all are there; rotated: what is sent first is
+    made first, not value by value. simulator: myhdl, or verilator, of what is converted.
     """
 
     schedule: str = "direct"
@@ -53,13 +57,11 @@ class Options:
     block_log2: int = 10
     rate: float = 1.0
     latency: int = 20
-    lists: bool = False
+    driver: str = "registers"
     host: tuple[int, int, int] = (0, 0, 0)
-
-    @property
-    def driver(self) -> str:
-        """How commands are given, in words."""
-        return "a list" if self.lists else "registers"
+    make: float = 0.0
+    rotated: bool = False
+    simulator: str = "myhdl"
 
 
 class SimulatedNode:
@@ -86,11 +88,12 @@ class SimulatedNode:
         write, read, notice = options.host
         self.manager = Manager(self.signals["s_axil"], write=write, read=read)
         self.lists = WordSource(self.signals["s_axis_list"])
-        self.used = dict(self.manager.used)  # registers, by an AllReduce
+        self.used: dict[str, int] = {}  # registers and interrupts of an AllReduce
+        self.irq = LateLevel(self.signals["irq"], notice, lambda: run.clocks)
         self.driver = NicDriver(
-            self.manager, LateLevel(self.signals["irq"], notice, lambda: run.clocks), rank=rank,
+            self.manager, self.irq, rank=rank,
             width=run.width, block_log2=options.block_log2, now=lambda: run.clocks,
-            list_stream=self.lists if options.lists else None,
+            list_stream=self.lists if options.driver != "registers" else None,
         )  # fmt: skip
         self.programme = programme(rank, run.schedule)
         self.planning = Planning(options.values, options.nodes, options.granule)
@@ -104,20 +107,23 @@ class SimulatedNode:
         return self.programme.forwards.get(self._key(source, header), [])
 
     def start(self, expected: Iteration) -> Script:
-        """Load local values, perform an AllReduce, and read the sums, which count for the next plan."""
-        local, classes = expected.local[self.rank], expected.classes
-        places, bounds = self.run.places, expected.plan.bounds
-        for low, place in zip(bounds, places, strict=False):
-            if place.count:
-                part = slice(low, low + place.count)
-                yield from self.rows.load(place.row, frame_rows(local[part], classes[part]))
+        """Make local values, perform an AllReduce, and read the sums, which count for the next plan."""
+        places, bounds, options = self.run.places, expected.plan.bounds, self.run.options
         self.port.frames.clear()
         self.driver.commands.clear()
-        self.used, start = dict(self.manager.used), self.run.clocks
-        run = self.driver.run_list if self.run.options.lists else self.driver.run
-        yield from run(self.programme, lambda chunk, sub: places[chunk])
+        self.used, start = self._counts(), self.run.clocks
+        where = self.programme, lambda chunk, sub: places[chunk]
+        if options.driver == "triggered":
+            listed = entries(self.programme, lambda chunk, sub: places[chunk].count, made=True)
+            made = self._make(expected, {chunk: n for (chunk, _), n in makers(listed).items()})
+            yield from together([self.driver.run_list(*where, made=True), made])
+        else:
+            yield from self._make(expected, {})
+            if not options.make:
+                start = self.run.clocks
+            yield from (self.driver.run if options.driver == "registers" else self.driver.run_list)(*where)
         sent = sum(places[send.frame.chunk].count != 0 for send in self.programme.sends)
-        self.used = {name: count - self.used[name] for name, count in self.manager.used.items()}
+        self.used = {name: count - self.used[name] for name, count in self._counts().items()}
         while len(self.port.frames) < sent or not self.port.idle:
             yield
         self.clocks, parts = self.run.clocks - start, [self.sums[:0]]
@@ -126,6 +132,28 @@ class SimulatedNode:
                 yield from self.driver.count_sums(low)
                 parts.append((yield from self.rows.fetch(place.row, place.count)))
         self.sums = np.concatenate(parts)
+
+    def _counts(self) -> dict[str, int]:
+        """Return how many registers were written and read so far, and interrupts noticed."""
+        return self.manager.used | {"interrupts": self.irq.rises}
+
+    def _make(self, expected: Iteration, numbers: dict[int, int]) -> Script:
+        """Make local values and load them, a group of rows at a time; numbers: the entry of each chunk."""
+        local, classes, run = expected.local[self.rank], expected.classes, self.run
+        order = range(run.options.nodes)
+        if run.options.rotated:
+            order = dict.fromkeys(send.frame.chunk for send in self.programme.sends)
+        due, load = float(run.clocks), GROUP_ROWS * LANES
+        for chunk in order:
+            place, first = run.places[chunk], expected.plan.bounds[chunk]
+            for low in range(0, place.count, load):
+                count = min(load, place.count - low)
+                due += count * run.options.make
+                while run.clocks < due:
+                    yield
+                part, row = slice(first + low, first + low + count), place.row + low // LANES
+                rows = frame_rows(local[part], classes[part])
+                yield from self.rows.load(row, rows, numbers.get(chunk))
 
     def split(self) -> Script:
         """Have the planner cut the sums of the last AllReduce."""
@@ -163,14 +191,18 @@ class Run:
         self.faults: list[str] = []
         self.counters: list[dict[str, int]] = [{} for _ in self.nodes]
 
-    def nics(self) -> CompiledSimulator:
+    def nics(self) -> CompiledSimulator | VerilatedSimulator:
         """Return the NICs."""
         options, clk, rst = self.options, self.clk, self.rst
-        top = oscar_nic(
-            clk, rst, **self.nodes[0].signals, units=options.units, bus_bits=BUS_BITS,
-            sets=table_sets(options.nodes), store_log2=11, rows_log2=self.rows_log2,
-            block_log2=options.block_log2, granule_log2=options.granule.bit_length() - 1,
-        )  # fmt: skip
+        sizes = {
+            "units": options.units, "bus_bits": BUS_BITS, "sets": table_sets(options.nodes), "store_log2": 11,
+            "rows_log2": self.rows_log2, "block_log2": options.block_log2,
+            "granule_log2": options.granule.bit_length() - 1,
+        }  # fmt: skip
+        if options.simulator == "verilator":
+            ports = [{"rst": rst, **node.signals} for node in self.nodes]
+            return verilated("oscar_nic", self._step, ports, **sizes)
+        top = oscar_nic(clk, rst, **self.nodes[0].signals, **sizes)
         return copies_of(top, clk, self._step, [[rst, node.signals] for node in self.nodes])
 
     def _step(self) -> None:
@@ -180,7 +212,7 @@ class Run:
             node.tick()
         self.ended = next(self.script, self) is self
 
-    def _perform(self, simulator: CompiledSimulator, script: Script) -> None:
+    def _perform(self, simulator: CompiledSimulator | VerilatedSimulator, script: Script) -> None:
         """Clock the NICs and what is around them until a script ends."""
         self.script, self.ended = script, False
         while not self.ended:
@@ -216,7 +248,7 @@ class Run:
         start = self.clocks
         running = together(node.start(expected) for node in self.nodes)
         while next(running, self) is not self:
-            if self.clocks - start > 40 * self.options.values + 100_000:
+            if self.clocks - start > (40 + self.options.make) * self.options.values + 100_000:
                 self.faults.append(f"iteration {index} did not end")
                 return
             if self.clocks % 500 == 0:
@@ -301,9 +333,10 @@ def report(run: Run, seconds: float) -> list[str]:
     """Return the table of a run."""
     options = run.options
     lines = [
-        f"# {options.nodes} NICs of {options.units} units in MyHDL, {options.schedule}, {options.values} "
-        f"values of {options.workload}, {options.bits} bits, blocks of {1 << options.block_log2}, commands "
-        f"by {options.driver}, a host of {options.host} clocks a write, a read, to notice",
+        f"# {options.nodes} NICs of {options.units} units ({options.simulator}), {options.schedule}, "
+        f"{options.values} values of {options.workload}, {options.bits} bits, blocks of "
+        f"{1 << options.block_log2}, commands by {options.driver}, {options.make:g} clocks to make a value, "
+        f"a host of {options.host} clocks a write, a read, to notice",
         f"{'iteration':>9} {'clocks':>8} {'frames':>6} {'bytes':>7} equal to the host",
     ]
     for row in run.rows:
@@ -313,7 +346,8 @@ def report(run: Run, seconds: float) -> list[str]:
         )
         if "plan" in row:
             lines.append(f"# the NICs cut the next iteration at {row['plan']}, as the host does")
-        lines.append("# registers of a node: {write} writes, {read} reads".format(**row["registers"][0]))
+        used = row["registers"][0]
+        lines.append("# a node: {write} writes, {read} reads, {interrupts} interrupts".format(**used))
         if row["steps"][0]:
             lines += ["# node 0's commands in it", *picture(row["steps"][0])]
     total = {name: sum(c.get(name, 0) for c in run.counters) for name in run.counters[0]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from oscar.collective.actions import Action
@@ -14,7 +14,8 @@ from oscar_sim.driver.table_sets import Link
 
 FIELDS = {field.name: field for field in TRIGGER}
 MOST_EVENTS = (1 << FIELDS["events"].bits) - 1
-COUNTS, AFTER, NO_GATE = 0, 2, 3  # need
+COUNTS, OWN, AFTER, NO_GATE = range(4)  # need
+PACKETS = 2  # that bring a value: one of values, one of side rows
 PARTS = ("FRAME", "SHAPE", "TABLES", "COMMAND")
 
 
@@ -48,6 +49,7 @@ class Entry:
     gate: int = 0
     next: int = 0
     need: int = 0
+    values: int = 0
 
     @property
     def name(self) -> str:
@@ -63,7 +65,8 @@ class Entry:
     def trigger(self) -> int:
         """The third word."""
         kind = int(self.name == "SEND")
-        return trigger(kind=kind, events=self.events, gate=self.gate, next=self.next, need=self.need)
+        names = "events", "gate", "next", "need", "values"
+        return trigger(kind=kind, **{name: getattr(self, name) for name in names})
 
 
 def link_of(command: Receive | Send) -> Link:
@@ -81,11 +84,14 @@ def named(command: Receive | Send) -> dict[str, int]:
     return own | {"peer": frame.source, "adopt" if command.adopt else "add": 1}
 
 
-def entries(programme: Programme, count: Callable[[int, int], int]) -> list[Entry]:
+def entries(
+    programme: Programme, count: Callable[[int, int], int], *, made: bool = False
+) -> list[Entry]:  # fmt: skip
     """Return the list of a programme: RECEIVEs, then SENDs, each in the programme's order.
 
-    count(chunk, sub): values; parts without any have no entries. Raises ConfigError for a list that is too
-    long, and for a programme in which a command depends on more than a trigger can say.
+    count(chunk, sub): values; parts without any have no entries. made: own values come while the list runs,
+    in packets for the entries of `makers`. Raises ConfigError for a list that is too long, and for a
+    programme in which a command depends on more than a trigger can say.
     """
     receives = {k: r for k, r in programme.receives.items() if count(k.chunk, k.sub)}
     first = len(receives)
@@ -98,11 +104,16 @@ def entries(programme: Programme, count: Callable[[int, int], int]) -> list[Entr
             f"a list has at most {LIST_ENTRIES} entries, this schedule takes {first + len(numbers)}: "
             "use fewer pieces or nodes"
         )
-    made = [Entry(receive, **_gate(key, receive, programme, numbers)) for key, receive in receives.items()]
-    events = Counter(entry.gate for entry in made if entry.need == COUNTS)
+    found = [
+        Entry(receive, **_gate(key, receive, programme, numbers, made)) for key, receive in receives.items()
+    ]
+    events = Counter(entry.gate for entry in found if entry.need in (COUNTS, OWN))
+    own: dict[int, int] = {}  # values of the SEND that is the first of its part
     behind: dict[Link, int] = {}
     chain = dict(zip(numbers.values(), numbers.values(), strict=True))
     for n, number in numbers.items():
+        frame = programme.sends[n].frame
+        own[number] = PACKETS * count(frame.chunk, frame.sub) if made and _first(programme, n) else 0
         before = behind.get(link := link_of(programme.sends[n]))
         if before is not None:
             chain[before] = number
@@ -110,11 +121,25 @@ def entries(programme: Programme, count: Callable[[int, int], int]) -> list[Entr
         behind[link] = number
     if max(events.values(), default=0) > MOST_EVENTS:
         raise ConfigError(f"a SEND waits for at most {MOST_EVENTS} events, one has {max(events.values())}")
-    made += [Entry(programme.sends[n], events[at], next=chain[at]) for n, at in numbers.items()]
-    return made
+    sends = programme.sends
+    found += [Entry(sends[n], events[at], next=chain[at], values=own[at]) for n, at in numbers.items()]
+    return found
 
 
-def _gate(key: Key, receive: Receive, programme: Programme, numbers: dict[int, int]) -> dict[str, int]:
+def makers(made: Sequence[Entry]) -> dict[tuple[int, int], int]:
+    """Return the entry for which the own values of a part count, by chunk and sub-frame."""
+    return {(entry.frame.chunk, entry.frame.sub): n for n, entry in enumerate(made) if entry.values}
+
+
+def _first(programme: Programme, n: int) -> bool:
+    """Whether SEND n is the first of its part."""
+    parts = [(send.frame.chunk, send.frame.sub) for send in programme.sends]
+    return parts.index(parts[n]) == n
+
+
+def _gate(
+    key: Key, receive: Receive, programme: Programme, numbers: dict[int, int], made: bool
+) -> dict[str, int]:  # fmt: skip
     """Return gate and need of a RECEIVE: the SEND of its sum, or the one that has to be encoded before."""
     after = [numbers[n] for n in receive.sends if n in numbers]
     sums = [number for n, number in numbers.items() if key in programme.sends[n].receives]
@@ -125,4 +150,11 @@ def _gate(key: Key, receive: Receive, programme: Programme, numbers: dict[int, i
         )
     if after:
         return {"gate": after[0], "need": AFTER}
-    return {"gate": sums[0], "need": COUNTS} if sums else {"need": NO_GATE}
+    if sums:
+        return {"gate": sums[0], "need": OWN if made else COUNTS}
+    if made and not receive.adopt:
+        raise ConfigError(
+            f"chunk {key.chunk} is added to, but never sent, so nothing waits for its own values: load them "
+            "before the list"
+        )
+    return {"need": NO_GATE}

@@ -198,20 +198,23 @@ class NicDriver:
         for part, value in self._registers(command).items():
             yield from self.bus.write(BY_NAME[f"{name}_{part}"].offset, value)
 
-    def run_list(self, programme: Programme, places: Places) -> Script:
-        """Let the NIC perform all commands of an AllReduce as a list; return how many it had."""
+    def run_list(self, programme: Programme, places: Places, *, made: bool = False) -> Script:
+        """Let the NIC perform all commands of an AllReduce as a list; return how many it had.
+
+        made: own values come meanwhile (`entries`).
+        """
         self.places = places
-        made = entries(programme, lambda chunk, sub: places(chunk, sub).count)
-        if not made:
+        listed = entries(programme, lambda chunk, sub: places(chunk, sub).count, made=made)
+        if not listed:
             return 0
         assert self.list_stream is not None, "a driver of lists has a stream for them"
-        registers = [self._registers(entry.command) for entry in made]
-        words = [entry_words(own, entry.trigger) for own, entry in zip(registers, made, strict=True)]
+        registers = [self._registers(entry.command) for entry in listed]
+        words = [entry_words(own, entry.trigger) for own, entry in zip(registers, listed, strict=True)]
         self.list_stream.put([word for entry in words for word in entry])
         while not self.list_stream.idle:
             yield
         order, status, result = (BY_NAME[name] for name in ("LIST_COMMAND", "IRQ_STATUS", "LIST_RESULT"))
-        yield from self.bus.write(order.offset, order.pack(entries=len(made), run=1))
+        yield from self.bus.write(order.offset, order.pack(entries=len(listed), run=1))
         found = dict.fromkeys(("list", "refused"), 0)
         while not any(found.values()):  # a frame that was dropped raises an interrupt, too
             while not self.irq:
@@ -220,11 +223,11 @@ class NicDriver:
             yield from self.bus.write(status.offset, bits)
             found = {name: status.unpack(bits)[name] for name in found}
         if found["refused"]:
-            raise RtlError(f"node {self.rank}: the NIC refused a list of {len(made)} entries")
+            raise RtlError(f"node {self.rank}: the NIC refused a list of {len(listed)} entries")
         ended = result.unpack((yield from self.bus.read(result.offset)))
         if ended["error"]:
             raise RtlError(f"node {self.rank}: a list ended with {ended} (docs/registers.md, LIST_RESULT)")
-        return len(made)
+        return len(listed)
 
     def count_sums(self, first: int) -> Script:
         """Let the next packet of sums count for the plan: it begins with value `first` of the gradient."""

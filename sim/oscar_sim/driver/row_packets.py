@@ -8,9 +8,8 @@ import numpy as np
 
 from oscar_hdl.coder.rows import FrameRows
 from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
-from oscar_hdl.nic.memory.row_port import COUNT_AT
 from oscar_hdl.nic.memory.side_in import DISTANCES_AT
-from oscar_hdl.nic.ports import STREAM_BITS
+from oscar_hdl.nic.ports import COUNT_AT, ENTRY_AT, MADE_AT, STREAM_BITS
 
 WORD_BYTES = STREAM_BITS // 8
 DISTANCE_BITS = 3
@@ -46,9 +45,10 @@ def side_words(rows: FrameRows) -> list[int]:
     return words_of(side_bytes(rows.headers, rows.distances))
 
 
-def packet_start(row: int, count: int) -> int:
-    """Return the first word of a packet of `count` values from a row on."""
-    return row | count << COUNT_AT
+def packet_start(row: int, count: int, entry: int | None = None) -> int:
+    """Return a packet's first word: `count` values from a row on, for an entry of a list if one is given."""
+    made = 0 if entry is None else 1 << MADE_AT | entry << ENTRY_AT
+    return row | count << COUNT_AT | made
 
 
 def values_of(words: Sequence[int], count: int) -> np.ndarray:

@@ -22,10 +22,11 @@ struct Arrival {
 };
 
 // A stream's words, and a byte for each that says whether it is a packet's last. Those up to `before` come before
-// commands, the others when all commands have ended.
+// commands, then up to `during` while they run, the others when all commands have ended. Up to `pause` clocks lie
+// before a packet of the second kind.
 struct Words {
   const uint8_t *data, *last;
-  uint32_t count, before;
+  uint32_t count, before, during, pause;
 };
 
 // What a stream gave.
@@ -118,18 +119,20 @@ struct Direction {
 // A stream of rows into the NIC.
 struct Feed {
   const Words& words;
-  uint32_t size, at = 0;
+  uint32_t size, at = 0, wait = 0;
   bool valid = false;
   template <typename Data>
   void offer(uint32_t limit, uint32_t idle, Random& rng, uint8_t& tvalid, Data& tdata, uint8_t& tlast) {
-    if (!valid && at < limit) valid = !rng.chance(idle);
+    if (wait) --wait;
+    else if (!valid && at < limit) valid = !rng.chance(idle);
     tvalid = valid;
     if (!valid) return;
     memcpy(&tdata, words.data + uint64_t(size) * at, size);
     tlast = words.last[at];
   }
-  bool look(bool ready) {
+  bool look(bool ready, Random& rng) {
     if (!valid || !ready) return false;
+    if (words.last[at] && words.pause && at + 1 >= words.before && at + 1 < words.during) wait = rng.below(words.pause);
     valid = false, ++at;
     return true;
   }
@@ -236,7 +239,7 @@ struct Driver {
     if (p.irq) {
       step = Step::IRQ;
     } else if (ways[0].ended == ways[0].count && ways[1].ended == ways[1].count && out_frames >= run.out_frames &&
-               arrival == run.arrival_count && (listed || !run.list_entries)) {
+               arrival == run.arrival_count && (listed || !run.list_entries) && came(&Words::during)) {
       if (t - moved > 300) step = Step::COUNTING, counter = 0;  // what is left over has time to show
     } else if (may_abort()) {
       step = Step::ABORTING, aborted = ways[0].ended + 1;
@@ -357,7 +360,7 @@ struct Driver {
 
   void offer_rows() {
     const auto limit = [this](const Words& words) {
-      return step == Step::READING ? words.count : words.before;
+      return step == Step::READING ? words.count : step == Step::LOADING ? words.before : words.during;
     };
     const uint32_t idle = run.stress.idle;
     values.offer(limit(values.words), idle, rng, p.s_axis_values_tvalid, p.s_axis_values_tdata, p.s_axis_values_tlast);
@@ -369,8 +372,8 @@ struct Driver {
   }
 
   void look_rows() {
-    if (values.look(p.s_axis_values_tready) | side.look(p.s_axis_side_tready) | read.look(p.s_axis_read_tready) |
-        list.look(p.s_axis_list_tready))
+    if (values.look(p.s_axis_values_tready, rng) | side.look(p.s_axis_side_tready, rng) |
+        read.look(p.s_axis_read_tready, rng) | list.look(p.s_axis_list_tready, rng))
       moved = t;
     const uint32_t before = run.values_read.count;
     faults |= values_read.look(p.m_axis_values_tvalid, p.m_axis_values_tready, &p.m_axis_values_tdata,

@@ -33,7 +33,7 @@ def raw_decoder(
     state = Signal(States.IDLE)
     last_value, last_in_group = word(17), word(10)
     final, short = bit(), bit()  # the last value's group, its row
-    group, j = word(7), word(5)
+    group, j, end = word(7), word(5), word(5)  # end: the group's last row
     tick, early, ready = bit(), bit(), bit()  # a slot's last clock; a clock to skip a row; may take
     header, row, slot_begins = bit(), bit(), bit()  # what is taken
     heads, asked, asking = bit(), bit(), getattr(position, "ask", bit())
@@ -84,6 +84,9 @@ def raw_decoder(
     def follow_block() -> None:
         last_value.next = job.values[17:] - 1
         final.next = group == last_value[17:10]
+        end.next = 31
+        if final:
+            end.next = last_value[10:5]
         short.next = final and j == last_value[10:5]
         tick.next = phase == 30
         early.next = phase[2:] == 2 and (phase == 30 or (not phase[4] and phase[4:2] != 0))
@@ -105,7 +108,6 @@ def raw_decoder(
         fill.next = False
         job.done.next = False
         if state == States.IDLE:
-            j.next = 31
             group.next = 0
             if job.start:
                 job.idle.next = False
@@ -116,9 +118,10 @@ def raw_decoder(
                 fill.next = True
                 state.next = States.FILL
         elif state == States.FILL:
-            if done and class_at == 31:
+            if done and class_at == end:
                 state.next = States.READY
         elif state == States.READY:
+            j.next = end
             if tick:
                 state.next = States.HEADER
                 if live == 0:
@@ -239,7 +242,7 @@ def raw_decoder(
         if given:
             memory[write_at].next = value
             write_at.next = write_at + 1
-        if rst:
+        if state == States.NEXT:
             write_at.next = 0
         # In the clock of phase p the address is made that is there in phase p + 1: lane 31 is in phase 2.
         lane[:] = 0 - phase
@@ -284,11 +287,10 @@ def raw_decoder(
                 live.next = live + 1
         if state == States.NEXT:
             live.next = 0
+            class_at.next = 0
         sums.described.next = done and not filling and not rst
         sums.row_class.next = found
         sums.row_size.next = size
         sums.row_top.next = top
-        if rst:
-            class_at.next = 0
 
     return parts, select, follow_block, control, take, ask, windows, access, add, classify, describe

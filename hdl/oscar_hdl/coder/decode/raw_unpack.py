@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, block, concat, modbv
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
 
@@ -19,9 +19,10 @@ def raw_unpack(
     clk: Any, rst: Any, restart: Any, fill: Any, final: Any, last: Any, width: Any, constant: Any, given: Any,
     s_axis_raw: Any, valid: Any, value: Any,
 ) -> Any:  # fmt: skip
-    """Give 1,024 values for each `fill`, every second clock or slower: forward, and zeros behind the last.
+    """Give the values of a group for each `fill`, one a clock where their bytes are there.
 
-    restart: strobe, a block's first value comes next; fill: strobe, a group, when the one before was given.
+    restart: strobe, a block's first value comes next; fill: strobe, a group, when the one before was given:
+    1,024 values, or those up to `last` and zeros to the end of their row.
     final: the group is the block's last, whose last value is number `last` u10; width u5: bits of a value;
     constant: every value is `given` u16, without bytes. All hold from restart on, final and last from fill.
     s_axis_raw: Stream(16), exactly the pairs that hold a block's values; tlast is not looked at.
@@ -30,8 +31,9 @@ def raw_unpack(
     kept, edge = word(16), word(4)  # by the block's width; edge: the sign's bit
     full = word(5)  # width of a value; 16 of a constant
     used = word(4)  # bits used of the last pair, less 1
-    busy, second, behind, at_end = bit(), bit(), bit(), bit()
-    index, total = word(GROUP_BITS), word(5)
+    busy, behind, at_end = bit(), bit(), bit()
+    index, following, total = word(GROUP_BITS), word(GROUP_BITS), word(5)
+    wants, goes = bit(), bit()  # the value ends in the next pair; it is given
     last_pair, low, high, shift = word(16), word(16), word(16), word(16)
     product_low, product_high = word(32), word(32)
     joined, kept_value, sign = word(16), word(16), bit()
@@ -46,39 +48,38 @@ def raw_unpack(
         edge.next = full[4:] - 1
         kept.next = KEPT[int(edge)]
 
-    # A value takes two clocks: in the first it is known whether it needs another pair, in the second it goes.
+    @always_comb
+    def look() -> None:
+        total.next = used + full
+        following.next = index + 1
+        wants.next = busy and total[4] and not behind and not constant
+
+    @always_comb
+    def ask() -> None:
+        s_axis_raw.tready.next = wants
+        goes.next = busy and (s_axis_raw.tvalid or not wants)
+
     @always(clk.posedge)
     def give() -> None:
-        bits = modbv(0)[5:]
-        bits[:] = used + full
-        given1.next = False
-        at_end.next = final and index == last
-        if not second:
-            if busy:
-                total.next = bits
-                second.next = True
-                s_axis_raw.tready.next = bits[4] and not behind and not constant
-        elif s_axis_raw.tvalid or not s_axis_raw.tready:
-            s_axis_raw.tready.next = False
-            second.next = False
-            given1.next = True
-            if s_axis_raw.tready:
+        given1.next = goes
+        if goes:
+            if wants:
                 last_pair.next = s_axis_raw.tdata
             if not behind:
                 used.next = total[4:]
             behind.next = behind or at_end
-            index.next = index + 1
-            busy.next = index != LAST
+            at_end.next = final and following == last
+            index.next = following
+            busy.next = index[5:] != 31 or not (behind or at_end or index == LAST)
         if fill:
             busy.next = True
             behind.next = False
+            at_end.next = final and last == 0
+            index.next = 0
         if restart:
             used.next = 15
         if rst:
             busy.next = False
-            second.next = False
-            index.next = 0
-            s_axis_raw.tready.next = False
             given1.next = False
 
     # The upper half of one product is what the last pair still holds, the lower half of the other what
@@ -112,4 +113,4 @@ def raw_unpack(
             stages.next = 0
             valid.next = False
 
-    return format_of_block, give, align, follow
+    return format_of_block, look, ask, give, align, follow

@@ -207,7 +207,7 @@ def memory_arguments(units: int, row_bits: int) -> tuple[Any, ...]:
     decoding = [BarrelPosition() for _ in range(units)], blocks[0], [BarrelSums() for _ in range(units)]
     barrels = BarrelUnits(*decoding, [BarrelSource() for _ in range(units)], blocks[1])
     raw_ports = ports.RawPosition(), ports.SumPort(), ports.RawSource()
-    raw = RawUnits(*raw_ports, word(ROW_BITS), bit(), word(ROW_BITS))
+    raw = RawUnits(*raw_ports, word(ROW_BITS), word(ROW_BITS))
     commands = RowCommands(*(RowCommand(row_bits) for _ in range(3)))
     streams = [Stream(STREAM_BITS) for _ in range(3)]
     return (word(4), barrels, raw, commands, TopPort(), *streams, Stream(16))

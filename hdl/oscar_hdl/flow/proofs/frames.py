@@ -142,18 +142,18 @@ RAW_PACKER = """
   always @(posedge clk) begin
     assume(!job_start || (job_idle && !busy));
     assume(job_values != 0 && job_values < 40 && job_width != 0 && job_width <= 16);
-    if (busy) assume($stable(job_values) && $stable(job_width) && $stable(job_constant));
+    if (busy) assume($stable(job_values) && $stable(job_width));
     if (!rst) begin
-      if (m_axis_tvalid) `RULE(busy && !over && !job_constant && (m_axis_tkeep == 3 || m_axis_tkeep == 1));
+      if (m_axis_tvalid) `RULE(busy && !over && (m_axis_tkeep == 3 || m_axis_tkeep == 1));
       if (m_axis_tvalid) `RULE(m_axis_tlast == (bytes + 1 + m_axis_tkeep[1] == wanted) && bytes < wanted);
       if (m_axis_tvalid && !m_axis_tlast) `RULE(m_axis_tkeep == 3);
-      if (job_done) `RULE(busy && (job_constant || over));
-      if (source_take) `RULE(busy && !over && $past(source_ok && allow, 2));
+      if (job_done) `RULE(busy && over);
+      if (source_take) `RULE(busy && !over && $past(source_ok, 2));
     end
     if (gone) begin bytes <= bytes + 1 + m_axis_tkeep[1]; over <= m_axis_tlast; end
     busy <= job_start || (busy && !job_done);
     if (job_start) begin bytes <= 0; over <= 0; end
-    `SEEN(job_done && bytes > 3); `SEEN(job_done && job_constant);
+    `SEEN(job_done && bytes > 3);
     if (rst) busy <= 0;
   end
 """

@@ -5,24 +5,30 @@ from __future__ import annotations
 ROW_PORT = """
   // A loader is idle between commands, and takes words inside one; one clear is asked for at a time.
   reg busy = 0, waiting = 0, asked = 0, inside = 0, owed = 0, fits = 0, lacking = 0, due = 0;
-  reg [2:0] delay = 0;
-  reg [31:0] row_now, count_now;
+  reg [2:0] delay = 0; reg [1:0] waits = 0;
+  reg flag = 0, stale = 0, granted = 0, refused = 0, tell = 0;
+  reg [31:0] row_now, count_now; reg [7:0] entry_now;
   wire came = s_axis_tvalid && s_axis_tready, gone = m_axis_tvalid && m_axis_tready, header = came && !inside;
-  wire [32:0] end_now = s_axis_tdata[31:0] + ((s_axis_tdata[63:32] + 33'd31) >> 5);
+  wire [32:0] end_now = s_axis_tdata[23:0] + ((s_axis_tdata[61:32] + 33'd31) >> 5);
   always @(posedge clk) begin
     assume(command_idle == (!busy || command_done));
     assume(!command_done || busy);
     assume(!m_axis_tready || (busy && !command_done));
     assume(!clear || !waiting);
     if (waiting) assume($stable(first_row) && $stable(rows));
+    assume(!made_taken || made_valid);
     if (began && !rst && !$past(rst)) begin
       // Each packet is started as it says, or is wrong; soon, and one at a time.
-      if (command_start && !command_clear)
-        `RULE(!busy && owed && fits && command_first == row_now && command_count == count_now);
+      if (command_start && !command_clear) `RULE(!busy && owed && fits && granted == flag);
+      if (command_start && !command_clear) `RULE(command_first == row_now && command_count == count_now);
       if (command_start && command_clear)
         `RULE(!busy && asked && command_first == first_row && command_count == {rows, 5'd0});
-      `RULE(!header || ((!owed || wrong) && !busy));
-      `RULE(wrong ? due || (owed && !fits) : !due);
+      `RULE(!header || ((!owed || wrong) && !busy && !tell && (made_open || !s_axis_tdata[62])));
+      `RULE(wrong ? due || refused || (owed && !fits) : !(due || refused));
+      // One that counts for an entry is started when it may, and tells once when all is written.
+      if (made_valid) `RULE(flag && made_entry == entry_now && made_values == count_now);
+      if (made_valid) `RULE(made_ends ? tell : owed && fits && !busy && !granted);
+      `RULE(waits <= 2);
       `RULE(delay <= 5);
       // Words go on as they come, zeros behind them; a clear takes none; a rest is thrown away at once.
       if (gone) `RULE(!command_clear && m_axis_tdata == (came ? s_axis_tdata : 64'd0) && (came || !inside));
@@ -30,18 +36,29 @@ ROW_PORT = """
       `RULE(cleared == $past(command_done && command_clear));
       `RULE(!cleared || waiting);
     end
-    if (header) begin row_now <= s_axis_tdata; count_now <= s_axis_tdata >> 32; end
-    if (header) fits <= s_axis_tdata[63:32] != 0 && s_axis_tdata[63:51] == 0 && end_now <= 1024;
+    if (header) begin
+      row_now <= s_axis_tdata[23:0]; entry_now <= s_axis_tdata[31:24]; count_now <= s_axis_tdata[61:32];
+      flag <= s_axis_tdata[62];
+      fits <= s_axis_tdata[61:32] != 0 && s_axis_tdata[61:51] == 0 && !s_axis_tdata[63] && end_now <= 1024 &&
+        (s_axis_tdata[31:24] == 0 || s_axis_tdata[62]);
+    end
     owed <= header || (owed && !command_start && !wrong);
-    delay <= owed && !command_start && !wrong ? delay + 1 : 0;
+    delay <= owed && !command_start && !wrong && !made_valid ? delay + 1 : 0;
+    granted <= !header && (granted || (made_taken && !made_ends && !made_refused));
+    refused <= made_taken && made_refused;
+    stale <= !header && flag && (stale || !made_open);
+    tell <= tell ? !made_taken : command_done && !command_clear && flag && !lacking && !inside && !stale;
+    waits <= tell && !made_valid ? waits + 1 : 0;
     inside <= came ? !s_axis_tlast : inside;
     busy <= command_start || (busy && !command_done);
     lacking <= !command_start && (lacking || (gone && !came));
-    due <= command_done && !command_clear && (lacking || inside);
+    due <= command_done && !command_clear && (lacking || inside || stale);
     waiting <= clear || (waiting && !cleared); asked <= clear || (asked && !(command_start && command_clear));
+    `SEEN(tell && made_taken); `SEEN(refused); `SEEN(due && stale);
     `SEEN(command_start && !command_clear); `SEEN(wrong && !due); `SEEN(wrong && due); `SEEN(cleared);
     if (rst) begin
-      busy <= 0; waiting <= 0; asked <= 0; inside <= 0; owed <= 0; lacking <= 0; due <= 0; delay <= 0; end
+      busy <= 0; waiting <= 0; asked <= 0; inside <= 0; owed <= 0; lacking <= 0; due <= 0; delay <= 0;
+      refused <= 0; tell <= 0; waits <= 0; end
   end
 """
 

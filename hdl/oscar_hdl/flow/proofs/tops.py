@@ -9,7 +9,7 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.nic.memory.bank_ports import RowCommand, SideWrite
-from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, TopPort, frames_in
+from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, MadeRows, TopPort, frames_in
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -164,8 +164,13 @@ def tracker() -> Any:
     from oscar_hdl.nic.control.tracker import tracker as made
 
     updates = [lists.TrackerUpdate(arms=n == 0) for n in range(3)]
-    looks = [lists.TrackerLook() for _ in range(2)]
-    return made(bit(), bit(), *updates, lists.FiredEntry(), *looks, lists.TrackerStatus(), entries_log2=2)
+    looks, run = [lists.TrackerLook() for _ in range(2)], lists.ListRun()
+    for name in set(vars(run)) - {"active", "entries"}:  # nobody looks at them
+        delattr(run, name)
+    return made(
+        bit(), bit(), *updates, MadeRows(), run, lists.FiredEntry(), *looks,
+        lists.TrackerStatus(), entries_log2=2,
+    )  # fmt: skip
 
 
 def deframer(at_bits: int = 5) -> Any:
@@ -295,11 +300,23 @@ def raw_packer() -> Any:
     from oscar_hdl.nic.send.raw_packer import raw_packer as made
 
     job, source = RawJob(), ports.SourcePort()
-    del job.bank, job.thinning, source.mean  # nobody looks at them
-    return made(bit(), bit(), job, bit(), source, Stream(16, keep=2))
+    del job.constant, job.value, job.bank, job.thinning, source.mean  # nobody looks at them
+    return made(bit(), bit(), job, source, Stream(16, keep=2), depth_log2=4)
 
 
 def row_port() -> Any:
     from oscar_hdl.nic.memory.row_port import row_port as made
 
-    return made(bit(), bit(), Stream(64), Stream(64), bit(), word(10), word(14), bit(), RowCommand(10), bit())
+    return made(
+        bit(),
+        bit(),
+        Stream(64),
+        Stream(64),
+        bit(),
+        word(10),
+        word(14),
+        bit(),
+        RowCommand(10),
+        bit(),
+        MadeRows(),
+    )

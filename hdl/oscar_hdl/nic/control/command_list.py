@@ -7,14 +7,11 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.nic.control.list_ports import (
-    AFTER,
     ARM_RECEIVE,
     ARM_SEND,
     BAD_COMMAND,
     BAD_TRIGGER,
     COUNT,
-    COUNTS,
-    ENTRIES_LOG2,
     NO_GATE,
     START,
     ArmedReceive,
@@ -26,6 +23,7 @@ from oscar_hdl.nic.control.list_ports import (
     TrackerUpdate,
 )
 from oscar_hdl.nic.control.registers import BY_NAME, TRIGGER
+from oscar_hdl.nic.ports import ENTRIES_LOG2
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import Stream, bit, word
 
@@ -37,19 +35,19 @@ FIELDS = {field.name: field for field in TRIGGER}
 def list_memory(
     clk: Any, rst: Any, s_axis_list: Stream, open: Any, loaded: Any, bad: Any, read_at: Any, read: Any
 ) -> Any:
-    """Keep the entries of the last packet. s_axis_list is ready while `open`.
+    """Keep the entries of the last packet. s_axis_list is ready while `open`, but for a clock behind it.
 
     loaded u9: entries, 0 if the packet was not right (bad, a strobe) or is not whole yet. read u64: the word
     at read_at u10, entry and part, two clocks later.
     """
     write, write_at, data = bit(), word(ENTRIES_LOG2 + 2), word(64)
-    place, part, taken = word(ENTRIES_LOG2 + 1), word(2), bit()
+    place, part, taken, ended = word(ENTRIES_LOG2 + 1), word(2), bit(), bit()
     memory = block_ram(clk, write, write_at, data, read_at, read)
 
     @always_comb
     def take():
-        s_axis_list.tready.next = open
-        taken.next = s_axis_list.tvalid and open
+        s_axis_list.tready.next = open and not ended
+        taken.next = s_axis_list.tvalid and open and not ended
 
     @always(clk.posedge)
     def load():
@@ -57,6 +55,7 @@ def list_memory(
         write_at.next = concat(place[ENTRIES_LOG2:], part)
         data.next = s_axis_list.tdata
         bad.next = False
+        ended.next = taken and s_axis_list.tlast  # so `bad` is never there in two clocks running
         if taken:
             loaded.next = 0
             part.next = part + 1
@@ -94,6 +93,7 @@ def command_list(
     """
     places = {name: (field.low, field.low + field.bits) for name, field in FIELDS.items()}
     EVENTS, EVENTS_END = places["events"]
+    VALUES, VALUES_END = places["values"]
     GATE, GATE_END = places["gate"]
     NEXT, NEXT_END = places["next"]
     NEED, NEED_END = places["need"]
@@ -123,12 +123,13 @@ def command_list(
         if giving and trigger[KIND]:
             update.entry.next = trigger[NEXT_END:NEXT]
         update.events.next = trigger[EVENTS_END:EVENTS]
+        update.values.next = trigger[VALUES_END:VALUES]
         armed.entry.next = entry
         armed.gate.next = trigger[GATE_END:GATE]
         armed.need.next = trigger[NEED_END:NEED]
         receives.entry.next = entry
         receives.gate.next = trigger[GATE_END:GATE]
-        receives.counts.next = trigger[NEED_END:NEED] == COUNTS
+        receives.counts.next = not trigger[NEED + 1]  # COUNTS, OWN
         sends.entry.next = entry
         run.entry.next = entry
 
@@ -137,14 +138,17 @@ def command_list(
         """The trigger; `read` is that of its gate, or of the SEND behind it."""
         stray.next = trigger[GATE:] != 0 or trigger[NEED:GATE_END] != 0 or trigger[KIND:NEED_END] != 0
         if sending:
-            stray.next = trigger[EVENTS:] != 0 or trigger[NEXT:EVENTS_END] != 0 or trigger[KIND:NEXT_END] != 0
+            stray.next = (
+                trigger[EVENTS:VALUES_END] != 0
+                or trigger[NEXT:EVENTS_END] != 0
+                or trigger[KIND:NEXT_END] != 0
+            )
         chained.next = trigger[NEXT_END:NEXT] == entry or (
             trigger[NEXT_END:NEXT] > entry and trigger[NEXT_END:NEXT] < run.entries and read[KIND]
         )  # fmt: skip
         gated.next = (
-            (trigger[NEED_END:NEED] == COUNTS or trigger[NEED_END:NEED] == AFTER)
-            and trigger[GATE_END:GATE] < run.entries and read[KIND]
-        ) or (trigger[NEED_END:NEED] == NO_GATE and trigger[GATE_END:GATE] == 0)  # fmt: skip
+            trigger[NEED_END:NEED] != NO_GATE and trigger[GATE_END:GATE] < run.entries and read[KIND]
+        ) or (trigger[NEED_END:NEED] == NO_GATE and trigger[GATE_END:GATE] == 0)
         unfit.next = stray or (sending and not chained) or (not sending and not gated)
         final.next = number + 1 == run.entries
 

@@ -7,7 +7,6 @@ from typing import Any
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.nic.control.list_ports import (
-    ENTRIES_LOG2,
     FAILED,
     MISCOUNTED,
     EndedEntries,
@@ -16,6 +15,7 @@ from oscar_hdl.nic.control.list_ports import (
     TrackerStatus,
 )
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
+from oscar_hdl.nic.ports import ENTRIES_LOG2
 from oscar_hdl.streams.bundles import bit, word
 
 SETTLES = 7  # clocks until what was given shows as a command under way

@@ -10,12 +10,12 @@ from oscar_hdl.nic.control.list_ports import (
     BACK,
     COUNT,
     END,
-    ENTRIES_LOG2,
     EndedEntries,
     StartedEntry,
     TrackerUpdate,
 )
 from oscar_hdl.nic.control.registers import ERROR_ABORTED
+from oscar_hdl.nic.ports import ENTRIES_LOG2
 from oscar_hdl.streams.bundles import word
 
 MOST_LOG2 = 3  # commands of a direction: two under way, one that waits, and those whose ends are told

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from oscar_hdl.nic.ports import PEER_BITS
+from oscar_hdl.nic.ports import COUNT_BITS, ENTRIES_LOG2, PEER_BITS
 from oscar_hdl.streams.bundles import bit, word
 
-ENTRIES_LOG2 = 8  # of a list, at most
 EVENT_BITS = 6
 NAME_BITS = PEER_BITS + 8 + 16 + 16  # of a frame: peer, sub, chunk, step, the first one highest
-COUNTS, AFTER, NO_GATE = 0, 2, 3  # a RECEIVE's need: nothing; that its gate has ended; it has no gate
-ARM_RECEIVE, ARM_SEND, COUNT, START, END, BACK = range(6)  # updates
+# A RECEIVE's need: nothing; that its gate's own values are made; that its gate has ended; it has no gate.
+COUNTS, OWN, AFTER, NO_GATE = range(4)
+ARM_RECEIVE, ARM_SEND, COUNT, START, END, BACK, MADE, MAY = range(8)  # updates
 ARMED, UNDER_WAY, ENDED = 1, 2, 3  # states of an entry; 0 before it was armed
 BAD_COMMAND, BAD_TRIGGER, FAILED, MISCOUNTED = 1, 2, 3, 4  # how a list ended, or ERROR_ABORTED
 
@@ -20,8 +20,8 @@ class TrackerUpdate:
     def __init__(self, *, arms: bool = False) -> None:
         self.valid, self.taken = bit(), bit()
         self.what, self.entry = word(3), word(ENTRIES_LOG2)
-        if arms:
-            self.events = word(EVENT_BITS)  # of an entry that is armed
+        if arms:  # what an entry that is armed waits for
+            self.events, self.values = word(EVENT_BITS), word(COUNT_BITS)
 
 
 class TrackerLook:
@@ -29,6 +29,7 @@ class TrackerLook:
 
     def __init__(self) -> None:
         self.at, self.state, self.events = word(ENTRIES_LOG2), word(2), word(EVENT_BITS)
+        self.left = word(COUNT_BITS)  # values that are still to be made
 
 
 class TrackerStatus:
@@ -90,6 +91,13 @@ class FoundEntry:
         self.valid, self.given, self.entry = bit(), bit(), word(ENTRIES_LOG2)
         # Strobes: it was another frame, the command is to be aborted; it has ended, the entry waits again.
         self.aborts, self.returned = bit(), bit()
+
+
+class FinderLinks:
+    """What frame_finder and the other blocks of a list say to each other."""
+
+    def __init__(self) -> None:
+        self.armed, self.found, self.gate = ArmedReceive(), FoundEntry(), TrackerLook()
 
 
 class StartedEntry:

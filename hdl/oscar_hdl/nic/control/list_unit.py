@@ -10,39 +10,37 @@ from oscar_hdl.nic.control.command_list import command_list
 from oscar_hdl.nic.control.list_control import list_control
 from oscar_hdl.nic.control.list_ends import list_ends
 from oscar_hdl.nic.control.list_ports import (
-    ArmedReceive,
     EndedEntries,
+    FinderLinks,
     FiredEntry,
-    FoundEntry,
     ListedCommand,
     ListRegisters,
     ListRun,
     RegisterFill,
     StartedEntry,
-    TrackerLook,
     TrackerStatus,
     TrackerUpdate,
 )
 from oscar_hdl.nic.control.tracker import tracker
-from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.ports import FrameCommand, MadeRows
 from oscar_hdl.streams.bundles import Stream
 
 
 @block
 def list_unit(
     clk: Any, rst: Any, s_axis_list: Stream, registers: ListRegisters, run: ListRun, command: ListedCommand,
-    fill: RegisterFill, armed: ArmedReceive, found: FoundEntry, gate: TrackerLook, receive: FrameCommand,
-    send: FrameCommand,
+    fill: RegisterFill, finder: FinderLinks, made: MadeRows, receive: FrameCommand, send: FrameCommand,
 ) -> Any:  # fmt: skip
     """Take lists, and run them (docs/engine.md, "A list").
 
-    s_axis_list: Stream(64), three words an entry. command: to command_ports; fill: to registers. armed,
-    found, gate: frame_finder. receive, send: commands that end.
+    s_axis_list: Stream(64), three words an entry. command: to command_ports; fill: to registers. made:
+    whoever loads rows. receive, send: commands that end.
     """
     status, fire = TrackerStatus(), FiredEntry()
     given, received, sent = TrackerUpdate(arms=True), TrackerUpdate(), TrackerUpdate()
     receives, sends = StartedEntry(receive=True), StartedEntry(receive=False)
     ended, sends_ended = EndedEntries(), EndedEntries()
+    armed, found, gate = finder.armed, finder.found, finder.gate
     ended.returned = found.returned
 
     @always_comb
@@ -63,7 +61,7 @@ def list_unit(
             clk, rst, s_axis_list, registers.bad_packet, run, command, given, armed, fire, found, receives,
             sends,
         ),
-        tracker(clk, rst, given, received, sent, fire, registers.show, gate, status),
+        tracker(clk, rst, given, received, sent, made, run, fire, registers.show, gate, status),
         list_ends(clk, rst, receives, receive.done, receive.error, received, ended, receive=True),
         list_ends(clk, rst, sends, send.done, send.error, sent, sends_ended, receive=False),
         list_control(clk, rst, registers, run, status, ended, sends_ended),

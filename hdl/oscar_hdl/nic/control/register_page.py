@@ -8,7 +8,15 @@ from __future__ import annotations
 from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import MAGIC
 from oscar_hdl.nic.control.registers import COUNTERS, REGISTERS, TRIGGER, Field
-from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
+from oscar_hdl.nic.ports import (
+    COUNT_AT,
+    ENTRIES_LOG2,
+    ENTRY_AT,
+    MADE_AT,
+    STREAM_BITS,
+    frames_in,
+    frames_out,
+)
 from oscar_hdl.streams.bundles import AxiLite, Stream
 
 BUS = 64  # bits of a word as drawn here
@@ -53,8 +61,10 @@ WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
     (
         "s_axis_values, s_axis_side, s_axis_read", "1",
         (
-            Field("row", 0, 32, "first row in memory"),
-            Field("count", 32, 32, "values, 1 or more, all in memory; s_axis_read ends here"),
+            Field("row", 0, 24, "first row in memory"),
+            Field("entry", ENTRY_AT, ENTRIES_LOG2, "of a list: for which they count, else 0"),
+            Field("count", COUNT_AT, 30, "values, 1 or more, all in memory; s_axis_read ends here"),
+            Field("made", MADE_AT, 1, "they count; 0 on s_axis_read"),
         ),
     ),
     (
@@ -98,7 +108,8 @@ read in four; a word that comes late costs four clocks. What is read ends with `
 that no field names are 0, and ignored where the NIC reads, but for a list, in which they are judged.
 
 A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. So is
-one of side rows whose first row is no multiple of 32. One that is too short goes on with zeros, of one that
+one of side rows whose first row is no multiple of 32, and one for an entry that does not wait for so many
+values. One that is too short goes on with zeros, of one that
 is too long the rest is thrown away: load its rows again. Each is counted (PACKETS_BAD,
 IRQ_STATUS.bad_packet), and the next packet is taken as it is.
 

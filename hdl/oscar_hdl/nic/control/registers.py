@@ -11,7 +11,7 @@ from oscar_hdl.nic.ports import PEER_BITS, ROW_BITS, TO_ALL
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
 SPACE = 256  # bytes of addresses
-VERSION = 7
+VERSION = 8
 ID_VALUE = int.from_bytes(b"OSCA", "big")
 COUNTERS, EDGES = 0x80, 0xC0
 PLAN_EDGES = 15  # boundaries of a plan, at most
@@ -182,11 +182,16 @@ def _port(
 LIST_ENTRIES = 256  # of a list, at most
 # The third word of an entry of a list; the first is FRAME and SHAPE, the second TABLES and COMMAND.
 TRIGGER: tuple[Field, ...] = (
-    Field("values", 0, 19, "0 (reserved)"),
+    Field("values", 0, 19, "that packets have to bring before a SEND starts"),
     Field("events", 24, 6, "that a SEND waits for"),
     Field("gate", 32, 8, "of a RECEIVE: an entry that is a SEND"),
     Field("next", 40, 8, "of a SEND: the one behind it on its link, or its own number"),
-    Field("need", 56, 2, "of a RECEIVE: 0 at once, counts for its gate; 2 behind it; 3 at once, no gate"),
+    Field(
+        "need",
+        56,
+        2,
+        "of a RECEIVE: 0 at once, 1 when its gate has its values, both count for it; 2 behind it; 3 no gate",
+    ),
     Field("kind", 63, 1, "0 RECEIVE, 1 SEND"),
 )
 
@@ -313,6 +318,7 @@ REGISTERS: tuple[Register, ...] = (
         (
             Field("events", 0, 6, "of a SEND: that are still to come"),
             Field("state", 8, 2, "1 waits, 2 fired or under way, 3 ended; 0 no list had it"),
+            Field("values", 12, 19, "of a SEND: that packets have still to bring"),
         ),
     ),
 )  # fmt: skip

@@ -110,9 +110,7 @@ def barrel_memory(
         either_side(loaded_side, added_side, writes, side),
     ]
     readers = [
-        raw_decode_rows(
-            clk, rst, raw.position, raw.sums, raw.decode_row, raw.adopt, asks[0], found, **placing
-        ),
+        raw_decode_rows(clk, rst, raw.position, raw.sums, raw.decode_row, asks[0], found, **placing),
         raw_encode_rows(clk, rst, raw.source, raw.encode_row, asks[1], found, **placing),
         rows_out(clk, rst, commands.unload, asks[2], found, m_axis_values, m_axis_descriptors, **placing),
         read_turns(clk, rst, phase, asks, row, reads, found),

@@ -136,17 +136,14 @@ class BarrelUnits:
 
 
 class RawUnits:
-    """Ports of raw_decoder and raw_packer, the first rows of their blocks, and whether local values are 0.
-
-    Rows and adopt hold from a job's start to its done.
-    """
+    """Ports of raw_decoder and raw_packer, and the first rows of their blocks, held from start to done."""
 
     def __init__(
         self, position: RawPosition, sums: SumPort, source: RawSource, decode_row: SignalType,
-        adopt: SignalType, encode_row: SignalType,
+        encode_row: SignalType,
     ) -> None:  # fmt: skip
         self.position, self.sums, self.source = position, sums, source
-        self.decode_row, self.adopt, self.encode_row = decode_row, adopt, encode_row
+        self.decode_row, self.encode_row = decode_row, encode_row
 
 
 class RowCommands:

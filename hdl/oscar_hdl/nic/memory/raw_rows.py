@@ -192,8 +192,8 @@ def lane_of(data: Any, distances: Any, both: Any, *, lane: int) -> Any:
 
 @block
 def raw_decode_rows(
-    clk: Any, rst: Any, position: RawPosition, sums: SumPort, base: Any, adopt: Any, ask: RowAsk,
-    found: RowsRead, *, block_bits: int, skip_bits: int,
+    clk: Any, rst: Any, position: RawPosition, sums: SumPort, base: Any, ask: RowAsk, found: RowsRead, *,
+    block_bits: int, skip_bits: int,
 ) -> Any:  # fmt: skip
     """Give the raw decoder distances, local values, and means of the last header's group."""
     put, put_mean, came, number = bit(), bit(), word(5), word(5)
@@ -234,8 +234,6 @@ def raw_decode_rows(
             position.mean.next = mean
         local.next = lane[VALUE_BITS:]
         sums.local.next = local
-        if adopt:
-            sums.local.next = 0
 
     return parts, keep, look, give
 

@@ -6,37 +6,48 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar_hdl.nic.ports import FRAME_ROW_BITS
+from oscar_hdl.nic.ports import (
+    COUNT_AT,
+    ENTRIES_LOG2,
+    ENTRY_AT,
+    FRAME_ROW_BITS,
+    MADE_AT,
+    ROW_AT,
+    MadeRows,
+)
 from oscar_hdl.streams.bundles import Stream, bit, word
 
-ROW_AT, COUNT_AT = 0, 32  # of a packet's first word: row, number of values
 CHECKED = 3  # clocks until it is known whether all rows are in memory
 
 
 @block
 def row_port(
     clk: Any, rst: Any, s_axis: Stream, m_axis: Stream, clear: Any, first_row: Any, rows: Any, cleared: Any,
-    command: Any, wrong: Any, *, align: int = 0,
+    command: Any, wrong: Any, made: MadeRows, *, align: int = 0,
 ) -> Any:  # fmt: skip
     """Start a command with the first word of each packet, and pass the rest on.
 
     s_axis: Stream(64 or more); a packet's first word has the row in bits 0 to 31 and the number of values, 1
-    or more, in bits 32 to 63. A command without data has packets of one word. m_axis: as wide. clear: pulse,
+    or more, in bits 32 to 61. A command without data has packets of one word. m_axis: as wide. clear: pulse,
     with first_row and rows u14, which hold: rows shall be cleared, between two packets; cleared: pulse.
+    made: where bit 62 is set, the packet waits until a list takes such, and its values count for the entry in
+    bits 24 to 31 as soon as all are written; if the list stops meanwhile they do not, and it was wrong.
     command: RowCommand; the memory has as many rows as `first` tells apart. While rst is high nothing is
     taken.
 
     wrong (pulse): a packet was not as its first word says. Of rows that are not all in memory, of no values,
-    or from a row on that is no multiple of 2^align, none is written or read. A packet that is too short goes
-    on with zeros, of one that is too long the rest is thrown away.
+    from a row on that is no multiple of 2^align, or of more values than the entry waits for, none is written
+    or read. One that is too short goes on with zeros, of one that is too long the rest is thrown away.
     """
-    steps = enum("HEADER", "CHECK", "DATA", "REST")
-    at = Signal(steps.HEADER)
+    steps = enum("HEADER", "CHECK", "ASK", "DATA", "TELL", "REST")
+    at, rest = Signal(steps.HEADER), Signal(steps.HEADER)
     asked, clearing = bit(), bit()
     over, lacking = bit(), bit()  # the packet has ended, and was too short
+    counts, stale, free = bit(), bit(), bit()  # for an entry; its list has stopped
     stray, outside, wait = bit(), bit(), word(2)
     FIRST_BITS, COUNT_BITS = len(command.first), len(command.count)
     ALIGN = (1 << align) - 1
+    ENTRY_END = ENTRY_AT + ENTRIES_LOG2
     FIRST_END, COUNT_END, ROWS = ROW_AT + FIRST_BITS, COUNT_AT + COUNT_BITS, 1 << FIRST_BITS
     number, behind = word(FRAME_ROW_BITS + 1), word(max(FIRST_BITS, FRAME_ROW_BITS + 1) + 1)
 
@@ -48,7 +59,7 @@ def row_port(
         m_axis.tlast.next = s_axis.tlast or over
         m_axis.tvalid.next = at == steps.DATA and not clearing and (s_axis.tvalid or over)
         s_axis.tready.next = not rst and (
-            (at == steps.HEADER and command.idle and not asked)
+            (at == steps.HEADER and command.idle and not asked and free)
             or (at == steps.DATA and m_axis.tready and not clearing and not over)
             or at == steps.REST
         )
@@ -57,8 +68,10 @@ def row_port(
     def measure() -> None:
         if at == steps.HEADER:
             stray.next = (
-                s_axis.tdata[COUNT_AT:FIRST_END] != 0
-                or s_axis.tdata[64:COUNT_END] != 0
+                s_axis.tdata[ENTRY_AT:FIRST_END] != 0
+                or (s_axis.tdata[ENTRY_END:ENTRY_AT] != 0 and not s_axis.tdata[MADE_AT])
+                or s_axis.tdata[MADE_AT:COUNT_END] != 0
+                or s_axis.tdata[64 : MADE_AT + 1] != 0
                 or s_axis.tdata[COUNT_END:COUNT_AT] == 0
                 or (s_axis.tdata[FIRST_END:ROW_AT] & ALIGN) != 0
             )
@@ -74,6 +87,8 @@ def row_port(
         if at == steps.HEADER:
             clearing.next = asked
             command.clear.next = asked
+            counts.next = s_axis.tdata[MADE_AT] and not asked
+            made.entry.next = s_axis.tdata[ENTRY_END:ENTRY_AT]
             if asked:
                 command.first.next = first_row[FIRST_BITS:]
                 command.count.next = concat(rows, modbv(0)[5:])
@@ -83,47 +98,83 @@ def row_port(
 
     @always(clk.posedge)
     def proceed() -> None:
-        command.start.next = False
-        cleared.next = False
-        wrong.next = False
         wait.next = 0
         if clear:
             asked.next = True
         if at == steps.HEADER:
             over.next = s_axis.tlast
             lacking.next = False
-            if command.idle and (asked or s_axis.tvalid):
+            if command.idle and (asked or (s_axis.tvalid and free)):
                 at.next = steps.CHECK
                 if asked:
                     asked.next = False
         elif at == steps.CHECK:
             wait.next = wait + 1
             if wait == CHECKED:
-                command.start.next = clearing or not outside
                 at.next = steps.DATA
                 if outside and not clearing:
-                    wrong.next = True
-                    at.next = steps.REST
-                    if over:
-                        at.next = steps.HEADER
+                    at.next = rest
+                elif counts:
+                    at.next = steps.ASK
+        elif at == steps.ASK:
+            if made.taken:
+                at.next = steps.DATA
+                if made.refused:
+                    at.next = rest
         elif at == steps.DATA:
             if s_axis.tvalid and s_axis.tready and s_axis.tlast:
                 over.next = True
             if m_axis.tvalid and m_axis.tready and over:
                 lacking.next = True
             if command.done:
-                cleared.next = clearing
-                wrong.next = not clearing and (lacking or not over)
-                at.next = steps.REST
-                if clearing or over:
+                at.next = rest
+                if clearing:
                     at.next = steps.HEADER
+                elif counts and over and not lacking and not stale:
+                    at.next = steps.TELL
+        elif at == steps.TELL:
+            if made.taken:
+                at.next = steps.HEADER
         elif s_axis.tvalid and s_axis.tlast:
             at.next = steps.HEADER
         if rst:
             at.next = steps.HEADER
             asked.next = False
+
+    @always_comb
+    def look_behind() -> None:
+        rest.next = steps.REST
+        if over:
+            rest.next = steps.HEADER
+
+    @always(clk.posedge)
+    def say() -> None:
+        """What becomes of a command, and of its packet."""
+        command.start.next = (
+            at == steps.CHECK and wait == CHECKED and (clearing or not (outside or counts))
+        ) or (at == steps.ASK and made.taken and not made.refused)
+        cleared.next = at == steps.DATA and command.done and clearing
+        wrong.next = (
+            (at == steps.CHECK and wait == CHECKED and outside and not clearing)
+            or ((at == steps.ASK or at == steps.TELL) and made.taken and made.refused)
+            or (at == steps.DATA and command.done and not clearing and (lacking or not over or stale))
+        )
+        if rst:
             command.start.next = False
             cleared.next = False
             wrong.next = False
 
-    return connect, measure, take, proceed
+    @always_comb
+    def wait_for_list() -> None:
+        free.next = made.open or not s_axis.tdata[MADE_AT]
+        made.values.next = command.count
+
+    @always(clk.posedge)
+    def tell() -> None:
+        stale.next = at != steps.HEADER and counts and (stale or not made.open)
+        made.ends.next = at == steps.TELL
+        made.valid.next = (at == steps.ASK or at == steps.TELL) and not made.taken
+        if rst:
+            made.valid.next = False
+
+    return connect, measure, take, proceed, look_behind, say, wait_for_list, tell

@@ -119,7 +119,6 @@ def raw_hand(
             raw.width.next = verdict.width
             raw_row.next = verdict.row
             pairs.place.next = here
-        raw.constant.next = False
 
     return hand
 

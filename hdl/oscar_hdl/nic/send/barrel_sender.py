@@ -24,7 +24,6 @@ from oscar_hdl.nic.send.unit_ring import unit_ring
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 TOO_LONG, DESCRIPTOR = 4, 5  # FrameCommand.error
-ROW_PAIRS_LOG2 = 6  # raw_packer's pairs of a row, 32 at most, wait until a collector takes them
 
 
 class EncodeUnits:
@@ -81,7 +80,7 @@ def barrel_sender(
     judging, pairs, entries = Judging(PLACE_BITS), PairJob(PLACE_BITS), EntryPort()
     total, leaving = FrameSum(BYTES_LOG2), Leaving(store_log2, BYTES_LOG2)
     heading, resting, rests = bit(), bit(), [ring.resting for ring in rings]
-    raw, raw_stream, head_stream, allow = RawJob(), Stream(16, keep=2), Stream(16, keep=2), bit()
+    raw, raw_stream, head_stream = RawJob(), Stream(16, keep=2), Stream(16, keep=2)
 
     parts = [
         unit_ring(
@@ -104,7 +103,7 @@ def barrel_sender(
             raw_row=units.raw_row, pairs=pairs, entries=entries, block_log2=block_log2,
             store_bits=store_log2, size_bits=BYTES_LOG2,
         ),
-        raw_packer(clk, rst, raw, allow, units.source, raw_stream, depth_log2=ROW_PAIRS_LOG2),
+        raw_packer(clk, rst, raw, units.source, raw_stream),
         head_writer(
             clk, rst, clear=coded.begin, entries=entries, fields=fields, length=length, crc=total.crc,
             start=pairs.head, final=pairs.final, m_axis=head_stream,
@@ -155,7 +154,6 @@ def barrel_sender(
             if not rests[n]:
                 all_rest[:] = 0
         resting.next = all_rest == 1 and pairs.idle and total.idle and not pairs.head and raw.idle
-        allow.next = True
         if state == states.CLOSE:
             length.next = judging.place - HEADER_BYTES
             leaving.words.next = judging.place[FRAME_BITS:BYTES_LOG2]

@@ -12,26 +12,22 @@ from oscar_hdl.streams.pair_fifo import pair_fifo
 
 
 @block
-def raw_packer(
-    clk: Any, rst: Any, job: Any, allow: Any, source: Any, m_axis: Any, *, depth_log2: int = 4
-) -> Any:
+def raw_packer(clk: Any, rst: Any, job: Any, source: Any, m_axis: Any, *, depth_log2: int = 6) -> Any:
     """Read the rows of a block and give its values, `width` bits each, the lowest bit first.
 
-    job: RawJob; values and width (1..16) hold from start to done. constant: only the first row is read, value
-    is its first value from done to the next start, and no bytes are given. done: all bytes were taken.
-    allow (level): a row may be read, because the bytes of one (up to 64) will be taken without a pause but
-    those between pairs that come one by one. source: SourcePort; a RawSource is asked for each row, so that
-    `ok` can follow from it. m_axis: Stream(16, keep=2), tlast with the
-    last pair.
+    job: RawJob; values and width (1..16) hold from start to done, when all bytes were taken.
+    source: SourcePort; a RawSource is asked for each row while the one before is read, so that `ok` can
+    follow from it. m_axis: Stream(16, keep=2), tlast with the last pair.
 
-    depth_log2: of the FIFO of pairs, which is to bridge such a pause: lanes of the store and six pairs more.
+    depth_log2: of the FIFO of pairs. A row is taken when it is empty, so it has to hold the 32 pairs of a row
+    and six more, unless they are taken as they come.
     """
     states = enum("IDLE", "MASK", "ROW", "READ", "LAST", "DRAIN")
     state = Signal(states.IDLE)
-    row, clocks, widening = word(13), word(3), word(5)
-    # The lane behind the one that comes in the next clock, and the one behind the row's last.
-    lane, stop, at_end, last_row = word(5), word(5), bit(), bit()
-    ready, reading, finish, empty = bit(), bit(), bit(), bit()
+    last_value, row, clocks, widening = word(18), word(13), word(3), word(5)
+    # Of the row that is asked for, and of the one that is read: it is the last; its last lane, the next one.
+    final, stop, read_final, read_stop, lane, at_end = bit(), word(5), bit(), word(5), word(5), bit()
+    ready, taken, reading, finish, empty = bit(), bit(), bit(), bit(), bit()
     mask, value, have, step, fill = word(16), word(16), bit(), bit(), word(4)
     # A value on its way to its place in a pair: moved up by fill % 4, then by the rest of fill. It starts
     # when the next one comes, so that it is known whether it is the last. `ends`: fill behind it, up to 31.
@@ -48,23 +44,23 @@ def raw_packer(
         source.row.next = row[12:]
         source.header.next = False
         step.next = have and (reading or finish)
-        job.value.next = value
+        taken.next = state == states.ROW and ready
 
     @always(clk.posedge)
     def watch():
-        source.take.next = state == states.ROW and clocks == 2 and ready and not (last_row and stop == 0)
-        asking.next = state == states.ROW and clocks == 1 and not (last_row and stop == 0)
-        job.done.next = state == states.DRAIN and clocks == 7 and empty
-        if rst:
-            source.take.next = False
-            asking.next = False
-            job.done.next = False
-        ready.next = source.ok and allow and empty
-        last_row.next = row == job.values[18:5]
-        at_end.next = lane == stop or job.constant
-        stop.next = 0
-        if row == job.values[18:5]:
-            stop.next = job.values[5:]
+        source.take.next = taken and not rst
+        asking.next = not rst and (
+            (state == states.MASK and widening == 0)
+            or (state == states.READ and clocks == 1 and not read_final)
+        )
+        job.done.next = state == states.DRAIN and clocks == 7 and empty and not rst
+        ready.next = source.ok and empty and not taken and not asking
+        last_value.next = job.values - 1
+        final.next = row == last_value[18:5]
+        stop.next = 31
+        if row == last_value[18:5]:
+            stop.next = last_value[5:]
+        at_end.next = lane == read_stop
 
     @always(clk.posedge)
     def read():
@@ -86,17 +82,15 @@ def raw_packer(
                 mask.next = mask
                 state.next = states.ROW
         elif state == states.ROW:
-            lane.next = 1
-            clocks.next = clocks + 1
-            if clocks == 2:  # last_row and stop are those of this row
-                clocks.next = 2
-                if last_row and stop == 0:
-                    finish.next = True
-                    state.next = states.LAST
-                elif ready:
-                    clocks.next = 0
-                    state.next = states.READ
+            lane.next = 0
+            clocks.next = 0
+            read_final.next = final
+            read_stop.next = stop
+            if taken:
+                state.next = states.READ
         elif state == states.READ:
+            if clocks == 0:
+                row.next = row + 1
             if clocks != READ_CLOCKS - 1:
                 clocks.next = clocks + 1
             else:
@@ -105,9 +99,8 @@ def raw_packer(
             if reading and at_end:
                 reading.next = False
                 clocks.next = 0
-                row.next = row + 1
                 state.next = states.ROW
-                if last_row or job.constant:
+                if read_final:
                     finish.next = True
                     state.next = states.LAST
         elif state == states.LAST:
@@ -128,7 +121,7 @@ def raw_packer(
     def shift():
         if reading:
             value.next = source.data[16:] & mask
-            have.next = not job.constant
+            have.next = True
         elif finish:
             have.next = False
         if step:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.asc.params import ASC_CODE, DIRECTORY_BYTES, MAX_BLOCK_LOG2, PREFIX_BYTES, AscParams
+from oscar.coding.asc.params import ASC_CODE, DIRECTORY_BYTES, MAX_BLOCK_LOG2, PAD, PREFIX_BYTES, AscParams
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import as_values, check_header, check_width, fit_width
-from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
+from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, put_head, unpack_frame
 from oscar.errors import ConfigError, FrameError, OscarError
+from oscar.numerics.tensors import Room
 from oscar.state import Reader, Saved, Stateful
 
 MAX_STEP = 0xFFFF  # the header has 16 bits for a step
+MOST_FRAMES = 16  # of an end, whose memory is kept
 
 Implementation = Literal["compiled", "reference"]
 
@@ -281,6 +283,34 @@ class Decoder(_Link):
         """Return whether kernels may write to `out` as flat integers of 16 or 32 bits."""
         good = isinstance(out, np.ndarray) and out.dtype in (np.int16, np.int32)
         return good and out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative  # type: ignore[attr-defined]
+
+
+class InnerEncoder(Encoder):
+    """The sending end of the compiled coder within an AllReduce.
+
+    Frames are in memory that is used again once nobody holds them. Position classes are 0..15 there, one for
+    each value, uint8 and contiguous: nobody looks through them.
+    """
+
+    def __init__(self, params: AscParams, coder: Coder) -> None:
+        super().__init__(params, coder=coder)
+        self._frames = Room(most=MOST_FRAMES)
+
+    def _frame(self, head: Header, array: Array, classes: Array | None, state: TableState) -> Any:
+        coder: Any = self.coder
+        memory = self._frames.take(max_frame(self.params, head.count, head.width) + PAD, np.uint8)
+        payload = coder.encode(array, classes, head.width, state, into=memory[HEADER_BYTES:])
+        return put_head(head, memory[: HEADER_BYTES + len(payload)].data).toreadonly()
+
+    def _classes(self, context: Array | None, count: int) -> Array | None:
+        return context if self.params.uses_position else None
+
+
+class InnerDecoder(Decoder):
+    """The receiving end of the compiled coder within an AllReduce; position classes as for InnerEncoder."""
+
+    def _classes(self, context: Array | None, count: int) -> Array | None:
+        return context if self.params.uses_position else None
 
 
 def max_frame(params: AscParams, count: int, width: int) -> int:

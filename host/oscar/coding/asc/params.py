@@ -61,6 +61,7 @@ MIN_BLOCK_LOG2, MAX_BLOCK_LOG2 = 10, 17
 AUTO_BLOCK_LOG2 = 12  # log2 of the smallest block that the sender chooses
 BLOCK_BYTES_LOG2 = 15  # log2 of the coded bytes that a block should have; its flush costs about 60
 PREFIX_BYTES, MASK_BYTES, DIRECTORY_BYTES = 2, 4, 6
+PAD = 64  # bytes behind arrays, because kernels read and write whole rows
 FLUSH_BYTES = LANES * STATE_BITS // 8
 CODED, RAW, CONSTANT = 0, 1, 2  # block types
 MOST_SEED_ROWS = 5

@@ -6,6 +6,7 @@ never written to once they are part of a state.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,10 +25,18 @@ from oscar.numerics.tensors import check_finite
 FLOAT32_MAX = torch.finfo(torch.float32).max
 
 
-def energies_beyond(tensors: Sequence[torch.Tensor], edges: Sequence[float]) -> list[float]:
+def energies_beyond(tensors: Sequence[Any], edges: Sequence[float], residual: Any = None) -> list[float]:
     """Return what quantiser_kernels.energies_beyond does."""
-    pairs = zip(tensors, edges, strict=True)
-    return [float((tensor.double().abs() - edge).clamp(min=0).square().sum()) for tensor, edge in pairs]
+    out, at = [], 0
+    for tensor, edge in zip(tensors, edges, strict=True):
+        held = None if residual is None else residual[at : at + tensor.numel()]
+        at += tensor.numel()
+        if edge == math.inf:
+            out.append(0.0)
+            continue
+        value = tensor if held is None else (tensor + held).clamp(-FLOAT32_MAX, FLOAT32_MAX)
+        out.append(float((value.double().abs() - edge).clamp(min=0).square().sum()))
+    return out
 
 
 class DeviceQuantiser(WorkerQuantiser):

@@ -34,6 +34,7 @@ from oscar.coding.asc.params import (
     MASK_BYTES,
     MAX_BLOCK_LOG2,
     MIN_BLOCK_LOG2,
+    PAD,
     PREFIX_BYTES,
     SENT_ROW_BYTES,
     SYMBOLS,
@@ -46,7 +47,6 @@ from oscar.coding.codec import check_range
 from oscar.cores import share, threads_for
 from oscar.errors import FrameError
 
-PAD = 64  # bytes behind arrays, because kernels read whole rows
 SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
 
 
@@ -130,9 +130,13 @@ class CompiledCoder:
         return threads
 
     def encode(
-        self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState
-    ) -> bytes | memoryview:
-        """See Coder.encode; the returned memory is overwritten by the next call."""
+        self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState,
+        into: np.ndarray | None = None,
+    ) -> bytes | memoryview:  # fmt: skip
+        """See Coder.encode; the returned memory is overwritten by the next call, if it is not that of `into`.
+
+        into: uint8, of AscParams.max_payload and PAD bytes.
+        """
         count = values.size
         self._rows, self._values = -(-count // LANES), count
         if not count:
@@ -164,11 +168,12 @@ class CompiledCoder:
 
         share(code, number, threads, SIDES)
         head = self._prefix(log2 | frame.shift << 5 | last << 11, sent)
-        out = self._memory("payload", self.params.max_payload(count, width) + len(head))
-        payload = self._room["payload"][0]
+        if into is None:
+            self._memory("payload", self.params.max_payload(count, width) + len(head))
+        payload = self._room["payload"][0] if into is None else into
         payload[: len(head)] = np.frombuffer(head, np.uint8)
         self._payload, self._head = payload, len(head)
-        used = ek.write_blocks(blocks, log2, number, regions, region, out + len(head))
+        used = ek.write_blocks(blocks, log2, number, regions, region, address(payload) + len(head))
         return payload[: len(head) + used].data
 
     def work(self, _: object = None) -> np.ndarray | None:
