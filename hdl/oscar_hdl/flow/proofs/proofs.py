@@ -225,7 +225,7 @@ PROOFS: dict[str, Proof] = {
     ),
     "byte_sink": Proof(HERE + "byte_sink", free=512),
     "byte_source": Proof(HERE + "byte_source", rules=BYTE_SOURCE, free=512, reach=40),
-    "raw_decoder": Proof(HERE + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=80),
+    "raw_decoder": Proof(HERE + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=0),
     "splitter": Proof("splitter", light=False, free=512, still=("m_axis",)),
     "encoder": Proof("encoder", free=512, still=("m_axis_bytes",)),
     "decoder": Proof("decoder", 12, light=False, rules=DECODER, free=512),
