@@ -29,6 +29,7 @@ from oscar.coding.asc.params import (
     RAW,
     SYMBOLS,
     TABLE_ROWS,
+    raw_limit,
 )
 from oscar.coding.asc.state import TableState
 from oscar.coding.asc.turns import cells_of, raw_rows
@@ -87,7 +88,7 @@ class UnitCoder(CompiledCoder):
         self._run("barrel_encoder", batch)
         if batch.blocks["bad"].any():
             raise RtlError("the encoder refuses its rows")
-        payload = (log2 | last << 11).to_bytes(2, "little") + _payload(batch.blocks, data, rows, log2)
+        payload = (log2 | last << 11).to_bytes(2, "little") + _payload(batch.blocks, data, rows, log2, width)
         self._learn(state, counts.sum(axis=0, dtype=np.int64))
         raw = raw_rows(np.frombuffer(payload, np.uint8), PREFIX_BYTES, rows.count)
         self._work = cells_of(rows.classes, rows.count, raw)
@@ -213,8 +214,8 @@ def _places(at: int, step: int, number: int) -> np.ndarray:
     return np.uint64(at) + np.uint64(step) * np.arange(number, dtype=np.uint64)
 
 
-def _payload(blocks: np.ndarray, data: np.ndarray, rows: FrameRows, log2: int) -> bytes:
-    """Return directory and blocks: coded ones as they came, raw where that is no longer, or constant."""
+def _payload(blocks: np.ndarray, data: np.ndarray, rows: FrameRows, log2: int, width: int) -> bytes:
+    """Return directory and blocks: coded ones as they came, raw where they are too long, or constant."""
     entries, body = [], []
     flat = rows.values.reshape(-1)[: rows.count]
     for n, block in enumerate(blocks):
@@ -223,7 +224,7 @@ def _payload(blocks: np.ndarray, data: np.ndarray, rows: FrameRows, log2: int) -
         if block["constant"]:
             value = int(block["value"])
             entries.append(CONSTANT | (value - (value >> 15 << 16) & 0xFFFFFFFF) << 16)
-        elif size >= raw:
+        elif size >= raw_limit(int(block["count"]), bits, width, len(blocks) == 1):
             entries.append(RAW | bits << 2 | raw << 24)
             part = flat[n << log2 : (n + 1) << log2].astype(np.int64)
             spread = part[:, None] >> np.arange(bits) & 1

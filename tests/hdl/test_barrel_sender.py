@@ -281,7 +281,7 @@ def test_a_unit_has_eight_blocks() -> None:
 def test_blocks_longer_than_the_buffer() -> None:
     rng = dice(36)
     bench = Bench(rng, rng.choice((1, 2)), store_log2=12, pressure=rng.choice((0, 0.5)), log2=12)
-    frame = random_frame(rng, blocks=6, kinds="c", log2=12)
+    frame = random_frame(rng, blocks=6, kinds="c", log2=12, width=16)
     sizes = rng.sample((1000, 2047, 2048, 2049, 5000, 8191, 8300), 5)
     for part, size in zip(frame.parts, sizes, strict=False):  # one is known to be raw when it was collected
         part.values = [-(1 << 15), *([1] * 4095)]
@@ -314,6 +314,7 @@ def test_a_block_takes_four_clocks_of_the_judge() -> None:
     )  # fmt: skip
     simulator = CycleSimulator(top, clk, each)
     frame.last_block.next, frame.size.next, frame.last_size.next = blocks - 1, 1 << LOG2, 1 << LOG2
+    frame.width.next = 16
     simulator.run(4)
     frame.begin.next = True
     simulator.run(1)
@@ -353,12 +354,12 @@ def test_frames_that_do_not_fit_leave_no_trace() -> None:
 def test_raw_blocks_that_do_not_fit() -> None:
     rng = dice(31)
     bench = Bench(rng, 2, store_log2=8)
-    frames = [random_frame(rng, blocks=n, kinds="r") for n in (4, 2, 1)]
+    frames = [random_frame(rng, blocks=n, kinds="r", width=16) for n in (4, 2, 1)]
     for frame in frames:
         for part in frame.parts:
             if len(part.values) > 1:  # one value alone is a constant
                 part.values[0] = -(1 << 15)
-                part.data = rng.randbytes(part.raw_size + rng.randrange(3))
+                part.data = rng.randbytes(part.limit + rng.randrange(3))
         frame.error = 4 * (len(frame.bytes()) >= 8 * ((1 << 8) - 4))
     assert frames[0].error
     bench.check([*frames, random_frame(rng, blocks=2, kinds="c", most=300)])

@@ -306,7 +306,7 @@ MIXED = np.concatenate(  # constant, coded, raw and half empty blocks of SMALL, 
     [
         np.full(1024, 5),
         lcg(1024, 11, 8, 4),
-        lcg(1024, 3, 7),
+        lcg(1024, 3, 12),
         lcg(600, 5, 3),
         np.zeros(1448),
         lcg(900, 15, 8, 4),
@@ -331,7 +331,12 @@ GOLDEN: dict[str, Golden] = {
     "blocks of all types": (
         SMALL,
         [(MIXED, 16, None), (MIXED[4000:], 16, None)],
-        "3058:1f3d0e51 785:3583e7eb",
+        "3686:f994171b 777:ac38d2b2",
+    ),
+    "short last blocks": (  # coded though longer than raw; raw, as in 8 bits it would be no longer; raw
+        SMALL,
+        [(lcg(1174, 3, 4), 8, None), (lcg(1124, 3, 4), 8, None), (lcg(1064, 3, 4), 8, None)],
+        "839:08783c53 762:0b783a05 720:0d96c4f3",
     ),
     "wide rows": (AscParams(), [(PEAKS, 16, None), (WIDE, 32, None)], "1018:3fb19f1c 3135:db9dccc6"),
     "shift": (

@@ -115,6 +115,14 @@ def test_blocks_that_are_zero_constant_or_raw() -> None:
     assert [payload[at] & 3 for at in (2, 8, 14, 20)] == [CONSTANT, CONSTANT, RAW, CODED]
 
 
+def test_a_short_last_block_is_coded_though_it_is_longer() -> None:
+    random = np.random.default_rng(5)
+    for count, kind in ((150, CODED), (60, RAW)):
+        values = np.rint(random.laplace(0, 6, 1024 + count)).clip(-31, 31).astype(np.int16)
+        payload = check(values, None, 8, AscParams(block_log2=10, sent_rows=False))
+        assert payload[8] & 3 == kind
+
+
 def test_seed_rows_of_all_kinds() -> None:
     """Rows of 3, 4, 5, 8 and 16 bits ride in the start states, a partial row among them."""
     for largest in (2, 6, 14, 100, 30000, 40000):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscar.coding.asc.link import ASC_CODE, Encoder
+from oscar.coding.asc.params import raw_limit
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, peek
 
 CODED, RAW, CONSTANT = 0, 1, 2
@@ -24,6 +25,8 @@ class Part:
     seeds: int = 0
     first: int = 0
     last: int = 0
+    width: int = 16  # of the frame
+    alone: bool = False  # it is the frame's only block
 
     @property
     def bits(self) -> int:
@@ -35,12 +38,17 @@ class Part:
         """How it is sent."""
         if min(self.values) == max(self.values):
             return CONSTANT
-        return CODED if len(self.data) < self.raw_size else RAW
+        return CODED if len(self.data) < self.limit else RAW
 
     @property
     def raw_size(self) -> int:
         """Bytes of the raw block."""
         return (len(self.values) * (self.bits + 1) + 7) // 8
+
+    @property
+    def limit(self) -> int:
+        """Bytes from which on it is sent raw."""
+        return raw_limit(len(self.values), self.bits + 1, self.width, self.alone)
 
     def entry(self) -> bytes:
         """The directory's entry."""
@@ -93,9 +101,9 @@ class Frame:
         return pack_frame(self.header, payload)
 
 
-def random_part(rng: random.Random, count: int, kind: int, most: int) -> Part:
+def random_part(rng: random.Random, count: int, kind: int, most: int, width: int, alone: bool) -> Part:
     """Return a block of that kind with any bytes."""
-    bits = rng.randrange(1, 16)
+    bits = rng.randrange(1, max(2, width))
     if kind == CONSTANT:
         value = rng.choice((0, -1, 1, rng.randrange(-(1 << 15), 1 << 15)))
         return Part([value] * count, b"")
@@ -103,29 +111,32 @@ def random_part(rng: random.Random, count: int, kind: int, most: int) -> Part:
     values[0] = -(1 << bits)
     if count > 1:
         values[1] = rng.choice((0, 1))
-    part = Part(values, b"", rng.randrange(6), rng.randrange(128), rng.randrange(128))
-    size = part.raw_size + rng.choice((0, 0, 1, 2, 9, 200))
-    if kind == CODED and part.raw_size > 1:
-        size = min(part.raw_size - 1, rng.choice((rng.randrange(1, 24), rng.randrange(1, most))))
+    states = rng.randrange(6), rng.randrange(128), rng.randrange(128)
+    part = Part(values, b"", *states, width, alone)
+    size = part.limit + rng.choice((0, 0, 1, 2, 9, 200))
+    if kind == CODED and part.limit > 1:
+        longest = max(1, part.limit - rng.choice((1, 1, 2, 60)))
+        size = min(longest, rng.choice((rng.randrange(1, 24), most, rng.randrange(1, most))))
     part.data = rng.randbytes(size) if size else b""
     return part
 
 
 def random_frame(
-    rng: random.Random, *, blocks: int, most: int = 700, kinds: str = "ccccrk", log2: int = 10
-) -> Frame:
-    """Return a frame with blocks of any kind and bytes: coded, raw, constant."""
+    rng: random.Random, *, blocks: int, most: int = 700, kinds: str = "ccccrk", log2: int = 10,
+    width: int = 0,
+) -> Frame:  # fmt: skip
+    """Return a frame with blocks of any kind and bytes: coded, raw, constant; width 0: any."""
     size = 1 << log2
     tail = rng.choice((1, 2, 31, 32, 33, rng.randrange(1, size), size))
     count = (blocks - 1) * size + tail if blocks else 0
-    parts = []
+    parts, width = [], width or rng.randrange(1, 17)
     for at in range(0, count, size):
         kind = "crk".index(rng.choice(kinds))
         n = min(size, count - at)
-        parts.append(random_part(rng, n, CONSTANT if n == 1 else kind, most))
+        parts.append(random_part(rng, n, CONSTANT if n == 1 else kind, most, width, blocks == 1))
     load = rng.randrange(128)
     header = Header(
-        ASC_CODE, rng.getrandbits(16), count, rng.getrandbits(16), rng.getrandbits(8), rng.randrange(1, 17),
+        ASC_CODE, rng.getrandbits(16), count, rng.getrandbits(16), rng.getrandbits(8), width,
         rng.getrandbits(16), checksum(load, fresh := rng.random() < 0.5),
     )  # fmt: skip
     return Frame(
@@ -147,9 +158,9 @@ def coded_frame(values: np.ndarray, link: Encoder, log2: int, step: int, row: in
     at = 2 + 6 * -(-values.size // size)
     for n, start in enumerate(range(0, values.size, size)):
         entry = int.from_bytes(payload[2 + 6 * n : 8 + 6 * n], "little")
-        part = Part([int(v) for v in values[start : start + size]], b"")
+        part = Part([int(v) for v in values[start : start + size]], b"", alone=values.size <= size)
         length = 0 if entry & 3 == CONSTANT else entry >> 24
-        part.data = bytes(payload[at : at + length])
+        part.data = bytes(part.limit if entry & 3 == RAW else payload[at : at + length])
         at += length
         part.seeds, part.first, part.last = entry >> 2 & 7, entry >> 5 & 127, entry >> 12 & 127
         assert entry & 3 == part.kind
@@ -166,6 +177,6 @@ def sized_frame(rng: random.Random, size: int) -> Frame:
     sizes.append(size - 50 - sum(sizes))
     parts = [Part([-(1 << 15), *([1] * 1023)], rng.randbytes(n), rng.randrange(6)) for n in sizes]
     frame = random_frame(rng, blocks=0)
-    frame.header, frame.parts = replace(frame.header, count=4096), parts
+    frame.header, frame.parts = replace(frame.header, count=4096, width=16), parts
     assert len(frame.bytes()) == size
     return frame

@@ -33,7 +33,7 @@ def raw_decoder(
     state = Signal(States.IDLE)
     last_value, last_in_group = word(17), word(10)
     final, short = bit(), bit()  # the last value's group, its row
-    group, j, end = word(7), word(5), word(5)  # end: the group's last row
+    group, j, end_row = word(7), word(5), word(5)  # end_row: the group's last one
     tick, early, ready = bit(), bit(), bit()  # a slot's last clock; a clock to skip a row; may take
     header, row, slot_begins = bit(), bit(), bit()  # what is taken
     heads, asked, asking = bit(), bit(), getattr(position, "ask", bit())
@@ -84,9 +84,9 @@ def raw_decoder(
     def follow_block() -> None:
         last_value.next = job.values[17:] - 1
         final.next = group == last_value[17:10]
-        end.next = 31
+        end_row.next = 31
         if final:
-            end.next = last_value[10:5]
+            end_row.next = last_value[10:5]
         short.next = final and j == last_value[10:5]
         tick.next = phase == 30
         early.next = phase[2:] == 2 and (phase == 30 or (not phase[4] and phase[4:2] != 0))
@@ -118,10 +118,10 @@ def raw_decoder(
                 fill.next = True
                 state.next = States.FILL
         elif state == States.FILL:
-            if done and class_at == end:
+            if done and class_at == end_row:
                 state.next = States.READY
         elif state == States.READY:
-            j.next = end
+            j.next = end_row
             if tick:
                 state.next = States.HEADER
                 if live == 0:

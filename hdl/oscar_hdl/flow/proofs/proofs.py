@@ -204,7 +204,7 @@ PROOFS: dict[str, Proof] = {
           Words("gone", "{oldest_peer, oldest_sub, oldest_chunk, oldest_step}", 48)),),
         rules=FRAME_NAMES, most=7,
     ),
-    "raw_decoder": Proof(HERE + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=80),
+    "raw_decoder": Proof(HERE + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=0),
     "splitter": Proof("splitter", light=False, free=512, still=("m_axis",)),
     "byte_drain": Proof(HERE + "byte_drain", free=512),
     "raw_feeder": Proof(HERE + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),

@@ -7,7 +7,7 @@ from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES
+from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES, RAW_SAVES
 from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.nic.send.barrel_dealer import bank_place
@@ -29,7 +29,7 @@ class Verdict:
         self.seeds, self.first, self.last, self.bytes = word(3), word(7), word(7), word(19)
         self.bad, self.width = bit(), word(5)  # width: bits of a value, raw
         self.values, self.row, self.final = word(18), word(row_bits), bit()  # final: the frame's last
-        self.raw_size, self.shorter = word(19), bit()  # shorter: it is coded in fewer bytes than raw
+        self.raw_size, self.short = word(19), bit()  # short: not too long to be sent coded
         self.dropped, self.raw, self.length = bit(), bit(), word(19)  # it does not count; it is sent raw
         self.settle = bit()  # strobe
 
@@ -73,10 +73,12 @@ def entry_writer(clk: Any, rst: Any, verdict: Verdict, failed: Any, entries: Ent
 
 
 @block
-def measure(clk: Any, verdict: Verdict) -> Any:
-    """Say how many bytes a block has raw, two clocks behind its result, and in the next if it is shorter
-    coded."""
-    product, total = word(23), word(22)
+def measure(clk: Any, frame: SentFrame, verdict: Verdict) -> Any:
+    """Say how many bytes a block has raw, two clocks behind its result, and in the next if it is short coded
+    (docs/asc.md, "What the sender decides")."""
+    # Bits: as raw values, and of the frame's width; rounded up to bytes, and with what raw has to save.
+    product, most, total, wide, limit = word(23), word(23), word(22), word(22), word(22)
+    SOME, ALONE = 7 + 8 * RAW_SAVES, 7
 
     @always_comb
     def split():
@@ -98,8 +100,13 @@ def measure(clk: Any, verdict: Verdict) -> Any:
     @always(clk.posedge)
     def add():
         product.next = verdict.values * verdict.width
-        total.next = product[22:] + 7
-        verdict.shorter.next = verdict.bytes < total[22:3]
+        most.next = verdict.values * frame.width
+        total.next = product[22:] + ALONE
+        limit.next = product[22:] + SOME
+        if frame.last_block == 0:
+            limit.next = product[22:] + ALONE
+        wide.next = most[22:] + ALONE
+        verdict.short.next = verdict.bytes < limit[22:3] and verdict.bytes < wide[22:3]
 
     return split, widen, add
 
@@ -192,7 +199,7 @@ def barrel_judge(
 
     begin_at = bank_place(frame.row, first_hot, first, block_log2=block_log2)
     choose = hot_tree(None, results, hot, next_result)
-    sizes = measure(clk, verdict)
+    sizes = measure(clk, frame, verdict)
     directory = entry_writer(clk, rst, verdict, judging.failed, entries, writing)
     hand = raw_hand(clk, rst, verdict, judging.place, raw, raw_row, pairs)
     places = place_counter(
@@ -218,7 +225,7 @@ def barrel_judge(
     @always_comb
     def decide():
         verdict.dropped.next = judging.failed or verdict.bad
-        verdict.raw.next = not (verdict.constant or verdict.shorter or judging.failed or verdict.bad)
+        verdict.raw.next = not (verdict.constant or verdict.short or judging.failed or verdict.bad)
         raw_free.next = pairs.idle and raw.idle
 
     @always_comb
@@ -227,7 +234,7 @@ def barrel_judge(
         verdict.length.next = verdict.bytes
         if verdict.constant or verdict.dropped:
             verdict.length.next = 0
-        elif not verdict.shorter:
+        elif not verdict.short:
             verdict.length.next = verdict.raw_size
 
     @always(clk.posedge)
@@ -273,7 +280,7 @@ def barrel_judge(
     @always(clk.posedge)
     def settle():
         settling.next = state == states.COMPARE or (settling and not verdict.settle)
-        settled.keep.next = verdict.shorter and not verdict.constant and not verdict.dropped
+        settled.keep.next = verdict.short and not verdict.constant and not verdict.dropped
         settled.place.next = judging.place
         for n in range(units):
             settles[n].next = verdict.settle and whose[n] and not rst

@@ -135,6 +135,7 @@ def barrel_sender(
             coded.size.next = frame.size
             coded.last_size.next = frame.last_size
             coded.row.next = row
+            coded.width.next = command.width
             fields.step.next = command.step
             fields.chunk.next = command.chunk
             fields.sub.next = command.sub

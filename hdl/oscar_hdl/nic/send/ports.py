@@ -23,6 +23,7 @@ class SentFrame:
         self.bank, self.empty = bit(), bit()  # empty: without values
         self.row = word(row_bits)  # of its first block
         self.last_block, self.size, self.last_size = word(8), word(18), word(18)
+        self.width = word(5)  # bits of a value
 
 
 class EntryPort:

@@ -1,4 +1,4 @@
-"""Packs the values of a block that is no shorter coded: each in as many bits as the largest needs."""
+"""Packs the values of a block that is too long coded: each in as many bits as the largest needs."""
 
 from __future__ import annotations
 

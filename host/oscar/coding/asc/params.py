@@ -65,6 +65,7 @@ PAD = 64  # bytes behind arrays, because kernels read and write whole rows
 FLUSH_BYTES = LANES * STATE_BITS // 8
 CODED, RAW, CONSTANT = 0, 1, 2  # block types
 MOST_SEED_ROWS = 5
+RAW_SAVES = 64  # bytes that a raw block saves at least, where a frame has others
 
 ContextMode = Literal["class", "none"]
 TableMode = Literal["step", "pooled"]
@@ -176,6 +177,15 @@ class AscParams:
         blocks = -(-count >> (self.block_log2 or AUTO_BLOCK_LOG2))
         tables = MASK_BYTES + TABLE_ROWS * SENT_ROW_BYTES if self.sent_rows else 0
         return (PREFIX_BYTES + tables + blocks * (DIRECTORY_BYTES + 1) + (count * width >> 3)) if count else 0
+
+
+def raw_limit(values: int, bits: int, width: int, alone: bool) -> int:
+    """Return the bytes from which on a block is sent raw (docs/asc.md, "Coded or raw").
+
+    bits: of its values, raw; width: of the frame's; alone: it is the frame's only block.
+    """
+    raw, most = (values * bits + 7) // 8, (values * width + 7) // 8
+    return min(raw if alone else raw + RAW_SAVES, most)
 
 
 def auto_block_log2(count: int, coded_bytes: int) -> int:

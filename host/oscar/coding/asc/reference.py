@@ -55,6 +55,7 @@ from oscar.coding.asc.params import (
     VALUE_ROWS,
     AscParams,
     auto_block_log2,
+    raw_limit,
     seed_bits,
 )  # fmt: skip
 from oscar.coding.asc.state import TableState
@@ -89,7 +90,7 @@ class ReferenceCoder:
         log2 = self.params.block_log2 or auto_block_log2(len(numbers), _estimate(counts, freq))
         size = (1 << log2) // (LANES * GROUP_ROWS)
         blocks = [groups[at : at + size] for at in range(0, len(groups), size)]
-        coded = [_encode_block(block, freq, shift) for block in blocks]
+        coded = [_encode_block(block, freq, shift, width, len(blocks) == 1) for block in blocks]
         state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
         out = bytearray((log2 | shift << 5 | bool(sent) << 10 | last << 11).to_bytes(PREFIX_BYTES, "little"))
         if sent:
@@ -211,8 +212,10 @@ def _estimate(counts: Rows, freq: Rows) -> int:
     return ((total >> COST_BITS) + raw) >> 3
 
 
-def _encode_block(groups: Sequence[Sequence[Row]], freq: Rows, shift: int) -> tuple[int, bytes]:
-    """Return the directory entry and the bytes of a block."""
+def _encode_block(
+    groups: Sequence[Sequence[Row]], freq: Rows, shift: int, width: int, alone: bool
+) -> tuple[int, bytes]:
+    """Return the directory entry and the bytes of a block; alone: the frame's only one."""
     values = [v for group in groups for row in group for v in row.values]
     if min(values) == max(values):
         return CONSTANT | (values[0] & 0xFFFFFFFF) << 16, b""
@@ -222,7 +225,7 @@ def _encode_block(groups: Sequence[Sequence[Row]], freq: Rows, shift: int) -> tu
     first, last = used[0], used[-1]
     seeds = _most_seeds(groups[first])
     data = _push_groups(groups[first : last + 1], freq, shift, seeds)
-    if len(data) >= raw_size:
+    if len(data) >= raw_limit(len(values), bits, width, alone):
         packed = sum((v & ((1 << bits) - 1)) << (bits * i) for i, v in enumerate(values))
         return RAW | bits << 2 | raw_size << 24, packed.to_bytes(raw_size, "little")
     return CODED | seeds << 2 | first << 5 | last << 12 | len(data) << 24, data

@@ -7,7 +7,7 @@ alternate in one loop, so each block computes while the other waits. For each bl
    states.
 2. The groups: each row's symbols and raw bits, then low bits, then the classes of the group's rows. Table
    entries come from permutations (`_push_searched`), or from memory, where `_look_up` put those of the group.
-3. `_close` turns the block into a raw one if it is no shorter coded.
+3. `_close` turns the block into a raw one if coded it is too long.
 
 Each block has a region of its own for its bytes, `region` bytes apart. `write_blocks` moves them together.
 """
@@ -92,6 +92,7 @@ from oscar.coding.asc.params import (
     STATE_LOW,
     SYMBOLS,
     TOTAL,
+    raw_limit,
 )  # fmt: skip
 
 # From this many live rows of a group on, rows of class 0 are coded too: their symbol is certain (f = 1024),
@@ -107,6 +108,7 @@ INDICES, ENTRIES = 128, 128 + 64 * GROUP_ROWS
 SIDE = ENTRIES + 128 * GROUP_ROWS + 64
 SCRATCH = 2 * SIDE  # bytes of memory for a thread
 SLACK = MOST_GROUP_BYTES + FLUSH_BYTES + 64  # bytes of a region beyond the block's size at the frame's width
+_limit = njit(**INLINE)(raw_limit)
 
 
 @njit(**INLINE)
@@ -241,8 +243,7 @@ def _prepare(frame: Frame, g0: int, g1: int, found: Found, block: Any, states: A
     """Describe the block of groups g0 to g1 - 1 at `block`, and put its start states at `states`.
 
     Returns the first and last group to code (last below first for a constant block), the mask of seed rows in
-    the first, and the size in bytes, without flush, from which on the coded block is no shorter than the raw
-    one. Coding a block stops there.
+    the first, and the size in bytes, without flush, from which on the block goes raw: coding stops there.
     """
     low, high, first, last = get32(found.low + u64(4 * g0)), get32(found.high + u64(4 * g0)), g1, g0 - 1
     for g in range(g0, g1):
@@ -251,14 +252,15 @@ def _prepare(frame: Frame, g0: int, g1: int, found: Found, block: Any, states: A
         if frame.shift or get_byte(found.live + u64(g)):
             first, last = min(first, g), g
     bits = bit_length(max(high, ~low)) + 1
-    raw_bytes = ((min(frame.length, GROUP * g1) - GROUP * g0) * bits + 7) // 8
+    values = min(frame.length, GROUP * g1) - GROUP * g0
+    limit = _limit(values, bits, frame.width, values == frame.length)
     store32(states, spread(STATE_LOW))
     if low == high:
         put_block(block, Block(i64(CONSTANT), first, last, i64(0), low, u64(0), i64(0)))
         return i64(1), i64(0), i64(0), i64(0)
     mask, seeds = _seed(frame, first, found, states)
-    put_block(block, Block(i64(CODED), first, last, seeds, bits, u64(0), raw_bytes))
-    return first, last, mask, max(i64(1), raw_bytes - FLUSH_BYTES)
+    put_block(block, Block(i64(CODED), first, last, seeds, bits, u64(0), limit))
+    return first, last, mask, max(i64(1), limit - FLUSH_BYTES)
 
 
 @njit(**PART)
@@ -350,14 +352,15 @@ def _flush(at: Any, x: Any) -> None:
 
 @njit(**PART)
 def _close(frame: Frame, g0: int, g1: int, block: Any, begin: Any, at: Any) -> None:
-    """Note the size of a block's bytes, and rewrite the block raw if it is no shorter coded."""
+    """Note the size of a block's bytes, and rewrite the block raw if coded it is too long."""
     b = get_block(block)
     if b.kind == CONSTANT:
         return
     kind, used = i64(CODED), i64(at - begin) + FLUSH_BYTES
     if used >= b.used:
-        kind, used = i64(RAW), b.used
-        _write_raw(frame, GROUP * g0, min(frame.length, GROUP * g1), b.extra, begin)
+        start, stop = GROUP * g0, min(frame.length, GROUP * g1)
+        kind, used = i64(RAW), ((stop - start) * b.extra + 7) // 8
+        _write_raw(frame, start, stop, b.extra, begin)
     put_block(block, Block(kind, b.first, b.last, b.seeds, b.extra, u64(0), used))
 
 

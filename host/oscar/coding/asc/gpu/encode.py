@@ -29,6 +29,7 @@ from oscar.coding.asc.gpu.values import (
 )
 
 RAW, CONSTANT = tl.constexpr(params.RAW), tl.constexpr(params.CONSTANT)
+RAW_SAVES = tl.constexpr(params.RAW_SAVES)
 
 
 @triton.jit
@@ -39,8 +40,8 @@ def encode(
     """Code one block into its region of `scratch`; write its directory entry and its size, both int64.
 
     values, classes: of the frame; meta, info, groups: from the survey; coding: from `tables`; entries, sizes:
-    [blocks]. A region has the block's values at `width` bits. Coding stops where the block is no shorter than
-    raw, so no byte leaves the region. More programs may run than there are blocks (the device chooses their
+    [blocks]. A region has the block's values at `width` bits. Coding stops where the block is sent raw, so no
+    byte leaves the region. More programs may run than there are blocks (the device chooses their
     size); the rest write 0.
     """
     block = tl.program_id(0)
@@ -60,7 +61,8 @@ def encode(
         else:
             bits = bit_length(tl.maximum(low ^ (low >> 31), high ^ (high >> 31))) + 1
             raw_size = (n * bits + 7) >> 3
-            room = tl.minimum(raw_size, (n * width + 7) >> 3)  # less only where values do not fit, an error
+            more = tl.where(n < count, RAW_SAVES, 0)
+            room = tl.minimum(raw_size + more, (n * width + 7) >> 3)
             used = inside & ((tl.load(at + 2, mask=inside, other=0) > 0) | (shift > 0))
             first = tl.min(tl.where(used, many, 127), 0)
             last = tl.max(tl.where(used, many, 0), 0)
@@ -70,7 +72,7 @@ def encode(
                 (start >> 10) + first, (start >> 10) + last, POSITIONS,
             )  # fmt: skip
             size += 96
-            if size < raw_size:
+            if size < room:
                 lane = tl.arange(0, 32)
                 tail = region + size - 96
                 tl.store(tail + lane, (x & 255).to(tl.uint8))
