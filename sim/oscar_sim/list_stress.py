@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 
 from oscar.coding.asc.params import LANES
+from oscar_hdl.nic.control.registers import LIST_ENTRIES
 from oscar_sim.driver.lists import AFTER, COUNTS, NO_GATE, OWN, PACKETS, entry_words, packed, trigger
 from oscar_sim.frames import Generator
 from oscar_sim.whole import Making, Told, WholeNic
@@ -52,7 +53,10 @@ class ListTraffic(Traffic):
         return np.array(words, np.uint64).reshape(-1, 3)
 
     def _make(self, first: int) -> None:
-        """Let values of SENDs come in packets of whole groups, and packets for which no entry waits."""
+        """Let values of SENDs come in packets of whole groups, and packets for which no entry waits.
+
+        These come before the last of the others, since behind the list they would wait for the next one.
+        """
         rng, size = self.rng, GROUP_ROWS * LANES
         for n in self.made:
             fields = self.sends[n].fields
@@ -62,13 +66,14 @@ class ListTraffic(Traffic):
                     count = min(fields["count"] - at, size * int(rng.integers(1, 4)))
                     self.makings.append(Making(side, fields["row"] + at // LANES, count, first + n))
                     at += count
-        for _ in range(int(rng.integers(4)) if self.made else 0):
-            none = [*range(first), *range(first + len(self.sends), 256)]
-            self.makings.append(
-                Making(bool(rng.integers(2)), 0, int(rng.integers(1, 99)), int(rng.choice(none)))
-            )
-            self.bad_packets += 1
-        rng.shuffle(self.makings)
+        self.makings = [self.makings[n] for n in rng.permutation(len(self.makings))]
+        none = [*range(first), *range(first + len(self.sends), LIST_ENTRIES)]
+        self.bad_packets = int(rng.integers(4)) if self.made else 0
+        for _ in range(self.bad_packets):
+            side, count, entry = bool(rng.integers(2)), int(rng.integers(1, 99)), int(rng.choice(none))
+            last = max(n for n, making in enumerate(self.makings) if making.side is side)
+            at = int(rng.integers(last + 1))
+            self.makings.insert(at, Making(side, 0, count, entry, refused=True))
 
     def _gates(self, first: int, chain: list[int], events: Counter[int]) -> list[tuple[int, int]]:
         """Return gate and need of each RECEIVE, and count those of a SEND in `events`.

@@ -284,8 +284,8 @@ def _trigger(tuner: _Tuner) -> Iterator[Row]:
             frames = assumed_frames(schedule, 1 << 16, 16, header_bytes=0)
             alone = sums_s(allreduce(schedule, frames, link))
             own, plain = (
-                sums_s(allreduce(schedule, frames, link, production=Production(alone, staggered)))
-                for staggered in (True, False)
+                sums_s(allreduce(schedule, frames, link, production=Production(alone, order)))
+                for order in ("rotated", "plain")
             )
             note = f"in plain order {2 * alone / plain:.3f}; sequential {2 * alone * 1e3:.4f} ms, ideal 2"
             what = f"{name}, K={subs}, {clock}"

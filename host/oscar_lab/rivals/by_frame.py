@@ -14,18 +14,27 @@ from oscar.timeline.programs import Programs, Work, load, place
 from oscar.timeline.sizes import cut_for
 
 SUM = "sum"  # how names of tasks begin at which a sum is complete, or what has been added to it so far
+ORDERS = "rotated", "plain", "pieces"  # in which a rank makes its values
 
 
 @dataclass(frozen=True)
 class Production:
     """What makes a rank's values while they are already sent (T3): `seconds` for all of them.
 
-    staggered: chunks in the order in which the schedule needs them on this rank, else from the first to the
-    last. A sub-frame is coded or added to once it is made and what is added to it has arrived.
+    order: "rotated", chunks in the order in which the schedule needs them on this rank, as a GEMM may make
+    them; "plain", from the first to the last; or "pieces", sub-frame by sub-frame of all chunks, as all ranks
+    do in a backward pass. A sub-frame is coded or added to once it is made and what is added to it has
+    arrived. triggered: what is complete is coded, in the schedule's order on each link alone, and what has
+    come is added; else all is done in the schedule's order.
     """
 
     seconds: float
-    staggered: bool = True
+    order: str = "rotated"
+    triggered: bool = False
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise ValueError(f"expected an order of {', '.join(ORDERS)}, got {self.order!r}")
 
 
 def allreduce(
@@ -39,12 +48,14 @@ def allreduce(
     """Return one AllReduce at a switch of equal ports, frame by frame: what `replay` plays.
 
     Every engine, port out and port in is a resource. Raises ValueError as `replay` does, for a link with a
-    driver, and for cores that decode, add and code again faster than they decode: tasks cannot start before
-    the one that they follow.
+    driver, for cores that are triggered, and for cores that decode, add and code again faster than they
+    decode: tasks cannot start before the one that they follow.
     """
     codec = link.codec(coded)
     if codec.driver is not None:
         raise ValueError("expected a link without a driver, got one: take replay, or link.driver: false")
+    if codec.busy and production is not None and production.triggered:
+        raise ValueError("expected a NIC for triggers, got cores, which add and code a frame in one")
     schedule, frames = cut_for(schedule, frames, codec.cores)
     programs = load(schedule, frames, codec, lambda *_: None, lambda *_: None)
     return _Frames(programs, link, codec, schedule, production).graph
@@ -72,6 +83,9 @@ class _Frames:
     ) -> None:
         self.link, self.codec, self.graph = link, codec, Graph()
         self.made: dict[tuple[int, int, int], int] = {}  # the tasks that make a rank's sub-frames
+        self.triggered = production is not None and production.triggered
+        self.last: dict[tuple[int, int, int], int] = {}  # the task that codes the last frame of a link
+        self.to = _destinations(schedule)
         if production is not None:
             self._produce(programs, schedule, production)
         self.numbers: dict[int, int] = {}  # of the task of each work
@@ -114,14 +128,16 @@ class _Frames:
             own = [key for key in order if key in counts]
             total = sum(counts[key] for key in own)
             producer = self.graph.resource(f"produce {rank}", in_order=True)
-            for key in own if production.staggered else sorted(own):
+            if production.order != "rotated":
+                own.sort(key=lambda key: key[2:] if production.order == "pieces" else key)
+            for key in own:
                 took = production.seconds * counts[key] / total
                 self.made[key] = self.graph.add(f"make {key[1]}.{key[2]} on {rank}", producer, took)
 
     def _code(self, programs: Programs) -> None:
         codec = self.codec
         for at, unit in enumerate(programs.units):
-            engine = self.graph.resource(f"engine {at}", in_order=True)
+            engine = self.graph.resource(f"engine {at}", in_order=not self.triggered)
             before: Work | None = None
             for work in unit.queue:
                 encodes = work.action.op is Op.ENCODE
@@ -155,6 +171,12 @@ class _Frames:
         own = self.made.get((work.rank, work.action.chunk, work.action.sub))
         if own is not None and _takes_own(work):
             needs.append(Need(own, front))
+        if self.triggered and what == "encode":
+            rank, chunk, sub = _key(work)
+            link = rank, int(work.action.phase), self.to[rank, int(work.action.phase), chunk, sub]
+            if link in self.last:
+                needs.append(Need(self.last[link], 0.0, of_start=True))
+            self.last[link] = self.numbers[id(work)]
         release = self.room[work.rank] if what == "send" else front
         self.graph.add(self._name(what, work), resource, took, needs, priority=priority, release_s=release)
 
@@ -177,6 +199,17 @@ class _Frames:
     def _name(what: str, work: Work) -> str:
         a = work.action
         return f"{what} {a.chunk}.{a.sub} on {work.rank}"
+
+
+def _destinations(schedule: Schedule) -> dict[tuple[int, ...], int]:
+    """Return to whom each frame goes, by rank, phase, chunk and sub-frame; -1: to several."""
+    found: dict[tuple[int, ...], int] = {}
+    for rank in range(schedule.nodes):
+        for a in schedule.actions(rank):
+            if a.op is Op.SEND:
+                key = rank, int(a.phase), a.chunk, a.sub
+                found[key] = -1 if key in found else a.peer
+    return found
 
 
 def _key(work: Work) -> tuple[int, int, int]:
