@@ -1,7 +1,7 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
 .PHONY: help setup torch everything allreduce test seeds lint clean bench results tools vhdl cosim fpga formal sim stress \
-  rtl verilator \
+  rtl verilator overlap \
   dist docs board ultrascale
 SHELL := /bin/bash
 
@@ -82,6 +82,9 @@ tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
 
 sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host bit for bit; about 2 minutes where nothing else runs
 	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json $(ARGS)
+
+overlap: setup ## what triggers hide behind the making of values, by the time model (docs/results/overlap.md)
+	@$(BIN)/oscar bench overlap $(ARGS)
 
 stress: setup verilator ## random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit barrel_decoder"); compiles for 2 minutes at first
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
