@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from myhdl import always, always_comb, block, concat
+from myhdl import Signal, always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.barrel.ports import STATE_BITS, THREAD_BITS, WIDTH
 from oscar_hdl.coder.barrel_encode.lane_core import lane_core
 from oscar_hdl.coder.barrel_encode.lane_front import lane_front
 from oscar_hdl.coder.barrel_encode.ports import CLASSES, COUNT, LOW, RAW, ROW, SEED, Step
-from oscar_hdl.coder.barrel_encode.reciprocals import reciprocals
+from oscar_hdl.coder.encode.reciprocal import RECIPROCAL_BITS, reciprocal
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.joined import joined
+from oscar_hdl.streams.zero import zero
 
 
 @block
@@ -54,6 +55,27 @@ def state_memory(
         write.next = writes21
 
     return states, place
+
+
+@block
+def reciprocals(clk: Any, f_a: Any, f_b: Any, ratio_a: Any, ratio_b: Any) -> Any:
+    """Give the reciprocals u16 of two f u10, two clocks later.
+
+    A block RAM that is never written: a table in code would be one for each port.
+    """
+    memory = [Signal(modbv(reciprocal(f))[RECIPROCAL_BITS:]) for f in range(1 << 10)]
+    never, found_a, found_b = bit(), word(RECIPROCAL_BITS), word(RECIPROCAL_BITS)
+
+    @always(clk.posedge)
+    def look_up() -> None:
+        if never:
+            memory[f_a].next = 0
+        found_a.next = memory[f_a]
+        found_b.next = memory[f_b]
+        ratio_a.next = found_a
+        ratio_b.next = found_b
+
+    return zero(clk, never), look_up
 
 
 @block
