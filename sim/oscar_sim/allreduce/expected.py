@@ -40,7 +40,7 @@ class _Recorder:
     def encode(self, values: Array, **how: Any) -> bytes:
         """See LinkEncoder.encode."""
         frame = self.encoder.encode(values, **how)
-        self.frames.append(frame)
+        self.frames.append(bytes(frame))
         return frame
 
     def snapshot(self) -> Any:

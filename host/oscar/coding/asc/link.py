@@ -285,11 +285,21 @@ class Decoder(_Link):
         return good and out.flags.c_contiguous and out.flags.writeable and out.dtype.isnative  # type: ignore[attr-defined]
 
 
-class InnerEncoder(Encoder):
-    """The sending end of the compiled coder within an AllReduce.
+def _plain_classes(link: _Link, context: Array | None, count: int) -> Array | None:
+    """Return what `_Link._classes` does; classes that are uint8 already are not looked through.
 
-    Frames are in memory that is used again once nobody holds them. Position classes are 0..15 there, one for
-    each value, uint8 and contiguous: nobody looks through them.
+    Kernels clamp what they make of a class, so that one beyond 15 codes badly and reads nothing wrong.
+    """
+    ready = isinstance(context, np.ndarray) and context.dtype == np.uint8 and context.flags.c_contiguous
+    if ready and context.shape == (count,):  # type: ignore[union-attr]
+        return context if link.params.uses_position else None
+    return _Link._classes(link, context, count)
+
+
+class InnerEncoder(Encoder):
+    """The sending end of the compiled coder within an AllReduce, whose position classes are our own.
+
+    Frames are in memory that is used again once nobody holds them.
     """
 
     def __init__(self, params: AscParams, coder: Coder) -> None:
@@ -302,15 +312,13 @@ class InnerEncoder(Encoder):
         payload = coder.encode(array, classes, head.width, state, into=memory[HEADER_BYTES:])
         return put_head(head, memory[: HEADER_BYTES + len(payload)].data).toreadonly()
 
-    def _classes(self, context: Array | None, count: int) -> Array | None:
-        return context if self.params.uses_position else None
+    _classes = _plain_classes
 
 
 class InnerDecoder(Decoder):
     """The receiving end of the compiled coder within an AllReduce; position classes as for InnerEncoder."""
 
-    def _classes(self, context: Array | None, count: int) -> Array | None:
-        return context if self.params.uses_position else None
+    _classes = _plain_classes
 
 
 def max_frame(params: AscParams, count: int, width: int) -> int:
