@@ -51,7 +51,8 @@ class Arrival(NamedTuple):
     peer: int = 0
 
 
-class Making(NamedTuple):
+@dataclass(frozen=True)
+class Making:
     """A packet of values, or of side rows, that comes while a list runs.
 
     Of `count` values from a row on; entry: of the list; refused: the NIC will not take it.
