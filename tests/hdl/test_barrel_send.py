@@ -207,9 +207,9 @@ def parts_of(coded: CodedFrame) -> list[Part]:
     flat, parts = coded.rows.values.reshape(-1)[: coded.rows.count].tolist(), []
     for n, entry in enumerate(coded.entries):
         at = n << coded.log2
-        part = Part(flat[at : at + int(entry["count"])], b"")
+        part = Part(flat[at : at + int(entry["count"])], b"", alone=len(coded.entries) == 1)
         if entry["kind"] == RAW:
-            part.data = bytes(part.raw_size)
+            part.data = bytes(part.limit)
         elif entry["kind"] != CONSTANT:
             part.data = coded.bytes_of(n).tobytes()
             part.seeds, part.first, part.last = (int(entry[name]) for name in ("seeds", "first", "last"))
