@@ -425,6 +425,15 @@ def test_codec_refuses_classes(
     assert "expected position classes, integers from 0 to 15" in capsys.readouterr().err
 
 
+def test_codec_refuses_fewer_classes_than_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Kernels read a class for each value: of 64 they would read far beyond the array."""
+    np.save(tmp_path / "v.npy", np.arange(200_000) % 100)
+    np.save(tmp_path / "c.npy", np.zeros(64, np.uint8))
+    assert run(["codec", tmp_path / "v.npy", "--classes", tmp_path / "c.npy"]) == 2
+    told = "context is one integer class 0..15 for each of 200000 values, got uint8 of shape (64,)"
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("nodes", [0, -3])
 def test_codec_refuses_no_nodes(nodes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "v.npy", np.arange(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from oscar.config import Config
@@ -25,6 +26,20 @@ def test_an_array_is_handed_out_again_once_nobody_holds_it_or_a_view() -> None:
     assert len(kept) == 1
     assert room.take(6, np.int32).dtype == np.int32
     assert room.take(5, np.float32).size == 5
+
+
+def test_a_room_keeps_no_more_arrays_than_it_is_told() -> None:
+    made: list[int] = []
+
+    def make(size: int, dtype: npt.DTypeLike) -> np.ndarray:
+        made.append(size)
+        return np.empty(size, dtype)
+
+    room = Room(make, most=1)
+    held = [room.take(6, np.float32) for _ in range(3)]
+    del held
+    again = [room.take(6, np.float32) for _ in range(2)]
+    assert len(made) == 3 + len(again) - 1  # of the three, only the last was there to be taken again
 
 
 def test_memory_that_torch_or_a_buffer_holds_is_in_use() -> None:

@@ -110,8 +110,13 @@ def test_frames_whose_work_is_known_take_what_their_replay_takes(draw: random.Ra
         assert wanted * (1 - CLOSE) <= ring_time(moved.schedule, moved.frames, link) < 1.2 * wanted
 
 
-def test_nothing_is_sent_before_it_is_made_and_overlap_is_within_its_bounds(draw: random.Random) -> None:
-    """Sequential and ideal bound it, but for what meets at ports; at once is no production at all."""
+def test_no_sum_is_complete_before_its_values_are_made(draw: random.Random) -> None:
+    """No sum is complete before all values are made; production that takes no time changes nothing.
+
+    A ring whose work keeps its order takes as long as communication at least, and as both in turn at most.
+    Where frames of several meet at a port, or others are coded first, an order may save or cost time: no
+    such bound holds.
+    """
     for _ in range(40):
         name, nodes, subs = (
             draw.choice(["ring", "direct"]),
@@ -131,11 +136,9 @@ def test_nothing_is_sent_before_it_is_made_and_overlap_is_within_its_bounds(draw
             graph = allreduce(schedule, frames, link, production=Production(seconds, order, triggered))
             check(graph.run())
             found = sums_s(graph)
-            # Of direct frames meet, and in another order; so they do where others are coded first.
-            alike = name == "ring" and order != "pieces" and not triggered
-            least = max(seconds, communicate * (1 - CLOSE if alike else 0.5))
-            most = seconds + communicate * (1 + CLOSE if alike else 2)
-            assert least * (1 - CLOSE) <= found <= most
+            assert found >= seconds * (1 - CLOSE)
+            if name == "ring" and order != "pieces" and not triggered:
+                assert communicate * (1 - CLOSE) <= found <= (seconds + communicate) * (1 + CLOSE)
 
 
 def test_a_ring_hides_its_sums_behind_production_in_its_own_order() -> None:

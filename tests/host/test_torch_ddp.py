@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,8 @@ import pytest
 from needs import needs
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import asc_codec
+from oscar.collective.ring import Ring
+from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, OscarError, PeerError
@@ -484,9 +487,9 @@ def test_the_rank_that_died_is_named_not_the_one_that_noticed(tmp_path: Path) ->
         assert (noticed, peer) == (rank, 2), text
 
 
-def coded(nodes: int) -> Channel:
+def coded(nodes: int, schedule: Callable[[int], Schedule] = Direct) -> Channel:
     """A channel of its own for each rank: the links of one codec share scratch memory."""
-    return Channel(asc_codec(), Direct(nodes), partial(sum_width, 8), granule=1)
+    return Channel(asc_codec(), schedule(nodes), partial(sum_width, 8), granule=1)
 
 
 def test_a_frame_that_is_lost_is_named_with_step_and_chunk() -> None:
@@ -531,20 +534,25 @@ def parts_of(answer: Any) -> list[np.ndarray]:
 @pytest.mark.parametrize("kind", MESSAGES)
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_ranks_combine_messages_to_the_bits_of_one_process(kind: str, nodes: int) -> None:
-    """Sums of floats are equal too: they are added in the order of the ring."""
+    """Straight to owners (all have met) or around a ring: floats add in one order, bytes are as many."""
     messages = [MESSAGES[kind](np.random.default_rng(rank)) for rank in range(nodes)]
     local = LocalWire(nodes, {"x": coded(nodes)}, link=LinkModel.of())
     expected = local.combine(messages)[0]
 
-    def work(transport: ThreadTransport) -> np.ndarray:
-        wire = RemoteWire(Party(transport, 20.0), {"x": coded(transport.nodes)})
-        return wire.combine([messages[transport.rank]])[0]
+    def work(schedule: Callable[[int], Schedule], transport: ThreadTransport) -> tuple[Any, Traffic]:
+        wire = RemoteWire(Party(transport, 20.0), {"x": coded(transport.nodes, schedule)})
+        return wire.combine([messages[transport.rank]])
 
-    with ThreadPoolExecutor(nodes) as pool:
-        for came in pool.map(work, local_transports(nodes)):
+    sent = []
+    for schedule in (Direct, Ring):
+        with ThreadPoolExecutor(nodes) as pool:
+            results = list(pool.map(partial(work, schedule), local_transports(nodes)))
+        for came, _ in results:
             for part, other in zip(*map(parts_of, (came, expected)), strict=True):
                 assert part.dtype == other.dtype
                 assert part.tobytes() == other.tobytes()
+        sent.append(sum(traffic.sent_bytes for _, traffic in results))
+    assert kind == "coded" or sent[0] == sent[1]
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5])

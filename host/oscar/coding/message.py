@@ -15,7 +15,7 @@ from oscar.coding.tensors import DTYPES, FLOATS, bits_dtype
 from oscar.errors import FrameError
 from oscar.numerics.steps import MIN_EXPONENT
 
-VERSION = 1
+VERSION = 2  # 1 had positions of sparse tensors in Rice codes
 MAGIC = 0xC0 | VERSION
 DENSE, SPARSE, LOSSLESS = range(3)
 KINDS = {DENSE: "oscar.pseudo", SPARSE: "oscar.pseudo", LOSSLESS: "oscar.floats"}  # and who decodes them

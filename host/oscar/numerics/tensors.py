@@ -126,7 +126,7 @@ class Room:
             if self._arrays[at].size == size and self._arrays[at].dtype == dtype and self._lone(at):
                 return self._arrays[at]
         fresh = self._make(size, dtype)
-        self._arrays = [*self._arrays[1 - self._most :], fresh]
+        self._arrays = [*self._arrays, fresh][-self._most :]
         return fresh
 
     def _lone(self, at: int) -> bool:

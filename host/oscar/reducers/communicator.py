@@ -12,6 +12,7 @@ import numpy as np
 from oscar.array import sizes_of
 from oscar.coding.codec import Codec
 from oscar.collective.frames import Frames
+from oscar.collective.schedule import Schedule
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientOverflowError
 from oscar.numerics.tensors import as_floats
@@ -117,8 +118,10 @@ class Communicator(Reducer):
         self.rank, self.nodes = transport.rank, transport.nodes
         self._ended: float | None = None  # time of the last result of the first key
         refused: ConfigError | None = None
+        self._default: Schedule | None = None  # of plain messages, for all keys: the time model is asked once
         try:
-            digest = self._schedule(self.nodes, 0).digest
+            self._default = self._schedule(self.nodes, 0)
+            digest = self._default.digest
         except ConfigError as error:  # perhaps only this rank's file is bad; all ranks must hear of it
             refused, digest = error, f"refused: {error}"
         self.greeting = {**greeting(config, self.codec, self.nodes), "schedule": digest, **(extra or {})}
@@ -129,7 +132,7 @@ class Communicator(Reducer):
             raise refused
 
     def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> RemoteWire:
-        return RemoteWire(self.party, channels, self._schedule(self.nodes, 0))
+        return RemoteWire(self.party, channels, self._default)
 
     @property
     def agreed(self) -> str:
