@@ -1,4 +1,4 @@
-"""OSCAR: compressed gradient AllReduce with adaptive stepwise coding and compression-aware splitting.
+"""OSCAR: compressed gradient AllReduce with adaptive stepwise coding and chunk plans.
 
 import oscar
 cluster = oscar.LocalCluster(oscar.load_config("default"))

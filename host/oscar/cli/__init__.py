@@ -60,7 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="oscar",
-        description="Compressed gradient AllReduce: adaptive stepwise coding, compression-aware splitting.",
+        description="Compressed gradient AllReduce: adaptive stepwise coding, chunk plans.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

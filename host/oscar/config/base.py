@@ -32,7 +32,7 @@ def one_of(what: str, name: str, known: Iterable[str]) -> str:
     """Return `name`; raises ValueError that lists what is known and the nearest."""
     names = list(known)
     if name not in names:
-        raise ValueError(f"{did_you_mean(name, names)}{what} must be one of {', '.join(names)}")
+        raise ValueError(f"got {name!r}; {did_you_mean(name, names)}{what} must be one of {', '.join(names)}")
     return name
 
 
@@ -59,8 +59,9 @@ def explain(error: Any, model: type[BaseModel], under: Sequence[str] = ()) -> st
         valid = list(_fields(model, place[:-1]))
         hint = did_you_mean(place[-1], valid, cutoff=0.4)
         return f"unknown key {where!r}; {hint}valid keys here: {', '.join(valid)}"
-    given = "" if isinstance(error["input"], dict) else f", got {reprlib.repr(error['input'])}"
-    return f"{where}: {error['msg'].removeprefix('Value error, ')}{given}"
+    said = error["msg"].removeprefix("Value error, ")
+    given = not isinstance(error["input"], dict) and not said.startswith("got ")
+    return f"{where}: {said}" + (f", got {reprlib.repr(error['input'])}" if given else "")
 
 
 def _fields(model: Any, path: Sequence[str]) -> Sequence[str]:
