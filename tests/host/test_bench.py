@@ -18,10 +18,11 @@ from oscar.coding.asc.lanes import raw_steps
 from oscar.coding.asc.model import frequencies, low_bits
 from oscar.coding.asc.reference import ReferenceCoder, _class_step, _value_step
 from oscar.coding.asc.state import TableState
+from oscar.collective.schedules import make_schedule
 from oscar.errors import MissingExtraError, OscarError
 from oscar.studies.integers import integers
 from oscar.workloads import make_workload
-from oscar_lab.bench import rate, speed, synthesis
+from oscar_lab.bench import overlap, rate, speed, synthesis
 from oscar_lab.trials import mutate
 from oscar_lab.trials._hunt import Chunk
 
@@ -53,6 +54,16 @@ def test_a_failed_check_is_an_error() -> None:
     broken = {"broken": speed.Operation(lambda: 1, 1, check=lambda _: False)}
     with pytest.raises(OscarError, match="broken: expected the values that were coded"):
         speed.take_turns(broken, 1)
+
+
+def test_what_triggers_gain_is_what_their_page_says() -> None:
+    """Two figures of a model, which are equal on every machine."""
+    page = (Path(__file__).parents[2] / "docs" / "results" / "overlap.md").read_text()
+    schedule = make_schedule("ring", 4, subframes=4)
+    sums = overlap.gains(schedule, 4 << 15, overlap.links()["lane"], 1.0, "rotated", sums=True)
+    assert f"lane, 4 nodes | 1:1 | {sums['listed']:.2f} | {sums['triggered']:.2f} | 1.5 |" in page
+    whole = [row["triggered"] for row in overlap._whole([2, 4, 8])]
+    assert f"| | | {np.exp(np.mean(np.log(whole))):.2f} | 1.3 |" in page
 
 
 def test_rate_counts_whole_frames_against_the_ideal() -> None:
