@@ -103,7 +103,7 @@ class Copy:
                 if comb:
                     pending.update(comb)
                 if port is not None:
-                    _show(port, value)
+                    show_value(port, value)
             changed.clear()
 
 
@@ -133,7 +133,7 @@ class CompiledSimulator:
             for signal in _siglist:
                 found = takers.get(id(signal))
                 if found is None:
-                    _show(signal, signal._next)
+                    show_value(signal, signal._next)
                 else:
                     for copy in found:
                         copy.take(signal)
@@ -176,7 +176,7 @@ def _plain(value: Any) -> Any:
     return value._val if isinstance(value, intbv) else value
 
 
-def _show(signal: Any, value: Any) -> None:
+def show_value(signal: Any, value: Any) -> None:
     """Let MyHDL's signal have a value."""
     if isinstance(signal._val, intbv):
         signal._val._val = signal._next._val = int(value)

@@ -7,10 +7,11 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from myhdl import SignalType, intbv
+from myhdl import SignalType
 from myhdl._Signal import _siglist
 
 from oscar_hdl.flow.tops import Value
+from oscar_sim.compiled import show_value
 from oscar_sim.verilator import Model
 
 
@@ -33,9 +34,12 @@ class _Copy:
             at = model.library.port_address(model.handle, number)
             raw = (ctypes.c_char * size).from_address(at)
             if port.is_input:
-                self.inputs[id(signals[port.name])] = raw
+                signal: Any = signals[port.name]  # inputs begin as the test bench has them
+                self.inputs[id(signal)] = raw
+                raw.raw = int(signal._val).to_bytes(size, "little")
             else:
                 self._outputs.append((signals[port.name], raw, b""))
+        model.settle()
         self.show()
 
     def show(self) -> None:
@@ -43,7 +47,7 @@ class _Copy:
         for n, (signal, raw, before) in enumerate(self._outputs):
             if raw.raw != before:
                 self._outputs[n] = signal, raw, raw.raw
-                _show(signal, int.from_bytes(raw.raw, "little"))
+                show_value(signal, int.from_bytes(raw.raw, "little"))
 
 
 class VerilatedSimulator:
@@ -68,7 +72,7 @@ class VerilatedSimulator:
                 value = int(signal._next)
                 for raw in self._takers.get(id(signal), ()):
                     raw.raw = value.to_bytes(len(raw), "little")
-                _show(signal, value)
+                show_value(signal, value)
             del _siglist[:]
             for copy in self.copies:
                 copy.model.settle()
@@ -90,11 +94,3 @@ def _named(ports: dict[str, Any]) -> Iterator[tuple[str, SignalType]]:
             yield name, part
         else:
             yield from _named({f"{name}_{key}": value for key, value in vars(part).items()})
-
-
-def _show(signal: Any, value: int) -> None:
-    """Let MyHDL's signal have a value."""
-    if isinstance(signal._val, intbv):
-        signal._val._val = signal._next._val = value
-    else:
-        signal._val = signal._next = bool(value)

@@ -75,6 +75,8 @@ FAULTS = {  # in converted Verilog
     "pair_fifo": (r"write_at <= \(\(write_at \+ 1\)", "write_at <= ((write_at + 2)"),
     "axi_lite_registers": (r"s_axil_bvalid <= 1'b1;", "s_axil_bvalid <= s_axil_bready;"),
     "side_in": (r"write_header <= bank;", "write_header <= 3;"),
+    "tracker": (r" && \(found\[27-1:8\] == values\)\);", " && 1'b1);"),
+    "row_port": (r"made_taken && \(!made_refused\)", "made_taken"),
     "command_port": (r"command_start <= \(starting", "command_start <= (1'b1"),
 }
 

@@ -78,9 +78,9 @@ class Bench:
         assert self.job.idle
         self.counts.counts = [0] * 512
 
-    def start(self, rows: FrameRows, given: np.ndarray, *, adopt: bool, thinning: int, **fields: Any) -> None:
+    def start(self, rows: FrameRows, given: np.ndarray, *, thinning: int, **fields: Any) -> None:
         self.position.rows = rows
-        self.sums.begin(given, rows.count, adopt=adopt)
+        self.sums.begin(given, rows.count)
         for name, value in {"values": rows.count, "thinning": thinning, **fields}.items():
             getattr(self.job, name).next = value
         self.dones = 0
@@ -126,15 +126,14 @@ def test_blocks_one_after_another(smooth: bool):
         positions = np.array([rng.randrange(16) for _ in range(count)])
         rows, thinning = frame_rows(values, positions), rng.randrange(3)
         local = frame_rows(block_of(rng, rng.choice([2, 8, 16]), count)).values
-        adopt = rng.random() < 0.3
         bench.words = [] if constant else pairs(values, width)
         before = list(bench.counts.counts)
         bench.start(
-            rows, local, adopt=adopt, thinning=thinning, width=width, constant=constant,
+            rows, local, thinning=thinning, width=width, constant=constant,
             value=int(values[0]) & 0xFFFF,
         )  # fmt: skip
         clocks = bench.finish()
-        sums = (rows.values + (0 if adopt else local) + 0x8000) % 0x10000 - 0x8000
+        sums = (rows.values + local + 0x8000) % 0x10000 - 0x8000
         live = np.flatnonzero(rows.classes)
         assert sorted(bench.sums.taken) == live.tolist()
         assert np.array_equal(bench.sums.values[live], sums[live])
@@ -153,13 +152,13 @@ def test_reset_at_any_clock():
         positions = np.array([rng.randrange(16) for _ in range(1500)])
         rows = frame_rows(values, positions)
         bench.words = pairs(values, 7)
-        bench.start(rows, rows.values, adopt=False, thinning=1, width=7, constant=False)
+        bench.start(rows, rows.values, thinning=1, width=7, constant=False)
         bench.simulator.run(rng.randrange(5000))
     bench.reset()
     values[0], bench.words = 1, []
     bench.words = pairs(values, 7)
     rows = frame_rows(values, positions)
-    bench.start(rows, rows.values, adopt=False, thinning=1, width=7, constant=False)
+    bench.start(rows, rows.values, thinning=1, width=7, constant=False)
     bench.finish()
     assert np.array_equal(bench.sums.values, 2 * rows.values)
     assert bench.counts.counts == counted(values, positions, 1)

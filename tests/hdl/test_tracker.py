@@ -158,12 +158,14 @@ class Bench:
             self.refused += int(made.refused)
             made.valid.next = False
             self.changed = 0
-        # One at a time: the next is chosen by what the one before made of its entry.
-        may = not any(update.valid for update in (*updates, made)) and rng.random() > self.slow
-        self.run.active.next = not self.arming and not any(update.valid for update in updates[:1])
+        # One at a time, and values beside it: the next is chosen by what the one before made of its entry.
+        may = not any(update.valid for update in updates) and rng.random() > self.slow
+        arms = updates[0].valid and updates[0].what in (ARM_SEND, ARM_RECEIVE)
+        self.run.active.next = not self.arming and not arms
         if may and (chosen := self._choose()) is not None and chosen[0] in (MADE, MAY):
-            made.valid.next, made.ends.next = True, chosen[0] == MADE
-            _, made.entry.next, _, made.values.next = chosen
+            if not made.valid:
+                made.valid.next, made.ends.next = True, chosen[0] == MADE
+                _, made.entry.next, _, made.values.next = chosen
         elif may and chosen is not None:
             update = rng.choice(updates[:1] if chosen[0] in (ARM_SEND, ARM_RECEIVE) else updates)
             update.valid.next = True
@@ -240,9 +242,10 @@ def test_an_update_that_cannot_be_is_an_error_and_changes_nothing() -> None:
         bench.arm([(True, 1, 0), (True, 2, 9), (False, 0, 0), (True, 0, 0), (True, 0, 6)])
         for _ in range(60):
             bench.sim.run(10)
-        bench.wrongs, wrongs = 0.0, bench.wrongs
-        bench.sim.run(20)
-        bench.wrongs = wrongs
+        bench.slow, slow = 1.0, bench.slow  # what waits is taken, and nothing more comes
+        bench.sim.run(30)
+        bench.slow = slow
+        assert not bench.made.valid
         assert bool(bench.status.wrong) == (bench.reference.wrong is not None)
         if bench.status.wrong:
             seen += 1

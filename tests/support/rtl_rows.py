@@ -104,23 +104,20 @@ class PositionMemory(_ReadPort):
 class SumMemory:
     """Where a decoder adds a block: `values` (rows, 32) holds local values, then sums.
 
-    count: values of the block; lanes behind them must get a total of 0. adopt: local values count as 0, and
-    rows that are not decoded become 0. exact: totals come in the sixth clock from take on, not later.
+    count: values of the block; lanes behind them must get a total of 0. exact: totals come in the
+    sixth clock from take on, not later.
     """
 
     def __init__(
-        self, port: Any, phase: Any, values: np.ndarray, count: int, rng: Random, *, adopt: bool = False,
-        exact: bool = True,
-    ) -> None:  # fmt: skip
+        self, port: Any, phase: Any, values: np.ndarray, count: int, rng: Random, *, exact: bool = True
+    ) -> None:
         self.port, self.rng, self.exact = port, rng, exact
         self.takes = _Takes("SumMemory", phase)
-        self.begin(values, count, adopt=adopt)
+        self.begin(values, count)
 
-    def begin(self, values: np.ndarray, count: int, *, adopt: bool = False) -> None:
+    def begin(self, values: np.ndarray, count: int) -> None:
         """Hold another block, once the one before is done."""
         self.count, self.given = count, values.astype(np.int32)
-        if adopt:
-            self.given[:] = 0
         self.values = self.given.copy()
         self.classes, self.sizes = (part.astype(int) for part in describe(self.values))
         self.local: dict[int, int] = {}

@@ -23,11 +23,11 @@ SCHEDULES = "ring", "direct"
 DRIVERS = "registers", "list", "triggered"  # how a NIC gets its commands
 HOST = 22, 200, 223  # about .1, .9 and 1 us at 223 MHz
 EXAMPLES = """
-Each NIC is the MyHDL description, simulated clock by clock: frames come and go on 64-bit streams, a
-driver gives commands over AXI4-Lite, as docs/registers.md has it. The gradient is real, from the
-first iterations of a training. Each NIC gets its commands by registers, as a list, and as a list that waits
-for its values (docs/hardware.md, "A list"). The host's coder does the same AllReduce in software. Every frame
-must have equal bytes, every sum be equal; exit status 1 says that one is not.
+Each NIC is converted RTL under Verilator where that is installed, else the MyHDL description. Frames come and
+go on 64-bit streams, a driver gives commands over AXI4-Lite, as docs/registers.md has it. The gradient is
+real, from the first iterations of a training. Each NIC gets its commands by registers, as a list, and as a
+list that waits for its values (docs/hardware.md, "A list"). The host's coder does the same AllReduce in
+software. Every frame must have equal bytes, every sum be equal; exit status 1 says that one is not.
 
   make sim                                               both schedules and drivers, four NICs
   python -m oscar_sim.allreduce --schedule direct --nodes 2 --values 3000

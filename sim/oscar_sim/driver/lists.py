@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from oscar.collective.actions import Action
 from oscar.errors import ConfigError
+from oscar_hdl.nic.control.list_ports import AFTER, COUNTS, NO_GATE, OWN
 from oscar_hdl.nic.control.registers import BY_NAME, LIST_ENTRIES, TRIGGER
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
 from oscar_sim.driver.table_sets import Link
 
 FIELDS = {field.name: field for field in TRIGGER}
 MOST_EVENTS = (1 << FIELDS["events"].bits) - 1
-COUNTS, OWN, AFTER, NO_GATE = range(4)  # need
 PACKETS = 2  # that bring a value: one of values, one of side rows
 PARTS = ("FRAME", "SHAPE", "TABLES", "COMMAND")
 

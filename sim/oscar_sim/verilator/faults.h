@@ -4,14 +4,14 @@
 
 // What a unit or a NIC must not do; a bit each. FAULTS of units.py has them in this order.
 enum Fault : uint32_t {
-  TAKE_UNASKED = 1 << 0,   // a row is taken that memory did not allow
-  TAKE_EARLY = 1 << 1,     // two rows in less than a slot, or at another phase
-  TAKE_BEYOND = 1 << 2,    // no such row, or a header of none
-  SUM_UNASKED = 1 << 3,    // a total without its request, or at another time
-  SUM_TWICE = 1 << 4,      // a row is asked for again
-  SUM_TAIL = 1 << 5,       // a total behind the last value
-  DESCRIBED = 1 << 6,      // a descriptor of another row, too early, or missing
-  COUNT_LATE = 1 << 7,     // counted after the block's end
+  TAKE_UNASKED = 1 << 0,   // a row of no block is asked for
+  TAKE_EARLY = 1 << 1,     // a row is asked for too early, or beside a turn's begin
+  TAKE_BEYOND = 1 << 2,    // a row that is not there is asked for
+  SUM_UNASKED = 1 << 3,    // sums that nobody waits for
+  SUM_TWICE = 1 << 4,      // a row is asked for twice to add
+  SUM_TAIL = 1 << 5,       // a sum behind the last value
+  DESCRIBED = 1 << 6,      // a row is described wrongly
+  COUNT_LATE = 1 << 7,     // counted beside its turns
   BYTES_BEYOND = 1 << 8,   // more bytes taken or given than there are
   BYTES_SHORT = 1 << 9,    // a block's end with bytes left
   UNSTABLE = 1 << 10,      // an offer changed before it was taken

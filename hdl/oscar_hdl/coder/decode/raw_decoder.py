@@ -22,7 +22,7 @@ States = enum("IDLE", "NEXT", "FILL", "READY", "HEADER", "PAUSE", "ROWS", "LAST"
 def raw_decoder(
     clk: Any, rst: Any, phase: Any, job: Any, s_axis_raw: Any, position: Any, sums: Any, counts: Any
 ) -> Any:
-    """Do a block a job (docs/engine.md), in about three clocks a value.
+    """Do a block a job (docs/engine.md), in some two clocks a value, of 16 bits in three.
 
     job: RawJob, not of a block of zeros. s_axis_raw: Stream(16), the block's bytes in memory order, two in a
     word: it takes ceil(values * width / 16) of them, none of a constant block; tlast is not looked at.

@@ -14,7 +14,7 @@ def value_rebuild(
     clk: Any, symbol12: Any, step: Any, seed: Any, seed_not: Any, raw_upper: Any, raw_lower: Any,
     low_bits: Any, old15: Any, low17: Any, value: Any,
 ) -> Any:  # fmt: skip
-    """Give a value of 16 bits each clock; times are decoder_core's, names of signals end in theirs.
+    """Give a value of 16 bits each clock; names end in clocks of lane_step's step, 9 less than decode_lane's.
 
     symbol12 u4, time 12; step: StepFound. seed, time 15: the value is in the state.
     seed_not u5, time 14, all but one set: it is not in the state's bits 0..7, in 8..15, in the raw bits, all

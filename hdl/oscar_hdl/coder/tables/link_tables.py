@@ -22,7 +22,8 @@ from oscar_hdl.streams.lane_delay import lane_delay
 
 QUADS_AT, QUAD_BITS = 36, 50  # clocks from a quad that is read to its write
 # Clocks from a sender's `built` to the last quad: a block looks no symbol up sooner than 40 clocks behind its
-# start, and quads pass eight units at most, a clock each.
+# start, and quads pass eight units at most, a clock each. A build asked for sooner would spoil the last rows;
+# send_front cuts a frame into blocks first (frame_plan), some 30 clocks.
 EARLY = 24
 
 
@@ -108,8 +109,9 @@ def link_tables(
     """Build, learn, query (docs/engine.md, "Tables").
 
     A build takes 163 clocks and 4 for each wait for a sent row; a learn takes 280 and the way through the
-    chain; they run side by side. After a reset all counts are taken first (about 580 clocks); build and
-    learn are accepted meanwhile. sets: a power of two; encoding: no rows are sent and s_axis_sent is not
+    chain; they run side by side. When `encoding`, the next build is asked for EARLY clocks behind `built` or
+    later, when the last quad is written. After a reset all counts are taken first (about 580 clocks); build
+    and learn are accepted meanwhile. sets: a power of two; encoding: no rows are sent and s_axis_sent is not
     used. The answer is the request, with constant delay, its totals five clocks later than its address.
     """
     mute, away, hold, clear, ended = bit(True), bit(), bit(True), bit(), bit()

@@ -203,7 +203,8 @@ def prove(proof: Proof, verilog: Path, out: Path) -> float:
         said = _abc(name, out, search)
         can = {int(n) for n in re.findall(r"Output +(\d+) was asserted", said)}
         if lacking := [place for n, place in enumerate(seen) if n not in can]:
-            raise FormalError(f"{name}: cannot happen in {proof.reach} clocks: {', '.join(lacking)}")
+            when = f"in {proof.reach} clocks" if proof.reach else "ever"
+            raise FormalError(f"{name}: cannot happen {when}: {', '.join(lacking)}")
     return _worked() - began
 
 

@@ -36,7 +36,7 @@ TRACKER = """
       if ($past(made_taken)) assume(!made_valid);
       if ($past(run_active)) assume($stable(run_entries) || !run_active);
     end
-    // Values count when all entries of the list are armed, and none is before they do no more.
+    // Values count when all entries of the list are armed; no entry is armed while values count.
     assume(run_entries <= 4 && made_values != 0);
     assume(!run_active || (~seen & ((5'd1 << run_entries) - 5'd1)) == 0);
     assume(!run_active || !((given_valid && given_what[2:1] == 0) || status_clear));
@@ -68,6 +68,6 @@ TRACKER = """
     end
     if (rst) known <= 0;
     `SEEN(fired && known); `SEEN(fires && what == 2); `SEEN(fires && what == 6);
-    `SEEN(made_taken && made_refused);    `SEEN(status_wrong);
+    `SEEN(made_taken && made_refused); `SEEN(status_wrong);
   end
 """

@@ -308,15 +308,6 @@ def row_port() -> Any:
     from oscar_hdl.nic.memory.row_port import row_port as made
 
     return made(
-        bit(),
-        bit(),
-        Stream(64),
-        Stream(64),
-        bit(),
-        word(10),
-        word(14),
-        bit(),
-        RowCommand(10),
-        bit(),
+        bit(), bit(), Stream(64), Stream(64), bit(), word(10), word(14), bit(), RowCommand(10), bit(),
         MadeRows(),
-    )
+    )  # fmt: skip

@@ -35,7 +35,8 @@ FIELDS = {field.name: field for field in TRIGGER}
 def list_memory(
     clk: Any, rst: Any, s_axis_list: Stream, open: Any, loaded: Any, bad: Any, read_at: Any, read: Any
 ) -> Any:
-    """Keep the entries of the last packet. s_axis_list is ready while `open`, but for a clock behind it.
+    """Keep the entries of the last packet. s_axis_list is ready while `open`, but for the clock behind
+    a packet's last word.
 
     loaded u9: entries, 0 if the packet was not right (bad, a strobe) or is not whole yet. read u64: the word
     at read_at u10, entry and part, two clocks later.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from oscar.coding.asc.params import MIN_BLOCK_LOG2
-from oscar_hdl.nic.ports import PEER_BITS, ROW_BITS, TO_ALL
+from oscar_hdl.nic.ports import ENTRIES_LOG2, PEER_BITS, ROW_BITS, TO_ALL
 
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
@@ -179,7 +179,7 @@ def _port(
     ]  # fmt: skip
 
 
-LIST_ENTRIES = 256  # of a list, at most
+LIST_ENTRIES = 1 << ENTRIES_LOG2  # of a list, at most
 # The third word of an entry of a list; the first is FRAME and SHAPE, the second TABLES and COMMAND.
 TRIGGER: tuple[Field, ...] = (
     Field("values", 0, 19, "that packets have to bring before a SEND starts"),

@@ -33,7 +33,7 @@ LOOKS = 15  # clocks until the gate shows in `gate`
 @block
 def frame_finder(
     clk: Any, rst: Any, oldest: OldestFrame, held: HeldFrame, armed: ArmedReceive, run: ListRun,
-    found: FoundEntry, gate: TrackerLook, *, entries_log2: int = ENTRIES_LOG2,
+    found: FoundEntry, gate: TrackerLook,
 ) -> Any:  # fmt: skip
     """Look an entry a clock for one that waits for the oldest frame; without one, have the frame dropped.
 
@@ -41,13 +41,12 @@ def frame_finder(
     dropped then (it has the name, but not the rest), the command is aborted, and its entry waits again when
     that is told. When no entry waits any more, frames stay.
     """
-    BITS = entries_log2
     states = enum("REST", "WAIT", "SCAN", "FOUND", "GATED", "GIVE", "USED", "DROP", "ABORT", "AGAIN")
     state = Signal(states.REST)
-    write, write_at, data = bit(), word(BITS), word(KEPT_BITS)
-    read_at, read, step, waiting = word(BITS), word(KEPT_BITS), word(4), word(BITS + 1)
-    scans, last, at, at_1, at_2 = word(3), word(3), *(word(BITS) for _ in range(3))
-    same, final, name, lost = word(5), word(BITS), word(NAME_BITS), bit()
+    write, write_at, data = bit(), word(ENTRIES_LOG2), word(KEPT_BITS)
+    read_at, read, step, waiting = word(ENTRIES_LOG2), word(KEPT_BITS), word(4), word(ENTRIES_LOG2 + 1)
+    scans, last, at, at_1, at_2 = word(3), word(3), *(word(ENTRIES_LOG2) for _ in range(3))
+    same, final, name, lost = word(5), word(ENTRIES_LOG2), word(NAME_BITS), bit()
     need, some, kept, scanning, at_end, open = word(2), bit(), word(KEPT_BITS), bit(), bit(), bit()
     memory = block_ram(clk, write, write_at, data, read_at, read)
 
@@ -66,15 +65,15 @@ def frame_finder(
     def keep():
         """Entries as they are armed, taken, and armed again."""
         write.next = armed.put
-        write_at.next = armed.entry[BITS:]
+        write_at.next = armed.entry[ENTRIES_LOG2:]
         data.next = concat(armed.need, armed.gate, armed.open, armed.name)
         if found.given:
             write.next = True
-            write_at.next = found.entry[BITS:]
+            write_at.next = found.entry[ENTRIES_LOG2:]
             data.next = concat(kept[KEPT_BITS:GATE], modbv(0)[1:], kept[OPEN:])
         elif state == states.AGAIN and found.returned:
             write.next = True
-            write_at.next = found.entry[BITS:]
+            write_at.next = found.entry[ENTRIES_LOG2:]
             data.next = concat(kept[KEPT_BITS:GATE], modbv(1)[1:], kept[OPEN:])
         some.next = waiting != 0
         if (armed.put and armed.open) or (state == states.AGAIN and found.returned):
@@ -94,7 +93,7 @@ def frame_finder(
         at_1.next = at
         at_2.next = at_1
         scans.next = concat(scans[2:], scanning)
-        final.next = run.entries[BITS:] - 1
+        final.next = run.entries[ENTRIES_LOG2:] - 1
         last.next = concat(last[2:], at_end)
         same.next[0] = read[16:] == name[16:]
         same.next[1] = read[32:16] == name[32:16]
@@ -127,7 +126,7 @@ def frame_finder(
             elif same[4]:
                 state.next = states.DROP
         elif state == states.FOUND:
-            read_at.next = found.entry[BITS:]
+            read_at.next = found.entry[ENTRIES_LOG2:]
             step.next = step + 1
             if step == LANDS + 2:
                 step.next = 0
