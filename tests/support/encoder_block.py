@@ -45,7 +45,7 @@ class SentBlock:
 
     def expected(self) -> tuple[int, bytes]:
         """Return entry and bytes, as if no block were raw."""
-        entry, data = _encode_block(self.groups, self.table, 0)
+        entry, data = _encode_block(self.groups, self.table, 0, width=16, alone=False)
         if entry & 3 != RAW:
             return entry, data
         used = [i for i, group in enumerate(self.groups) if live(group)]
