@@ -13,7 +13,7 @@ from typing import Any
 from myhdl import SignalType, intbv
 from myhdl._Signal import _siglist
 
-from oscar_sim.cycles import elaborated, processes
+from oscar_sim.cycles import elaborated, processes, show_value
 from oscar_sim.translate import Store, Translated, translate
 
 Process = Callable[[], None]
@@ -174,16 +174,6 @@ def _copy(model: CompiledModel, own: Sequence[Any], ports: Any) -> Copy:
 def _plain(value: Any) -> Any:
     """Return the value of a MyHDL signal as a plain one."""
     return value._val if isinstance(value, intbv) else value
-
-
-def show_value(signal: Any, value: Any) -> None:
-    """Let MyHDL's signal have a value."""
-    if isinstance(signal._val, intbv):
-        signal._val._val = signal._next._val = int(value)
-    elif isinstance(signal._val, bool):
-        signal._val = signal._next = bool(value)
-    else:
-        signal._val = signal._next = value
 
 
 def signals_of(ports: Any) -> Iterator[Any]:

@@ -160,3 +160,13 @@ class CycleSimulator:
                 process.dirty = False
                 process.run()
             pending = self._update()
+
+
+def show_value(signal: Any, value: Any) -> None:
+    """Let MyHDL's signal have a value."""
+    if isinstance(signal._val, intbv):
+        signal._val._val = signal._next._val = int(value)
+    elif isinstance(signal._val, bool):
+        signal._val = signal._next = bool(value)
+    else:
+        signal._val = signal._next = value

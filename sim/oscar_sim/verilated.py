@@ -11,7 +11,7 @@ from myhdl import SignalType
 from myhdl._Signal import _siglist
 
 from oscar_hdl.flow.tops import Value
-from oscar_sim.compiled import show_value
+from oscar_sim.cycles import show_value
 from oscar_sim.verilator import Model
 
 

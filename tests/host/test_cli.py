@@ -606,7 +606,7 @@ def test_predict_takes_the_bits_that_are_given(tmp_path: Path, capsys: pytest.Ca
     assert "3.5 bits/value as given for zstd" in capsys.readouterr().out
     assert json.loads((tmp_path / "p.json").read_text())["bits_per_value"] == 3.5
     assert run(words) == 0
-    assert "6 bits/value, schedule direct" in capsys.readouterr().out
+    assert "6 bits/value, schedule exchange" in capsys.readouterr().out
 
 
 # ----------------------------------------------------------------------------------------------- errors

@@ -189,7 +189,7 @@ def test_bad_frames_are_named():
     first, second = nodes[0].finish(0, np.ones(9, np.int16))
     where = r"rank 1: the frame of task 0, chunk 1, from rank 0 is bad"
     with pytest.raises(PeerError, match=where):
-        nodes[1].receive(first._replace(frame=first.frame[:-1] + b"?"))
+        nodes[1].receive(first._replace(frame=bytes(first.frame[:-1]) + b"?"))
     with pytest.raises(
         PeerError, match=r"task 2, chunk 1, from rank 0 .* \(3, 8, 1, 0\), expected \(3, 8, 1, 2\)"
     ):
