@@ -324,6 +324,14 @@ def test_names_are_no_formulas_and_no_columns(tiny: Path, tmp_path: Path) -> Non
     assert len({row.replace(r"\|", "").count("|") for row in rows}) == 1
 
 
+def test_scale_takes_no_exchanged_frames(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two ranks at a switch have no frames of sums."""
+    small = ["iterations=2", "nodes=2", "methods=[]", f"output={tmp_path}"]
+    assert run(["allreduce", "default", *(word for one in small for word in ("--set", one))]) == 0
+    assert run(["scale", "--results", tmp_path / "results.json", "--nodes", 8]) == 2
+    assert "compare with more than 2 nodes or with schedule.name=direct" in capsys.readouterr().err
+
+
 def test_scale_from_results(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["scale", "--results", tiny / "out" / "results.json", "--nodes", 1024, 8, "--values", "1M"]
     assert run([*arguments, "--json", tiny / "s.json", "--figure", tiny / "s.png"]) == 0

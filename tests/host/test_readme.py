@@ -28,7 +28,7 @@ COMMANDS = list(  # of both pages, each once
     )
 )
 SMALL = {  # makes a command cheap: appended
-    "oscar allreduce": "--set iterations=2 --set nodes=2 --set 'methods=[]'",
+    "oscar allreduce": "--set iterations=2 --set nodes=3 --set 'methods=[]'",
     "oscar train": "--set iterations=4 --set nodes=2 --set train.ring_every=1",
     "oscar compare": "--set iterations=2 --set nodes=2 --set compare.seeds=[0] --set train.ring_every=1",
     "oscar trace record": "--set iterations=3 --set nodes=2",

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from oscar.collective.exchange import ExchangeSchedule
 from oscar.collective.frames import Frames
 from oscar.config import LinkSection
 from oscar.errors import ConfigError
@@ -35,8 +36,8 @@ def scale_results(
 
     values: of the model (default: as measured). `model_ms` of a point is what modelling this one AllReduce
     took, compilation excluded: drawing its frames, the recurrence, and fp32 to compare with. Raises
-    ConfigError where the results hold no frames of two nodes or more, ValueError for nodes or values out of
-    range.
+    ConfigError where the results hold no frames of two nodes or more, or were measured with exchange at fewer
+    nodes; ValueError for nodes or values out of range.
     """
     check_nodes(nodes)
     link = kept_link(results)
@@ -51,7 +52,14 @@ def scale_results(
     for row in best_rows(results):
         if not row["coded"]:
             continue
-        measured = Measured(Frames.from_tree(row["frames"]), kept_schedule(results, row))
+        schedule = kept_schedule(results, row)
+        if isinstance(schedule, ExchangeSchedule) and max(nodes, default=0) > results["nodes"]:
+            raise ConfigError(
+                f"{row['name']} was measured with the schedule exchange, which has no frames of sums and "
+                "sends ever more with more nodes; to scale it, compare with more than 2 nodes or with "
+                "schedule.name=direct"
+            )
+        measured = Measured(Frames.from_tree(row["frames"]), schedule)
         named = {key: row[key] for key in ("name", "plan")}
         how = {"link": link.model(), "values": total, "seed": seed}
         points += [named | _timed(_coded_point, measured, count, **how) for count in nodes]
