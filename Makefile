@@ -1,6 +1,6 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup torch everything allreduce test seeds lint clean bench results tools vhdl cosim fpga formal sim stress \
+.PHONY: help setup torch everything extras allreduce test seeds lint clean bench results tools vhdl cosim fpga formal sim stress \
   rtl verilator overlap \
   dist docs board ultrascale
 SHELL := /bin/bash
@@ -31,12 +31,14 @@ help: ## list the targets
 
 setup: $(STAMP) ## make .venv and install the package with its tools
 
-$(STAMP): pyproject.toml
+$(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found; give a Python with PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 	  || { echo "Python 3.10 or later is needed; give one with PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(call apt,python3-venv,python3-venv); }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml | $(BIN)/python
 	@echo "installing into $(VENV)"
 	@$(PIP) -e '.[dev]'
 	@echo "compiling the coders"
@@ -52,10 +54,13 @@ LIBPYTHON = libpython$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_
 everything: $(STAMP) ## add every extra and tool that tests can use (apt as root; otherwise say the command)
 	@$(call apt,ip tc nft ghdl iverilog verilator g++ berkeley-abc,iproute2 nftables ghdl-mcode iverilog verilator g++ \
 	  berkeley-abc)
-	@echo "installing the extras $(EXTRAS)"
-	@$(PIP) -e '.[dev$(EXTRAS:%=,%)]'
+	@$(MAKE) --no-print-directory extras
 	@$(libpython)
 	@touch $(EXTRAS:%=$(VENV)/.%)
+
+extras: | $(BIN)/python ## install the packages of all extras, and nothing else
+	@echo "installing the extras $(EXTRAS)"
+	@$(PIP) -e '.[dev$(EXTRAS:%=,%)]'
 
 allreduce: setup ## compare all methods on real gradients (CONFIG=configs/default.yaml)
 	@$(BIN)/oscar allreduce $(CONFIG) $(ARGS)
@@ -119,7 +124,7 @@ ultrascale: $(VENV)/.fpga ## the blocks' cells on UltraScale+ and units of a car
 
 board: BOARD = build/board
 board: $(VENV)/.board ## the bitstream of the board's example: ECP5, 1000BASE-X, NIC of 1 unit, in build/board
-	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --top oscar_nic --out $(BOARD)/hdl
+	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --top oscar_nic --with store_log2=10 block_log2=11 --out $(BOARD)/hdl
 	@$(BIN)/python -m oscar_hdl.flow.board.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic.v --out $(BOARD) $(ARGS)
 
 formal: $(VENV)/.fpga ## prove the rules of blocks' streams with yosys and ABC, in build/formal (ARGS=--light)

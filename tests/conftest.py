@@ -1,4 +1,8 @@
-"""Lists at the end what was skipped and why; with OSCAR_TESTS_COMPLETE=1 only a missing GPU may skip."""
+"""Lists at the end what was skipped and why; with OSCAR_TESTS_COMPLETE=1 only a missing GPU may skip.
+
+.ci/run has two runs: OSCAR_TESTS_PASSED, the first's junitxml, leaves out of the second the tests of hardware
+that passed, even if another Python ran them. No option: pytest takes a file behind an unknown one for a test.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +12,25 @@ import random
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from needs import NO_GPU, needs
 from oscar.errors import OscarError
 from oscar_hdl.flow.elaboration import shallow_stacks
 from oscar_lab.lab.hold import PREFIX
-from oscar_lab.lab.network import Network
+from oscar_lab.lab.network import HostNetwork
 from oscar_sim.seeds import VARIABLE, dice, told
 
+# Drawing and the first call, which compiles, may take long on a busy machine.
+settings.register_profile("oscar", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("oscar")
+
 COMPLETE = os.environ.get("OSCAR_TESTS_COMPLETE", "") not in ("", "0")
+PASSED = os.environ.get("OSCAR_TESTS_PASSED")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,8 +60,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in seeded:
         item.add_marker("seeded")
     if config.getoption("seeds"):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(seeded)])
-        items[:] = seeded
+        _keep(config, items, seeded)
+    if PASSED:
+        known = _passed(Path(PASSED))
+        _keep(config, items, [item for item in items if item.nodeid not in known])
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
+    staying = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in staying])
+    items[:] = kept
+
+
+def _passed(report: Path) -> set[str]:
+    """Return the tests of hdl and sim that passed: none is another with extras, but by what skipped it."""
+    found = set()
+    for case in ElementTree.parse(report).iter("testcase"):
+        file = case.get("classname", "").replace(".", "/")
+        if file.startswith(("tests/hdl/", "tests/sim/")) and not len(case):
+            found.add(f"{file}.py::{case.get('name')}")
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +142,7 @@ def alone() -> Iterator[None]:
     with open("/run/oscar-lab-tests.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            with Network(2) as network:
+            with HostNetwork(2) as network:
                 network.shape(1e9)
         except OscarError as error:
             pytest.skip(f"no network can be made: {error}")

@@ -147,7 +147,8 @@ def needed(module: str, purpose: str, extra: str, *, target: str | None = None) 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return a question that names the nearest of `known`, and a space; nothing where none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=cutoff)
+    near.sort(key=lambda word: sorted(word) != sorted(name))  # letters that changed places are the nearest
     return f"did you mean {near[0]!r}? " if near else ""
 
 

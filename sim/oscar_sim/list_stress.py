@@ -7,26 +7,70 @@ from collections import Counter
 import numpy as np
 
 from oscar.coding.asc.params import LANES
+from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.list_ports import AFTER, COUNTS, NO_GATE, OWN
 from oscar_hdl.nic.control.registers import LIST_ENTRIES
 from oscar_sim.driver.lists import PACKETS, entry_words, packed, trigger
 from oscar_sim.frames import Generator
 from oscar_sim.whole import Making, Told, WholeNic
-from oscar_sim.whole_stress import GROUP_ROWS, Traffic, batch
+from oscar_sim.whole_stress import GROUP_ROWS, Target, Traffic, batch
 
 
 class ListTraffic(Traffic):
     """One batch whose commands a list gives, with triggers at random.
 
     SENDs of a link follow each other, as their tables do; so frames of links may leave in any order. The
-    values of some come while the list runs.
+    values of some come while the list runs. Some send sums: a RECEIVE adds to their rows, which it must not
+    do before they are made. adder: packets may add.
     """
 
-    refusable = False
+    refusable, adder = False, True
+
+    def __init__(self, generate: Generator, nic: WholeNic, frames: int) -> None:
+        self.into: dict[int, int] = {}  # RECEIVEs that add to rows of a SEND: both by number
+        self.leaves = nic.leaves
+        self.adding: tuple[np.ndarray, np.ndarray, int, np.ndarray] | None = None
+        super().__init__(generate, nic, frames)
+
+    def _frame(self) -> tuple[np.ndarray, np.ndarray] | None:
+        self.fresh = super()._frame()
+        return self.fresh
+
+    def _send(self) -> bool:
+        if not super()._send():
+            return False
+        if self.rng.random() < 0.4 and self.fresh is not None:
+            self._sum(*self.fresh)
+        return True
+
+    def _sum(self, values: np.ndarray, positions: np.ndarray) -> None:
+        """Let frames bring some of what the last SEND sends."""
+        row, own = self.sends[-1].fields["row"], values
+        for _ in range(self._terms()):
+            number = len(self.receives)
+            comes = self.rng.integers(-3, 4, values.size) * (self.rng.random(values.size) < self.rng.random())
+            self.adding = comes.astype(np.int16), positions, row, (values - comes).astype(np.int16)
+            if self._receive():
+                own = (own - comes).astype(np.int16)
+                self.memory.load(row, frame_rows(own, positions))
+                self.into[number] = len(self.sends) - 1
+                self.last = None  # the SEND's rows hold still
+        self.adding = None
+
+    def _terms(self) -> int:
+        """Return how many frames bring it."""
+        return int(self.rng.integers(1, 3))
+
+    def _target(self) -> Target | None:
+        return self.adding or super()._target()
+
+    def _adopts(self, local: np.ndarray | None) -> bool:
+        return self.adding is None and super()._adopts(local)
 
     def _entries(self) -> np.ndarray:
         first, events = len(self.receives), Counter[int]()
         self.made = {n for n in range(len(self.sends)) if self.rng.random() < 0.6}
+        self.adds = {n for n in sorted(self.made) if self.adder and self.rng.random() < 0.4}  # by packets
         chain, before = list(range(len(self.sends))), dict[int, int]()
         for n, send in enumerate(self.sends):
             if (behind := before.get(link := send.fields["step"])) is not None:
@@ -45,7 +89,7 @@ class ListTraffic(Traffic):
                     kind=1,
                     events=events[n],
                     next=first + chain[n],
-                    values=PACKETS * order.fields["count"] * (n in self.made),
+                    values=(1 if n in self.adds else PACKETS) * order.fields["count"] * (n in self.made),
                 ),
             )
             for n, order in enumerate(self.sends)
@@ -54,27 +98,32 @@ class ListTraffic(Traffic):
         return np.array(words, np.uint64).reshape(-1, 3)
 
     def _make(self, first: int) -> None:
-        """Let values of SENDs come in packets of whole groups, and packets for which no entry waits.
+        """Let values of SENDs come in packets of whole groups or blocks, and some that no entry waits for.
 
         These come before the last of the others, since behind the list they would wait for the next one.
         """
-        rng, size = self.rng, GROUP_ROWS * LANES
+        rng, size = self.rng, GROUP_ROWS * LANES if self.units == 1 else 1 << self.log2
         for n in self.made:
             fields = self.sends[n].fields
-            for side in (False, True):
+            for side in (False,) if n in self.adds else (False, True):
                 at = 0
                 while at < fields["count"]:
                     count = min(fields["count"] - at, size * int(rng.integers(1, 4)))
-                    self.makings.append(Making(side, fields["row"] + at // LANES, count, first + n))
+                    row, adds = fields["row"] + at // LANES, n in self.adds
+                    self.makings.append(Making(side, row, count, first + n, adds=adds))
                     at += count
         self.makings = [self.makings[n] for n in rng.permutation(len(self.makings))]
         none = [*range(first), *range(first + len(self.sends), LIST_ENTRIES)]
         self.bad_packets = int(rng.integers(4)) if self.made else 0
         for _ in range(self.bad_packets):
-            side, count, entry = bool(rng.integers(2)), int(rng.integers(1, 99)), int(rng.choice(none))
+            side = self.makings[int(rng.integers(len(self.makings)))].side
+            count, entry = int(rng.integers(1, 99)), int(rng.choice(none))
             last = max(n for n, making in enumerate(self.makings) if making.side is side)
             at = int(rng.integers(last + 1))
-            self.makings.insert(at, Making(side, 0, count, entry, refused=True))
+            adds = not side and bool(rng.integers(2))
+            if adds and not self.adder and rng.random() < 0.5:  # is refused for an entry that waits, too
+                entry = first + int(rng.choice(sorted(self.made)))
+            self.makings.insert(at, Making(side, 0, count, entry, refused=True, adds=adds))
 
     def _gates(self, first: int, chain: list[int], events: Counter[int]) -> list[tuple[int, int]]:
         """Return gate and need of each RECEIVE, and count those of a SEND in `events`.
@@ -82,10 +131,20 @@ class ListTraffic(Traffic):
         No frame is held up by a SEND that waits for one of those behind it.
         """
         rng, found, closed = self.rng, [], set[int]()
-        for _ in self.receives:
+        for number in range(first):
             need, gate = int(rng.choice([COUNTS, OWN, AFTER, NO_GATE])), -first
-            if need == AFTER and self.sends:
-                gate = int(rng.integers(len(self.sends)))
+            late = {send for receive, send in self.into.items() if receive > number}
+            ends = [
+                send for send in range(len(self.sends)) if not any(self._leads(chain, n, send) for n in late)
+            ]
+            if number in self.into:
+                gate = self.into[number]
+                need = int(rng.choice([COUNTS, OWN]))
+                if gate in self.made:
+                    need = COUNTS if gate in self.adds else OWN
+                events[gate] += 1
+            elif need == AFTER and ends:
+                gate = int(rng.choice(ends))
                 closed |= {n for n in range(len(self.sends)) if self._leads(chain, n, gate)}
             elif need in (COUNTS, OWN) and (free := sorted(set(range(len(self.sends))) - closed)):
                 gate = int(rng.choice(free))
@@ -108,9 +167,7 @@ class ListTraffic(Traffic):
         order = self._order(told)
         if any(n is None for n in order):
             return [*found, f"frames differ, or leave in another order on their link: {order}"]
-        peers = [self.sends[n].fields["peer"] for n in order if n is not None]
-        if peers != told.peers:
-            found.append(f"frames go to peers {told.peers}, not {peers}")
+        found += self._peer_faults([n for n in order if n is not None], told)
         if told.reset:
             return found
         if told.listed != 1:  # one list has ended, without an error
@@ -122,16 +179,24 @@ class ListTraffic(Traffic):
 
     def _order(self, told: Told) -> list[int | None]:
         """Return which SEND each frame is of, as links have them; None: of none."""
-        left: dict[int, list[int]] = {}
+        left: dict[tuple[int, int], list[int]] = {}
         for n, send in enumerate(self.sends):
-            left.setdefault(send.fields["step"], []).append(n)
+            for port in self.leaves(send.fields["peer"]):
+                left.setdefault((port, send.fields["step"]), []).append(n)
         found: list[int | None] = []
-        for data in told.frames:
-            at = next((ns[0] for ns in left.values() if ns and self.wanted[ns[0]] == data), None)
-            if at is not None:
-                left[self.sends[at].fields["step"]].pop(0)
-            found.append(at)
+        for data, port in zip(told.frames, self._ports(told), strict=True):
+            here = (ns for (at, _), ns in left.items() if at == port and ns and self.wanted[ns[0]] == data)
+            found.append(next(here, [None]).pop(0))
         return found
+
+    def _ports(self, told: Told) -> list[int]:
+        """Return where each frame left."""
+        return [0] * len(told.frames)
+
+    def _peer_faults(self, order: list[int], told: Told) -> list[str]:
+        """Return whether frames went to others than they should; order: of which SEND each is."""
+        peers = [self.sends[n].fields["peer"] for n in order]
+        return [] if peers == told.peers else [f"frames go to peers {told.peers}, not {peers}"]
 
 
 def listed(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:

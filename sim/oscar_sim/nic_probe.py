@@ -7,7 +7,7 @@ from typing import Any
 from myhdl import block
 
 from oscar_hdl.nic.oscar_nic import oscar_nic
-from oscar_hdl.nic.ports import STREAM_BITS, NicProbe, frames_in, frames_out
+from oscar_hdl.nic.ports import NicProbe, frames_in, frames_out, row_streams
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 
 
@@ -30,8 +30,8 @@ def nic_probe(
 ) -> Any:  # fmt: skip
     """The top: see oscar_nic, and NicProbe."""
     return _nic_probe(
-        bit(), bit(), AxiLite(8), bit(), frames_in(bus_bits), frames_out(bus_bits), Stream(STREAM_BITS),
-        Stream(STREAM_BITS), Stream(64), Stream(STREAM_BITS), Stream(16), Stream(64), NicProbe(),
+        bit(), bit(), AxiLite(8), bit(), frames_in(bus_bits), frames_out(bus_bits),
+        *row_streams(units).values(), Stream(64), NicProbe(),
         {
             "units": units, "bus_bits": bus_bits, "sets": sets, "store_log2": store_log2,
             "rows_log2": rows_log2, "block_log2": block_log2,

@@ -206,7 +206,8 @@ def _check(count: int, width: int) -> None:
         )
     if count > MAX_COUNT:
         raise ConfigError(
-            f"a NIC's frame has at most {MAX_COUNT:,} values, this one {count:,}: raise schedule.subframes"
+            f"a NIC's frame has at most {MAX_COUNT:,} values, this one {count:,}: raise schedule.subframes, "
+            f"{-(-count // MAX_COUNT)} times as many are enough"
         )
 
 

@@ -1,7 +1,7 @@
 """A session with an oscar_nic, write by write: what a driver does, run on the converted RTL and printed.
 
-`python -m oscar_sim.session`. A chunk is loaded and sent; a frame comes for another chunk, behind a damaged
-copy of itself, and is added there; the sums are read.
+`python -m oscar_sim.session`. A chunk is loaded and sent; a frame comes for another chunk, after a damaged
+copy of itself, and is added there; the sums are read. Then a list does both: it adds, and sends the sums.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from oscar.errors import OscarError
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_sim.cosim.nic_bench import BLOCK, SIZES
+from oscar_sim.cosim.nic_bench import BLOCK, SIZES, exchange_list
 from oscar_sim.cosim.nic_run import NicRun
 
 CLOCKS, COUNT, SHOWN = 200_000, 2000, 2
@@ -32,8 +32,12 @@ class Session(NicRun):
     def packet(self, name: str, words: list[int]) -> None:
         """See NicRun.packet."""
         digits = self.model.ports[f"{name}_tdata"].bits // 4
-        shown = " ".join(f"{word:0{digits}x}" for word in words[:SHOWN])
-        print(f"{name}: {len(words):,} words  {shown}{' ..' if len(words) > SHOWN else ''}")
+        shown = [f"{word:0{digits}x}" for word in words]
+        if name == "s_axis_list":  # an entry a line
+            print("\n".join(f"{name}: {' '.join(shown[n : n + 3])}" for n in range(0, len(shown), 3)))
+        else:
+            more = " .." if len(words) > SHOWN else ""
+            print(f"{name}: {len(words):,} words  {' '.join(shown[:SHOWN])}{more}")
         super().packet(name, words)
 
     def await_frame(self) -> None:
@@ -66,9 +70,9 @@ def rows_of(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, FrameRows
 def main() -> int:
     """Run the session; return the exit status."""
     print(f"# oscar_nic: {', '.join(f'{key}={value}' for key, value in SIZES.items())}")
-    rng = np.random.default_rng(1)  # apart from that of the NIC's streams, which depends on clocks
+    rng = np.random.default_rng(1)
     try:
-        nic = Session(np.random.default_rng(2), CLOCKS, pause=0.0)
+        nic = Session(rng, CLOCKS, pause=0.0)
         values, positions, rows = rows_of(rng)
         print(f"# load {COUNT:,} values at row 0, send them")
         nic.load(0, rows)
@@ -90,6 +94,10 @@ def main() -> int:
         print("m_axis_values: the sums that the host has")
         edges = nic.check_plan(own + came, 2)
         print(f"PLAN_EDGE_1: {edges[0]}, in blocks of 256 values, as the host cuts")
+        print("# load a chunk again; give a list of two: add what comes for it, then send the sums")
+        exchange_list(nic, COUNT)
+        nic.tell("LIST_RESULT")
+        print("m_axis_tx, m_axis_values: the frame and the sums that the host has")
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

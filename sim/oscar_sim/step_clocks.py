@@ -1,9 +1,13 @@
 """Clocks of frames on a whole NIC of converted RTL, beside the time model, step by step.
 
-Frames of real gradients (an AllReduce of the direct schedule: workers' values, then sums) and of noise, whose
-blocks go raw, are sent and received, each alone and then one right after the other; every frame and sum is
-checked. Alone: sent, from the command to the first word out; received, from the last word in to the last sum.
-Following: from one end to the next.
+Frames are of real gradients (workers' values and sums of a direct AllReduce), and of noise, whose blocks go
+raw. They are sent and received, first each alone, then one right after the other. Every frame and sum is
+checked. A step is a frame in a direction.
+
+rtl: clocks alone. A sent frame takes from its command to its first word out, a received one from its last
+word in to its last sum. front: of these, up to the first row. behind: from the last row to the first word.
+follows: from the end of the frame before to this one's end, where frames follow each other. model_clocks and
+follows_model are the time model's.
 
     python -m oscar_sim.step_clocks --units 1 --block-log2 11
 """
@@ -22,7 +26,7 @@ from oscar.errors import OscarError
 from oscar.results import write_results
 from oscar.studies.integers import pushed
 from oscar.tables import Row, Table
-from oscar.timeline.units import receive_front, received, send_front, sent
+from oscar.timeline.units import UnitFrame, received, received_front, send_front, sent, waited_front
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.frame_clocks import Given, Times, measure
 from oscar_sim.results_file import prepared
@@ -30,11 +34,12 @@ from oscar_sim.whole import WholeNic
 
 MOST = 40_960  # values of a frame
 MOST_ROWS_LOG2 = 14  # of the memory
-FIRST = {"send": 36, "receive": 30}  # clocks from when blocks may be dealt to their first row
+COMMAND = 12  # clocks from a command to receive until the front of a frame that waits in the store begins
+NO_SYMBOL = 15  # the last symbol for which a sender's first tables are built
 TABLE = Table(
     "model <12", "step >4", "way <7", "values >6", "live:live rows >9", "bytes >6", "front >5",
-    "rtl:alone >6", "model_clocks:model >6", "ratio >6.3f", "follows >7", "follows_model:model >6",
-    "follows_ratio:ratio >6.3f", "rate:values/clock >12.2f",
+    "behind >6", "rtl:alone >6", "model_clocks:model >6", "ratio >6.3f", "follows >7",
+    "follows_model:model >6", "follows_ratio:ratio >6.3f", "rate:values/clock >12.2f",
 )  # fmt: skip
 
 
@@ -56,25 +61,37 @@ def steps(nic: WholeNic, name: str, frames: Sequence[Given]) -> Iterator[Row]:
         queue = measure(nic, frames, send=way == "send", apart=False)
         shape = nic.units, 1 << log2
         ends = queue.first_word if way == "send" else queue.end
-        # The first frame waits for memories that are cleared: it begins where its first row says.
-        begin = float(queue.first_row[0] - FIRST[way])
+        begin = float(queue.begin[0] + _front(nic, way, queue.frames[0], NO_SYMBOL, waits=True))
         following = np.diff(model(queue.frames, *shape, begin, bus=nic.bus))
+        last: int | None = NO_SYMBOL
         for n, coded in enumerate(alone.frames):
             start = float(alone.begin[n])
-            front = (
-                send_front(coded.count, nic.units) if way == "send" else receive_front(coded.count, 1 << log2)
-            )
+            front = _front(nic, way, coded, last)
             told = model([coded], *shape, start + front, bus=nic.bus)[0] - start
+            last = coded.last
             took, first = _took(alone, n, way), int(alone.first_row[n] - alone.begin[n])
             follows, gap = (int(ends[n] - ends[n - 1]), float(following[n - 1])) if n else (0, 0.0)
             yield {
                 "model": name, "step": n, "way": way, "values": coded.count,
                 "live": int(np.count_nonzero(frame_rows(frames[n].values).classes)), "bytes": coded.size,
-                "front": first, "rtl": took, "model_clocks": round(told),
+                "front": first, "behind": int(alone.first_word[n] - alone.last_row[n]), "rtl": took,
+                "model_clocks": round(told),
                 "ratio": told / took if n else None, "follows": follows, "follows_model": round(gap),
                 "follows_ratio": gap / follows if follows else None,
                 "rate": coded.count / (took - first) / nic.units,
             }  # fmt: skip
+
+
+def _front(nic: WholeNic, way: str, frame: UnitFrame, last: int | None, *, waits: bool = False) -> float:
+    """Return clocks from `Times.begin` until the blocks of a frame may be dealt.
+
+    last: the last symbol of the frame before. waits: the frame is in the store before its command.
+    """
+    if way == "send":
+        return send_front(frame.count, nic.units, known=frame.last == last)
+    if waits:
+        return COMMAND + waited_front(frame.count, 1 << nic.block_log2)
+    return received_front(frame.size, nic.bus)
 
 
 def _took(times: Times, n: int, way: str) -> int:

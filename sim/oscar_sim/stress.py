@@ -4,8 +4,9 @@ Barrel decoders and encoders get blocks of real and random frames; every bit tha
 values, sums, descriptors, bytes, directory entries and counts. Memory and bytes are not always ready, resets
 strike in any clock, after which the block runs again, and damaged blocks are refused exactly where the
 software refuses them. A whole NIC (receiver, sender, link_tables, raw_decoder and raw_packer with it) gets
-commands and frames, right and wrong ones (whole_stress.py). Each seed shows the same again, whatever ran
-before it.
+commands and frames, right and wrong ones (whole_stress.py); an attention unit gets heads
+(attention_stress.py); a switch's slice, whose frames come at four ports, a list (switch_stress.py).
+Each seed shows the same again, whatever ran before it.
 
     python -m oscar_sim.stress --seeds 20 --clocks 1G --share
     python -m oscar_sim.stress --seed 991 --unit barrel_decoder
@@ -27,18 +28,20 @@ import numpy as np
 
 from oscar.errors import OscarError
 from oscar.results import write_results
+from oscar_sim.attention_stress import AttentionUnit, attended
 from oscar_sim.batches import DecoderBatch, EncoderBatch, run
 from oscar_sim.blocks import Coder
 from oscar_sim.frames import Generator
 from oscar_sim.list_stress import listed
 from oscar_sim.results_file import prepared
 from oscar_sim.seeds import fresh
+from oscar_sim.switch_stress import switched
 from oscar_sim.units import Unit
-from oscar_sim.whole import WholeNic
+from oscar_sim.whole import WholeNic, WholeSwitch
 from oscar_sim.whole_stress import whole
 
 # Of clocks, about as long for each: NICs are slow.
-SHARE = {"barrel_encoder": 8, "barrel_decoder": 8, "nic": 3, "list": 1}
+SHARE = {"barrel_encoder": 8, "barrel_decoder": 8, "nic": 3, "list": 1, "switch": 1, "attention": 1}
 BATCH_CLOCKS = 400_000  # about; a batch is checked when it is over
 RESETS, DAMAGE = 0.1, 0.2  # shares of blocks
 MOST_FAULTS = 20
@@ -82,9 +85,16 @@ def _run(
     return found
 
 
-def converted(kind: str) -> Any:
-    """Return the converted RTL of one of CHECKS under Verilator, compiled unless it is as it was."""
-    return WholeNic() if kind in ("nic", "list") else Unit(kind)
+def converted(kind: str, units: int = 1) -> Any:
+    """Return the converted RTL of one of CHECKS under Verilator, compiled unless it is as it was.
+
+    units: of a NIC or a switch's slice, whose bus is as wide as they need.
+    """
+    if kind == "attention":
+        return AttentionUnit()
+    if kind == "switch":
+        return WholeSwitch(units=units, bus_bits=64 * units, store_log2=13)
+    return WholeNic(units=units, bus_bits=64 * units) if kind in ("nic", "list") else Unit(kind)
 
 
 CHECKS: dict[str, Check] = {
@@ -92,7 +102,10 @@ CHECKS: dict[str, Check] = {
     "barrel_decoder": decode,
     "nic": whole,
     "list": listed,
+    "switch": switched,
+    "attention": attended,
 }
+USUAL = [kind for kind in CHECKS if kind != "switch"]  # which takes minutes more to compile
 COLUMNS = ("clocks", "frames", "blocks", "values", "resets", "refused", "hangs", "mismatches")
 
 
@@ -117,7 +130,7 @@ class Progress:
 
 def stress(
     kind: str,
-    unit: Unit | WholeNic,
+    unit: Unit | WholeNic | AttentionUnit,
     *,
     clocks: int,
     seed: int,
@@ -162,7 +175,8 @@ def _parser() -> argparse.ArgumentParser:
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument("--seed", type=int, nargs="+", help="these seeds instead, as an earlier run had them")
     seeds.add_argument("--day", action="store_true", help="the seed of the day instead, and those after it")
-    parser.add_argument("--unit", nargs="+", choices=tuple(CHECKS), default=list(CHECKS), help="(all)")
+    parser.add_argument("--unit", nargs="+", choices=tuple(CHECKS), default=USUAL, help="(all but switch)")
+    parser.add_argument("--units", type=int, choices=(1, 2, 4, 8), default=1, help="of a NIC (%(default)s)")
     parser.add_argument("--largest", type=int, default=30_000, help="values in a frame (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="OUT")
     return parser
@@ -184,7 +198,7 @@ def main(argv: list[str] | None = None) -> int:
             print(
                 f"# {kind}: converted and compiled, unless it is as it was (up to a minute)", file=sys.stderr
             )
-            units[kind] = converted(kind)
+            units[kind] = converted(kind, args.units)
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -205,7 +219,8 @@ def main(argv: list[str] | None = None) -> int:
             for fault in found["faults"]:
                 print(f"  {fault}", flush=True)
             if found["faults"]:
-                again = f"--unit {kind} --seed {seed} --clocks {clocks} --largest {args.largest}"
+                again = f"--unit {kind} --units {args.units} --seed {seed} --clocks {clocks}"
+                again += f" --largest {args.largest}"
                 print(f'  WRONG with seed {seed}; to see it again: make stress ARGS="{again}"', flush=True)
             total = {name: sum(found[name] for found in runs) for name in COLUMNS}
             if args.json:  # each time: a run of hours may be stopped

@@ -1,4 +1,4 @@
-"""A whole NIC of converted RTL, its memory included, with driver and network in C++ (verilator/nic.cpp)."""
+"""A whole NIC of converted RTL, its memory included, with driver and network in C++ (verilator/nic.h)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import numpy as np
 from oscar.coding.asc.params import LANES
 from oscar_hdl.coder.rows import DESCRIBED, DESCRIBED_TOP_AT, TOP_AT, FrameRows
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS
-from oscar_sim.driver.row_packets import packet_start, side_bytes
+from oscar_hdl.nic.ports import TO_ALL
+from oscar_sim.driver.row_packets import Lines, packet_start, side_bytes
 from oscar_sim.units import HERE, Stress, faults
 from oscar_sim.verilator import Model
 
 NO_STRESS = Stress()
-TOP = "oscar_sim.nic_probe:nic_probe"
-HELD = 70  # clocks behind a reset in which a NIC holds it
+HELD = 86  # clocks behind a reset in which a NIC of up to eight units holds it
 
 COMMAND = np.dtype([
     *((n, "u4") for n in ("frame", "shape", "tables", "order")),
     *((n, "u4") for n in ("after_receives", "after_sends", "abort", "error", "clocks")),
 ])  # fmt: skip
-ARRIVAL = np.dtype([("bytes", "u8"), *((n, "u4") for n in ("size", "after", "peer", "unused"))])
+ARRIVAL = np.dtype([("bytes", "u8"), *((n, "u4") for n in ("size", "after", "peer", "port"))])
 WORDS = [("data", "u8"), ("last", "u8"), *((n, "u4") for n in ("count", "before", "during", "pause"))]
 TAKEN = [("data", "u8"), ("last", "u8"), ("room", "u4"), ("count", "u4")]
 RUN = np.dtype([
@@ -38,9 +38,9 @@ RUN = np.dtype([
     *((n, "u4") for n in ("idle", "busy", "refuse", "pry")),
     ("seed", "u8"), ("limit", "u8"), ("reset_at", "i8"), ("clocks", "u8"), ("bad_frames", "u8"),
     *((n, "u4") for n in ("faults", "receives_ended", "sends_ended", "was_reset", "reasons", "refused")),
-    ("counters", "u4", (16,)),
+    ("counters", "u4", (16,)), ("drops", "u4", (16,)),
 ])  # fmt: skip
-PACKET_ROWS = 8160  # of a packet: whole groups, and less than 2^18 values
+PACKET_ROWS = 8160  # of a packet, at most: whole groups, and less than 2^18 values
 
 
 class Arrival(NamedTuple):
@@ -55,7 +55,8 @@ class Arrival(NamedTuple):
 class Making:
     """A packet of values, or of side rows, that comes while a list runs.
 
-    Of `count` values from a row on; entry: of the list; refused: the NIC will not take it.
+    Of `count` values from a row on; entry: of the list; refused: the NIC will not take it. adds: it adds its
+    values to what memory holds, and no side rows come.
     """
 
     side: bool
@@ -63,6 +64,7 @@ class Making:
     count: int
     entry: int
     refused: bool = False
+    adds: bool = False
 
     @property
     def rows(self) -> slice:
@@ -89,10 +91,11 @@ class NicMemory:
         self.means[used], self.headers[used] = frame.means, frame.headers
         self.used = max(self.used, whole.stop)
 
-    def packets(self) -> Iterator[slice]:
-        """Yield the rows of the packets that it is loaded and read with."""
-        for first in range(0, self.used, PACKET_ROWS):
-            yield slice(first, min(first + PACKET_ROWS, self.used))
+    def packets(self, block: int) -> Iterator[slice]:
+        """Yield the rows of the packets that it is loaded and read with: whole blocks of so many rows."""
+        step = PACKET_ROWS // block * block
+        for first in range(0, self.used, step):
+            yield slice(first, min(first + step, self.used))
 
     def poisoned(self, makings: Sequence[Making]) -> NicMemory:
         """Return one with other rows where some are made later: who reads them too early changes a byte."""
@@ -101,13 +104,23 @@ class NicMemory:
         made.means, made.headers = self.means.copy(), self.headers.copy()
         for making in (each for each in makings if not each.refused):
             made.values[making.rows] = ~self.values[making.rows]
-            made.headers[making.rows] = 0
+            made.headers[making.rows] = (
+                self.headers[making.rows] & ~np.uint16(DESCRIBED) if making.adds else 0
+            )
         return made
 
-    def take(self, values: np.ndarray, descriptors: np.ndarray) -> None:
-        """Hold what was read of all packets: int16 values, and a descriptor a row."""
-        self.values[: self.used] = values.reshape(-1, LANES)
-        described = descriptors & 0x7F | descriptors >> DESCRIBED_TOP_AT << TOP_AT
+    def take(self, values: np.ndarray, descriptors: np.ndarray, lines: Lines) -> None:
+        """Hold what was read of all packets: words of values, and of descriptors, uint8 [words, bytes]."""
+        at, described = 0, np.zeros(self.used, np.uint16)
+        for rows in self.packets(lines.block):
+            number = rows.stop - rows.start
+            stop = at + lines.places(rows.start, number)[2]
+            found = lines.in_rows(rows.start, number, values[4 * at : 4 * stop], 4)
+            self.values[rows] = np.ascontiguousarray(found).reshape(number, -1).view("<i2")
+            kinds = lines.in_rows(rows.start, number, descriptors[at:stop], 1)
+            described[rows] = np.ascontiguousarray(kinds).reshape(number, -1).view("<u2")[:, 0]
+            at = stop
+        described = described & 0x7F | described >> DESCRIBED_TOP_AT << TOP_AT
         self.headers[: self.used] = self.headers[: self.used] & ~np.uint16(DESCRIBED) | described
 
 
@@ -123,9 +136,10 @@ class Packets:
         """Add a packet of words, given as bytes, behind one that says which rows they are of."""
         words = data.reshape(-1).view(np.uint8)
         if rows is not None:
-            count, entry = (made.count, made.entry) if made else (LANES * (rows.stop - rows.start), None)
-            start = packet_start(rows.start, count, entry).to_bytes(self._size, "little")
-            words = np.concatenate([np.frombuffer(start, np.uint8), words])
+            start = packet_start(rows.start, LANES * (rows.stop - rows.start))
+            if made:
+                start = packet_start(made.row, made.count, made.entry, adds=made.adds)
+            words = np.concatenate([np.frombuffer(start.to_bytes(self._size, "little"), np.uint8), words])
         self._words.append(words)
         last = np.zeros(words.size // self._size, np.uint8)
         last[-1] = 1
@@ -181,20 +195,24 @@ class Told:
     reset: bool = False
     reasons: int = 0
     refused: int = 0
+    drops: list[int] = field(default_factory=list)  # PEER_DROPS of peers 0 to 15
 
 
 class WholeNic:
     """A NIC of `units` barrel units, whose frames have blocks of 2^block_log2 values."""
+
+    top, harness = "oscar_sim.nic_probe:nic_probe", "nic.cpp"
 
     def __init__(
         self, *, units: int = 1, bus_bits: int = 64, sets: int = 16, block_log2: int = 10,
         rows_log2: int = 12, **sizes: int,
     ) -> None:  # fmt: skip
         self.model = Model(
-            TOP, harness=HERE / "nic.cpp", units=units, bus_bits=bus_bits, sets=sets,
+            self.top, harness=HERE / self.harness, units=units, bus_bits=bus_bits, sets=sets,
             block_log2=block_log2, rows_log2=rows_log2, **sizes,
         )  # fmt: skip
         self.units, self.rows, self.block_log2, self.bus = units, 1 << rows_log2, block_log2, bus_bits // 8
+        self.lines = Lines(units, 1 << block_log2 - 5)
         for name in ("nic_run", "nic_reset"):
             getattr(self.model.library, name).argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         self.model.library.nic_reset.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
@@ -203,6 +221,14 @@ class WholeNic:
     def reset(self, clocks: int = HELD) -> None:
         """Reset, and wait for so many clocks."""
         self.model.library.nic_reset(self.model.handle, clocks)
+
+    def comes(self, peer: int) -> int:
+        """Return the port at which frames of a peer come."""
+        return 0
+
+    def leaves(self, peer: int) -> Sequence[int]:
+        """Return the ports at which a frame for `peer` leaves."""
+        return (0,)
 
     def run(
         self, memory: NicMemory, *, receives: Sequence[Order] = (), sends: Sequence[Order] = (),
@@ -221,10 +247,13 @@ class WholeNic:
         came = np.zeros(max(1, len(arrivals)), ARRIVAL)
         for n, (data, after, peer) in enumerate(arrivals):
             keep.append(np.frombuffer(data, np.uint8))
-            came[n] = (keep[-1].ctypes.data, len(data), after, peer, 0)
-        room = sum(8 * order.fields["count"] + 4000 for order in sends) + 64
+            came[n] = (keep[-1].ctypes.data, len(data), after, peer, self.comes(peer))
+        copies = [len(self.leaves(order.fields.get("peer", 0))) for order in sends]
+        room = (
+            sum(n * (8 * order.fields["count"] + 4000) for n, order in zip(copies, sends, strict=True)) + 64
+        )
         out = np.zeros(room, np.uint8)
-        ends, peers = (np.zeros(len(sends) + 1, np.uint32) for _ in range(2))
+        ends, peers = (np.zeros(sum(copies) + 1, np.uint32) for _ in range(2))
         run = np.zeros(1, RUN)
         for name, array in (
             ("receives", commands[0]), ("sends", commands[1]), ("arrivals", came), ("out", out),
@@ -240,14 +269,14 @@ class WholeNic:
             packet.packet(entries)
             packet.place(run[0]["list"], keep)
             run["list_entries"] = len(entries)
-        run["arrival_count"], run["out_frames"] = len(arrivals), len(sends)
+        run["arrival_count"], run["out_frames"] = len(arrivals), sum(copies)
         for name in ("idle", "busy", "refuse", "pry"):
             run[name] = int(65536 * getattr(stress, name))
         run["seed"], run["limit"], run["reset_at"] = seed, limit, reset_at
         self.model.library.nic_run(self.model.handle, run.ctypes.data)
         told = run[0]
         if not told["faults"] and not told["was_reset"]:
-            memory.take(values_read, descriptors_read)
+            memory.take(values_read, descriptors_read, self.lines)
         made = [0, *ends[: int(told["out_frames"])].tolist()]
         return Told(
             int(told["clocks"]), commands[0][: int(told["receives_ended"])],
@@ -255,39 +284,45 @@ class WholeNic:
             [out[a:b].tobytes() for a, b in pairwise(made)],
             {name: int(told["counters"][n]) for n, (name, _) in enumerate(COUNTER_EVENTS)},
             faults(int(told["faults"])), peers[: int(told["out_frames"])].tolist(), int(told["list_result"]),
-            bool(told["was_reset"]), int(told["reasons"]), int(told["refused"]),
+            bool(told["was_reset"]), int(told["reasons"]), int(told["refused"]), told["drops"].tolist(),
         )  # fmt: skip
 
-    @staticmethod
     def _rows(
-        memory: NicMemory, makings: Sequence[Making], pause: int, run: Any, keep: list[Any]
+        self, memory: NicMemory, makings: Sequence[Making], pause: int, run: Any, keep: list[Any]
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """Tell what is loaded and read; return where what is read comes: values, and descriptors."""
-        values, side, read = Packets(16), Packets(16), Packets(8)
+        lines, size, steps = self.lines, 16 * self.units, 0
+        values, side, read = Packets(size), Packets(size), Packets(8)
         loaded = memory.poisoned(makings)
-        for rows in memory.packets():
-            values.packet(loaded.values[rows], rows)
-            side.packet(side_bytes(loaded.headers[rows], loaded.distances[rows]), rows)
+        for rows in memory.packets(lines.block):
+            values.packet(lines.value_bytes(rows.start, loaded.values[rows].reshape(-1)), rows)
+            side.packet(self._side(loaded, rows), rows)
             read.packet(np.zeros(0, np.uint8), rows)
+            steps += lines.places(rows.start, rows.stop - rows.start)[2]
         sizes = values.size, side.size
         for making in makings:
             rows = making.rows
             if making.side:
-                side.packet(side_bytes(memory.headers[rows], memory.distances[rows]), rows, making)
+                side.packet(self._side(memory, rows), rows, making)
             else:
-                words = memory.values[rows].reshape(-1)[: -(-making.count // 8) * 8]
-                values.packet(words, rows, making)
+                made = memory.values[rows].reshape(-1)[: making.count]
+                values.packet(lines.value_bytes(rows.start, made), rows, making)
         values.place(run["values"], keep, before=sizes[0])
         side.place(run["side"], keep, before=sizes[1])
         run["values"]["pause"] = run["side"]["pause"] = pause
         read.place(run["read"], keep, first=False)
-        found = np.zeros((memory.used, LANES), np.int16), np.zeros(memory.used, np.uint16)
-        for name, array, size in zip(("values_read", "descriptors_read"), found, (16, 2), strict=True):
-            last = np.zeros(array.nbytes // size, np.uint8)
+        found = np.zeros((4 * steps, size), np.uint8), np.zeros((steps, 2 * self.units), np.uint8)
+        for name, array in zip(("values_read", "descriptors_read"), found, strict=True):
+            last = np.zeros(len(array), np.uint8)
             keep.append(last)
             run[name]["data"], run[name]["last"] = array.ctypes.data, last.ctypes.data
             run[name]["room"], run[name]["count"] = last.size, 0
         return found
+
+    def _side(self, memory: NicMemory, rows: slice) -> np.ndarray:
+        """Return a packet's words of side rows."""
+        words = side_bytes(memory.headers[rows], memory.distances[rows])
+        return self.lines.in_words(rows.start, words[:, None])
 
     @staticmethod
     def _commands(name: str, orders: Sequence[Order]) -> np.ndarray:
@@ -295,3 +330,17 @@ class WholeNic:
         for n, order in enumerate(orders):
             commands[n] = (*order.registers(name), *order.after, order.abort, 0, 0)
         return commands
+
+
+class WholeSwitch(WholeNic):
+    """A slice of a switch of four ports; Told.peers are ports at which frames left."""
+
+    top, harness, ports = "switch_slice", "switch.cpp", 4
+
+    def comes(self, peer: int) -> int:
+        """See WholeNic.comes."""
+        return peer
+
+    def leaves(self, peer: int) -> Sequence[int]:
+        """See WholeNic.leaves."""
+        return range(self.ports) if peer == TO_ALL else [n for n in range(self.ports) if n == peer]

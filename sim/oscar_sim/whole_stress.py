@@ -9,6 +9,7 @@ the same rows, which take them in the order of commands.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,6 +18,20 @@ from oscar.coding.asc.params import LANES
 from oscar.coding.frame import pack_frame, unpack_frame
 from oscar.errors import FrameError
 from oscar_hdl.coder.rows import DESCRIBED, FrameRows, frame_rows
+from oscar_hdl.nic.receive.deframer import (
+    CHECKSUM,
+    CHUNK,
+    CODEC,
+    COUNT,
+    DAMAGED,
+    LENGTH,
+    PEER,
+    SEQUENCE,
+    STEP,
+    SUB_WIDTH,
+    TOO_LONG,
+    VERSION,
+)
 from oscar_sim.batches import SHARES
 from oscar_sim.frames import Generator
 from oscar_sim.units import Stress
@@ -25,9 +40,12 @@ from oscar_sim.whole import HELD, Arrival, Making, NicMemory, Order, Told, Whole
 GROUP_ROWS = 32
 LINKS = 3  # of a direction, a table set each
 MOST_BYTES = 30_000  # of a frame: a store has to hold it
-TOO_LONG = 66_000  # bytes: no store holds it
-ABORTED, BAD_BLOCK, REFUSABLE = 16, 3, (1, 2, 3)  # errors of RECEIVE
+LONG_BYTES = 66_000  # no store holds it
+ABORTED, BAD_BLOCK, REFUSABLE = 7, 3, (1, 2, 3)  # errors of RECEIVE
+DAMAGES = LENGTH, VERSION, CODEC, DAMAGED, TOO_LONG  # reasons of the deframer
+NAMES = STEP, CHUNK, SUB_WIDTH, SEQUENCE, CHECKSUM, COUNT, PEER  # and of frame_match
 Sum = tuple[int, FrameRows]
+Target = tuple[np.ndarray, np.ndarray, int, np.ndarray | None]
 
 
 class Traffic:
@@ -40,12 +58,13 @@ class Traffic:
 
     def __init__(self, generate: Generator, nic: WholeNic, frames: int) -> None:
         self.generate, self.rng, self.memory = generate, generate.rng, NicMemory(nic.rows)
-        self.row, self.rows, self.log2 = 0, nic.rows, nic.block_log2
+        self.row, self.rows, self.log2, self.units = 0, nic.rows, nic.block_log2, nic.units
         self.receives: list[Order] = []
         self.sends: list[Order] = []
         self.arrivals: list[Arrival] = []
         self.good: list[bytes] = []  # frames that are replayed, early or late
-        self.bad = 0  # frames that have to be dropped
+        self.bad = 0  # frames that have to be dropped, and commands of a list that get them
+        self.drops: list[tuple[int, tuple[int, ...]]] = []  # of these frames: who made it, reasons
         self.wanted: list[bytes] = []
         self.sums: list[Sum | None] = []  # None: an error is to come
         self.values = 0
@@ -90,8 +109,16 @@ class Traffic:
         return {
             "step": link, "chunk": len(self.receives) + len(self.sends), "sub": 7, "width": 16,
             "count": count, "sequence": n, "load": link, "save": link, "fresh": int(n == 0), "row": at,
-            "peer": int(self.rng.integers(256)),
+            "peer": self._peer(way, link),
         }  # fmt: skip
+
+    def _peer(self, way: int, link: int) -> int:
+        """Return who made a frame of a link, or whom it is for (way 1). Drops of the first 16 are counted."""
+        return int(self.rng.integers(16 if self.rng.random() < 0.5 else 256))
+
+    def _stranger(self, peer: int) -> int:
+        """Return somebody else, whose frame comes next."""
+        return peer ^ int(self.rng.integers(1, 256))
 
     def _send(self) -> bool:
         data = self._frame()
@@ -126,10 +153,14 @@ class Traffic:
         kind, ends = rng.random(), False
         if kind < 0.15:  # damaged on its way: dropped, and sent again
             self._arrive(self._damaged(frame), fields["peer"])
-            self.bad += 1
+            self._drop(fields["peer"], *DAMAGES)
         elif kind > 0.9:  # another peer's of the same name: dropped
-            self._arrive(frame, fields["peer"] ^ int(rng.integers(1, 256)))
-            self.bad += 1
+            self._arrive(frame, stranger := self._stranger(fields["peer"]))
+            self._drop(stranger, PEER)
+        elif kind < 0.22 and not self.refusable:  # forged, so that it is not the one that is waited for
+            self._arrive(self._forged(frame), fields["peer"])
+            self._drop(fields["peer"], SEQUENCE, CHECKSUM)
+            self.bad += 1  # for the command that got it
         expected: np.ndarray | None = values
         if self.refusable and 0.15 <= kind < 0.3:  # forged, with a right CRC
             head, payload = unpack_frame(frame)
@@ -156,7 +187,7 @@ class Traffic:
             self.decoders[link].decode(frame, step=link, context=positions)
             self.good.append(frame)
         self._arrive(frame, fields["peer"])
-        adopt = local is None or rng.random() < 0.3
+        adopt = self._adopts(local)
         self.receives.append(Order(fields | {"adopt" if adopt else "add": 1}, self._after()))
         total = None if expected is None else expected.astype(np.int64) + (0 if adopt else local)
         if total is not None:
@@ -165,7 +196,7 @@ class Traffic:
         self.last = positions, at, total
         return not ends
 
-    def _target(self) -> tuple[np.ndarray, np.ndarray, int, np.ndarray | None] | None:
+    def _target(self) -> Target | None:
         """Return values, positions, their first row, what is there (None: anything).
 
         The rows are new, or those of the frame before. None: there is no room.
@@ -184,9 +215,18 @@ class Traffic:
         local = rng.integers(-900, 900, values.size) * (rng.random(values.size) < rng.random())
         return values, positions, self._place(frame_rows(local.astype(np.int16), positions)), local
 
+    def _adopts(self, local: np.ndarray | None) -> bool:
+        """Whether a frame takes the place of what its rows hold, which is `local`."""
+        return local is None or self.rng.random() < 0.3
+
     def _arrive(self, frame: bytes, peer: int) -> None:
         """A peer's frame comes, behind the end of a command that is aborted."""
         self.arrivals.append(Arrival(frame, self._after()[0], peer))
+
+    def _drop(self, peer: int, *reasons: int) -> None:
+        """A frame of a peer has to be dropped, for one of these reasons."""
+        self.bad += 1
+        self.drops.append((peer, reasons))
 
     def _after(self) -> tuple[int, int]:
         """Return how many commands have to end first: those up to the last that is aborted."""
@@ -201,11 +241,18 @@ class Traffic:
         if kind < 0.5:
             return rng.bytes(int(rng.integers(1, 50)))
         if kind < 0.55:
-            return frame + bytes(TOO_LONG)
+            return frame + bytes(LONG_BYTES)
         bad = bytearray(frame)
         for _ in range(int(rng.choice([1, 1, 2, 20]))):
             bad[int(rng.integers(len(bad)))] ^= 1 << int(rng.integers(8))
         return bytes(bad) if bytes(bad) != frame else frame[:-1]
+
+    def _forged(self, frame: bytes) -> bytes:
+        """Return a frame of the same name and right CRC that does not follow the ones before."""
+        head, payload = unpack_frame(frame)
+        field = str(self.rng.choice(["sequence", "checksum"]))
+        other = getattr(head, field) ^ int(self.rng.integers(1, 1 << 16))
+        return pack_frame(replace(head, **{field: other}), payload)
 
     def _abort(self) -> bool:
         """Give a command whose frame never comes."""
@@ -224,7 +271,7 @@ class Traffic:
             again = self.good[int(self.rng.integers(len(self.good)))]
             if again is not self.arrivals[at].data:
                 self.arrivals.insert(at, self.arrivals[at]._replace(data=bytes(bytearray(again))))
-                self.bad += 1
+                self._drop(self.arrivals[at].peer, *NAMES)
 
     def faults(self, told: Told) -> list[str]:
         """Return what was wrong."""
@@ -255,7 +302,13 @@ class Traffic:
             "FRAMES_IN": len(self.sums) - failed, "FRAMES_OUT": len(self.sends),
             "FRAMES_BAD": self.bad + failed, "REFUSED": told.refused, "PACKETS_BAD": self.bad_packets,
         }  # fmt: skip
-        return [f"{k} is {told.counters[k]}, not {v}" for k, v in expected.items() if told.counters[k] != v]
+        found = [f"{k} is {told.counters[k]}, not {v}" for k, v in expected.items() if told.counters[k] != v]
+        for peer, word in enumerate(told.drops):
+            own = [reasons for who, reasons in self.drops if who == peer]
+            count, reason = word & 0xFFFF, word >> 16
+            if count != len(own) or (own and not any(reason in reasons for reasons in own)):
+                found.append(f"PEER_DROPS of {peer} is {count} for reason {reason}, not one of {own}")
+        return found
 
     def _memory_faults(self, told: Told) -> list[str]:
         """Return which rows are wrong; those of frames with a bad block may hold anything."""

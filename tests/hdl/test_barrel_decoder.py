@@ -11,7 +11,7 @@ from needs import needs
 from oscar.coding.asc.model import Rows, frequencies
 from oscar.coding.asc.params import PRIOR, SYMBOLS, TABLE_ROWS
 from oscar_sim.seeds import dice
-from support.barrel_decoder_bench import BarrelDecoderBench, Decoding, Trace, check
+from support.barrel_decoder_bench import DecoderBench, Decoding, Trace, check
 from support.converted import compare_verilog
 from support.decoder_block import DecodedBlock, random_block, random_freq, random_local
 
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.usefixtures("seed")
 
 def ready_bench(
     rng: random.Random, trace: Trace | None = None, **chances: float
-) -> tuple[BarrelDecoderBench, list[Rows]]:
+) -> tuple[DecoderBench, list[Rows]]:
     """Return a bench with two banks of tables, in which all symbols are possible."""
-    bench = BarrelDecoderBench(rng, **chances)
+    bench = DecoderBench(rng, **chances)
     bench.trace = trace
     bench.reset()
     tables = [random_freq(rng, 15) for _ in range(2)]
@@ -39,7 +39,7 @@ def decoding(rng: random.Random, tables: list[Rows], count: int, **kind: float) 
     return Decoding(block, block.data, random_local(rng, block) if rng.random() < 0.7 else {})
 
 
-def check_all(bench: BarrelDecoderBench) -> None:
+def check_all(bench: DecoderBench) -> None:
     """Compare all results and counts with the reference."""
     for each in bench.decoded:
         check(each)
@@ -53,7 +53,7 @@ def check_all(bench: BarrelDecoderBench) -> None:
 
 
 def test_blocks_take_turns_and_equal_the_reference() -> None:
-    rng = dice("barrel decoder")
+    rng = dice("decoder")
     bench, tables = ready_bench(rng, no_memory=rng.choice((0, 0.5)), no_bytes=rng.choice((0, 0.2, 0.8)))
     sizes = [1, rng.randrange(2, 33), rng.randrange(33, 500), rng.randrange(1025, 1500)]
     bench.decode([decoding(rng, tables, rng.choice(sizes)) for _ in range(14)])
@@ -63,7 +63,7 @@ def test_blocks_take_turns_and_equal_the_reference() -> None:
 
 def test_all_kinds_of_seeds_and_short_rows() -> None:
     """Blocks of one to three rows in one group, which all ride, or of rows that only some of do."""
-    rng = dice("barrel decoder seeds")
+    rng = dice("decoder seeds")
     bench, tables = ready_bench(rng, no_memory=rng.choice((0, 0.5)), no_bytes=rng.choice((0, 0.5)))
     found = []
     for seeds in range(6):
@@ -81,8 +81,8 @@ def test_all_kinds_of_seeds_and_short_rows() -> None:
 
 def test_dense_blocks_lose_no_turn() -> None:
     """Eight threads with bytes decode eight values in each clock, from their first rows to their last."""
-    rng = dice("barrel decoder dense")
-    bench = BarrelDecoderBench(rng)
+    rng = dice("decoder dense")
+    bench = DecoderBench(rng)
     prior = [[*row, *[0] * (SYMBOLS - len(row))] for row in PRIOR]
     table = [frequencies(row, q, 15) for q, row in enumerate(prior)]
     bench.load(table, 0)
@@ -98,7 +98,7 @@ def test_dense_blocks_lose_no_turn() -> None:
 
 
 def test_a_block_waits_for_its_bytes_and_others_go_on() -> None:
-    rng = dice("barrel decoder wait")
+    rng = dice("decoder wait")
     bench, tables = ready_bench(rng)
     long, short = decoding(rng, tables, 1100, zero=0.0), decoding(rng, tables, 100)
     bench.held = long
@@ -128,7 +128,7 @@ def damage(rng: random.Random, block: DecodedBlock, kind: str) -> bytes:
 
 
 def test_damaged_blocks_are_refused_where_the_reference_refuses_them() -> None:
-    rng = dice("barrel decoder damage")
+    rng = dice("decoder damage")
     bench, tables = ready_bench(rng, no_memory=rng.choice((0, 0.3)), no_bytes=rng.choice((0, 0.3)))
     kinds = ("bits", "states", "short", "long", "seeds", "none")
     wanted = []
@@ -144,7 +144,7 @@ def test_damaged_blocks_are_refused_where_the_reference_refuses_them() -> None:
 
 
 def test_a_reset_forgets_all_blocks() -> None:
-    rng = dice("barrel decoder reset")
+    rng = dice("decoder reset")
     bench, tables = ready_bench(rng, no_bytes=0.3, no_memory=0.3)
     for _ in range(3):
         bench.queue += [decoding(rng, tables, rng.randrange(1, 300)) for _ in range(9)]
@@ -156,7 +156,7 @@ def test_a_reset_forgets_all_blocks() -> None:
 
 def test_verilog_does_the_same_in_every_clock(tmp_path: Path) -> None:
     needs("iverilog")
-    rng = dice("barrel decoder verilog")
+    rng = dice("decoder verilog")
     trace: Trace = []
     bench, tables = ready_bench(rng, trace, no_memory=0.2, no_bytes=0.2)
     bench.decode([decoding(rng, tables, 100)])

@@ -8,7 +8,7 @@ import pytest
 
 from oscar.coding.asc.params import TABLE_ROWS
 from oscar_sim.seeds import dice
-from support.barrel_encoder_bench import BarrelEncoderBench, check
+from support.barrel_encoder_bench import EncoderBench, check
 from support.encoder_block import SentBlock, random_table
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -40,9 +40,9 @@ def values_of(kind: str, count: int, rng: random.Random) -> list[int]:
     return values
 
 
-def ready_bench(rng: random.Random, **chances: float) -> tuple[BarrelEncoderBench, list]:
+def ready_bench(rng: random.Random, **chances: float) -> tuple[EncoderBench, list]:
     """Return a bench with two banks of tables."""
-    bench = BarrelEncoderBench(rng, **chances)
+    bench = EncoderBench(rng, **chances)
     tables = [random_table(rng) for _ in range(2)]
     for bank in range(2):
         bench.load(tables[bank], bank)
@@ -56,7 +56,7 @@ def random_block(kind: str, count: int, tables: list, rng: random.Random) -> Sen
     return SentBlock(values_of(kind, count, rng), positions, tables[bank], rng.randrange(3), bank)
 
 
-def check_all(bench: BarrelEncoderBench) -> None:
+def check_all(bench: EncoderBench) -> None:
     """Compare all results, bytes and counts with the reference."""
     for coded in bench.coded:
         check(coded)
@@ -68,7 +68,7 @@ def check_all(bench: BarrelEncoderBench) -> None:
 
 
 def test_blocks_take_turns_and_equal_the_reference() -> None:
-    rng = dice("barrel encoder")
+    rng = dice("encoder")
     bench, tables = ready_bench(rng, no_memory=rng.choice((0, 0.5)), no_ready=rng.choice((0, 0.2, 0.8)))
     sizes = [1, rng.randrange(2, 33), rng.randrange(33, 500), rng.randrange(1025, 1500)]
     blocks = [
@@ -80,7 +80,7 @@ def test_blocks_take_turns_and_equal_the_reference() -> None:
 
 
 def test_dense_blocks_take_six_values_a_clock_and_more() -> None:
-    rng = dice("barrel encoder dense")
+    rng = dice("encoder dense")
     bench, tables = ready_bench(rng)
     noise = [[round(rng.gauss(0, 4)) for _ in range(1024)] for _ in range(8)]
     blocks = [SentBlock(values, [6] * 1024, tables[0], thinning=2) for values in noise]
@@ -91,7 +91,7 @@ def test_dense_blocks_take_six_values_a_clock_and_more() -> None:
 
 
 def test_a_block_longer_than_its_buffer_waits_and_others_go_on() -> None:
-    rng = dice("barrel encoder wait")
+    rng = dice("encoder wait")
     bench, tables = ready_bench(rng, no_ready=1.0)
     long = SentBlock([rng.randrange(-30000, 30000) for _ in range(2048)], [6] * 2048, tables[0])
     short = random_block("noise", 100, tables, rng)
@@ -104,7 +104,7 @@ def test_a_block_longer_than_its_buffer_waits_and_others_go_on() -> None:
 
 
 def test_a_reset_forgets_all_blocks() -> None:
-    rng = dice("barrel encoder reset")
+    rng = dice("encoder reset")
     bench, tables = ready_bench(rng, no_ready=0.3, no_memory=0.3)
     for _ in range(3):
         bench.queue += [random_block(rng.choice(KINDS), rng.randrange(1, 300), tables, rng) for _ in range(9)]
@@ -115,7 +115,7 @@ def test_a_reset_forgets_all_blocks() -> None:
 
 
 def test_wrong_descriptors_are_bad_and_end() -> None:
-    rng = dice("barrel encoder bad")
+    rng = dice("encoder bad")
     bench, tables = ready_bench(rng)
     blocks = [random_block("steps", rng.randrange(64, 600), tables, rng) for _ in range(4)]
     for block in blocks:

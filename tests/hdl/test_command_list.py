@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from oscar_hdl.nic.control.command_list import FIELDS, command_list
+from oscar_hdl.nic.control.command_list import command_list
 from oscar_hdl.nic.control.list_ports import (
     ARM_RECEIVE,
     ARM_SEND,
@@ -26,6 +26,7 @@ from oscar_hdl.nic.control.list_ports import (
 )
 from oscar_hdl.streams.bundles import Stream, bit
 from oscar_sim.cycles import CycleSimulator
+from oscar_sim.driver.lists import FIELDS
 from oscar_sim.seeds import dice
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -123,6 +124,7 @@ class Bench:
         self.words: deque[tuple[int, bool]] = deque()
         self.entries: list[Entry] = []
         self.fires: deque[int] = deque()
+        self.early: list[int] = []
         self.finds: deque[int] = deque()
         self.registers = {"RECEIVE": [0, 0, 0, 0], "SEND": [0, 0, 0, 0]}
         self.busy = {"RECEIVE": 0, "SEND": 0}
@@ -178,6 +180,9 @@ class Bench:
                     entry.values,
                 ) or not entry.kind
                 seen.armed.append(number)
+                if entry.kind and self.rng.random() < 0.2:  # it waits for nothing
+                    self.fires.append(number)
+                    self.early.append(number)
             elif what == COUNT:
                 seen.counted.append(number)
             else:
@@ -190,11 +195,9 @@ class Bench:
                 assert (int(self.armed.name), int(self.armed.gate), int(self.armed.need)) == (
                     entry.name, entry.gate, entry.need
                 )  # fmt: skip
-        if self.fire.tvalid and self.fire.tready:
-            self.fires.popleft()
-        self.fire.tvalid.next = bool(self.fires)
-        if self.fires:
-            self.fire.tdata.next = self.fires[0]
+        self.fire.put.next = bool(self.fires) and self.rng.random() > self.pause
+        if self.fire.put.next:
+            self.fire.entry.next = self.fires.popleft()
         if self.found.given:
             self.finds.popleft()
         self.found.valid.next = bool(self.finds)
@@ -256,6 +259,7 @@ def test_lists_are_judged_armed_and_given(pause: float) -> None:
     rng = bench.rng
     for size in (1, 3, 256, rng.randrange(2, 60), rng.randrange(2, 60)):
         bench.entries = made = random_list(rng, size)
+        bench.early.clear()
         bench.load([word for entry in made for word in entry.words])
         assert bench.go(size) == "started"
         while not bench.run.active:
@@ -263,13 +267,14 @@ def test_lists_are_judged_armed_and_given(pause: float) -> None:
             bench.sim.run(1)
         assert bench.seen.tried == list(range(size))
         assert bench.seen.armed == list(range(size))
-        fires = [n for n, entry in enumerate(made) if entry.kind]
+        fires = [n for n, entry in enumerate(made) if entry.kind and n not in bench.early]
         finds = [n for n, entry in enumerate(made) if not entry.kind]
         rng.shuffle(fires)
         rng.shuffle(finds)
         bench.fires.extend(fires)
+        fires = bench.early + fires
         bench.finds.extend(finds)
-        while bench.fires or bench.finds:
+        while len(bench.seen.given) < size:
             bench.sim.run(1)
         bench.sim.run(150)
         assert [n for n in bench.seen.given if made[n].kind] == fires

@@ -25,7 +25,7 @@ def placed(name: str = "oscar_nic", lanes: int = 1) -> Placed:
 
 def test_figures(tmp_path: Path) -> None:
     """Worst, median and best; throughput for each LUT from the worst; JSON has it all."""
-    result = report.Result(placed(), {"LUT": 2500, "FF": 4000, "DSP": 4, "RAMB36": 9.5})
+    result = report.Result(placed(), {"LUT": 2500, "FF": 4000, "CARRY8": 60, "DSP": 4, "RAMB36": 9.5})
     assert (result.placed.worst, result.placed.median, result.placed.best) == (240, 250, 260)
     assert result.mb_per_lut == pytest.approx(240 * 8 * 6.6 / 4000)
     assert report.Result(placed(lanes=8), lanes=8).mb_per_lut == pytest.approx(240 * 8 * 6.6 / 4000)

@@ -13,7 +13,7 @@ from myhdl import block
 from oscar.coding.asc import AscParams
 from oscar.coding.asc.model import frequencies, from_octaves, learn
 from oscar.coding.asc.state import TableState
-from oscar_hdl.coder.ports import COUNT_BITS, CountChain, CountPort, TablesPort, TableWrites
+from oscar_hdl.coder.ports import BANKS, COUNT_BITS, CountChain, CountPort, TablesPort, TableWrites
 from oscar_hdl.coder.tables.link_tables import EARLY, link_tables
 from oscar_hdl.coder.tables.row_ratio import PLACES, RECIPROCALS
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
@@ -54,7 +54,7 @@ class Bench:
         )  # fmt: skip
         store = find(top, "set_store").symdict
         self.memory, self.checksums = store["memory"], store["checksums"]
-        self.counts = [[0] * 512, [0] * 512]
+        self.counts = [[0] * 512 for _ in range(BANKS)]
         self.way: deque[tuple[int, int, int]] = deque([(0, 0, 0)] * chain)
         self.totals: deque[int] = deque([0] * LAG)
         self.words: deque[int] = deque()
@@ -71,7 +71,7 @@ class Bench:
         address = int(request.address)
         self.way.append((int(request.valid), address, int(request.bank)))
         valid, address, bank = self.way.popleft()
-        answer.valid.next, answer.address.next, answer.bank.next = bool(valid), address, bool(bank)
+        answer.valid.next, answer.address.next, answer.bank.next = bool(valid), address, bank
         pair = slice(2 * address, 2 * address + 2)
         self.totals.append(packed(self.counts[bank][pair], COUNT_BITS) if valid else self.rng.getrandbits(38))
         if valid:
@@ -87,7 +87,7 @@ class Bench:
             assert int(self.tables.address) not in self.writes
             self.writes[int(self.tables.address)] = int(self.tables.data)
         for name, done in (("build", "built"), ("learn", "learnt")):
-            if getattr(self.port, done):
+            if getattr(self.port, done) and not getattr(self.port, name):  # with it, of the one before
                 self.clocks[name] = self.simulator.clocks - self.under_way.pop(name)
         if self.steps:
             self.steps.popleft()()
@@ -148,10 +148,11 @@ class Bench:
 
     def rows(self, bank: int) -> Hist:
         """Return the frequencies that were written, after a check of everything else in the tables."""
-        if self.encoding:  # the last quads come behind `built`, whatever the fields are then
-            for field in ("bank", "load", "last"):
-                getattr(self.port, field).next = self.rng.randrange(2)
-            self.simulator.run(EARLY)
+        for field in ("bank", "load", "last", "fresh"):  # the last quads come behind `built` all the same
+            getattr(self.port, field).next = self.rng.randrange(2)
+        end = self.simulator.clocks + (4000 if self.words else EARLY[self.encoding])
+        while len(self.writes) < 128 and self.simulator.clocks < end:
+            self.simulator.run(1)
         return [self.table_row(bank, q) for q in ROWS]
 
     def table_row(self, bank: int, q: int) -> list[int]:
@@ -217,7 +218,7 @@ def test_builds(encoding: bool):
             histogram(rng),
             rng.randrange(4),
             (0, 15, *[rng.randrange(16) for _ in range(6)])[frame],
-            frame & 1,
+            frame % BANKS,
         )
         fresh = frame in (3, 4)
         bench.put(number, hist)
@@ -226,7 +227,7 @@ def test_builds(encoding: bool):
         bench.words += [sum(e << 4 * s for s, e in enumerate(levels)) for levels in sent.values()]
         bench.pause = rng.choice((0, 0, 0.9))
         clocks = bench.do("build", load=number, fresh=fresh, last=last, bank=bank, mask=mask)
-        most = BUILD - EARLY if encoding else BUILD + 4 * (mask & 1)
+        most = BUILD - EARLY[encoding] + 4 * (mask & 1)
         assert clocks <= most or bench.pause or frame == 0, clocks
         kept = prior if fresh else hist
         expected = [
@@ -236,6 +237,66 @@ def test_builds(encoding: bool):
         assert not bench.writes
         assert not bench.words
         assert bench.get(number) == hist
+
+
+def test_a_build_is_cut_short_where_another_of_its_bank_is_asked_for():
+    """The second one ends as if there were no first, also if it is asked for in the clock of its end."""
+    rng = dice("anew")
+    bench = Bench(rng, encoding=True)
+    bench.simulator.run(1300)  # counts of all banks are taken first
+    whole = BUILD - EARLY[True]
+    some = [rng.randrange(whole) for _ in range(5)]
+    for frame, later in enumerate((whole - 3, whole - 2, whole - 1, *some)):
+        hist, bank, last = histogram(rng), frame % BANKS, rng.randrange(16)
+        bench.put(1, hist)
+        bench.strobe("build", load=1, fresh=False, last=rng.randrange(16), bank=bank, mask=0)
+        bench.simulator.run(later)
+        bench.under_way.pop("build", None)
+        bench.strobe("build", load=1, fresh=False, last=last, bank=bank, mask=0)
+        bench.under_way["build"] = bench.simulator.clocks  # the first one's end may have come meanwhile
+        bench.writes.clear()
+        assert bench.wait("build") <= whole
+        assert bench.rows(bank) == [frequencies(hist[q], q, last) for q in ROWS], frame
+        assert not bench.writes
+
+
+def test_a_build_that_waits_cuts_nothing_short():
+    """The one before, of another bank, is written to its end, also if one that waits is asked for twice."""
+    rng = dice("waits")
+    bench = Bench(rng, encoding=True)
+    bench.simulator.run(1300)
+    whole = BUILD - EARLY[True]
+    for frame, later in enumerate((0, EARLY[True] - 8, rng.randrange(EARLY[True] - 8))):
+        hist, bank, last = histogram(rng), 2 * frame % BANKS, rng.randrange(16)
+        bench.put(1, hist)
+        bench.strobe("build", load=1, fresh=False, last=last, bank=bank, mask=0)
+        assert bench.wait("build") <= whole
+        for other in (rng.randrange(16), last):
+            bench.strobe("build", load=1, fresh=False, last=other, bank=bank + 1, mask=0)
+            bench.under_way.pop("build")
+            bench.simulator.run(later if other != last else 0)
+        bench.under_way["build"] = bench.simulator.clocks
+        bench.wait("build")
+        for each in (bank, bank + 1):
+            assert bench.rows(each) == [frequencies(hist[q], q, last) for q in ROWS], (frame, each)
+
+
+def test_a_mask_may_change_until_its_build_is_asked_for():
+    """A prefix is read while the build before it ends: what its mask is meanwhile sends no row of it."""
+    rng = dice("mask")
+    bench = Bench(rng, encoding=False)
+    bench.simulator.run(1300)
+    for frame, later in enumerate(range(EARLY[False] - 16, EARLY[False])):  # the one before ends here
+        hist, bank, last = histogram(rng), 2 * frame % BANKS, rng.randrange(16)
+        bench.put(1, hist)
+        bench.do("build", load=1, fresh=False, last=last, bank=bank, mask=0)
+        bench.steps += [lambda: None] * later
+        bench.steps += [lambda: setattr(bench.port.mask, "next", 1)]
+        bench.simulator.run(later + 2 + frame % 3)
+        bench.strobe("build", load=1, fresh=False, last=last, bank=bank + 1, mask=0)
+        bench.wait("build")
+        for each in (bank, bank + 1):
+            assert bench.rows(each) == [frequencies(hist[q], q, last) for q in ROWS], (later, each)
 
 
 def counted(rng: random.Random) -> Hist:
@@ -259,7 +320,7 @@ def test_frames_overlap(encoding: bool):
     for frame in range(200):
         if frame >= 9 and both:
             break
-        bank, last, load = frame & 1, rng.randrange(16), rng.choice([*states, *states, 0])
+        bank, last, load = frame % BANKS, rng.randrange(16), rng.choice([*states, *states, 0])
         fresh = load not in states or rng.random() < 0.2
         save, saved = rng.choice((load, rng.randrange(4))), before.get("save")
         if before:
@@ -268,7 +329,7 @@ def test_frames_overlap(encoding: bool):
                 assert bench.port.steady
                 bench.strobe("build", load=load, save=save, fresh=fresh, last=last, bank=bank, mask=0)
                 bench.simulator.run(rng.randrange(200))
-            bench.strobe("learn", count_bank=1 - bank, forget=before["forget"])
+            bench.strobe("learn", count_bank=(bank - 1) % BANKS, forget=before["forget"])
             if not before["forget"]:
                 states[saved] = [learn(h, c) for h, c in zip(before["hist"], before["counts"], strict=True)]
         else:
@@ -294,7 +355,7 @@ def test_frames_overlap(encoding: bool):
         for number, kept in states.items():
             assert bench.get(number) == kept
             assert number == save or bench.query(number) == checksum(kept)
-        assert not before or not any(bench.counts[1 - bank])
+        assert not before or not any(bench.counts[(bank - 1) % BANKS])
         before = {"save": save, "hist": hist, "counts": counted(rng), "forget": rng.random() < 0.2}
         bench.counts[bank] = [n for entries in before["counts"] for n in entries]
     assert both
@@ -307,14 +368,14 @@ def test_a_bank_is_built_behind_its_learning():
     hist, other = histogram(rng), histogram(rng)
     bench.put(1, hist)
     bench.put(2, other)
-    bench.do("build", load=1, save=0, last=15, bank=0, mask=0)
+    bench.do("build", load=1, save=0, fresh=0, last=15, bank=0, mask=0)
     for frame in range(8):
         bench.rows(0)
         counts = counted(rng)
         bench.counts[0] = [n for entries in counts for n in entries]
         bench.strobe("learn", count_bank=0)
         bench.simulator.run(rng.choice((frame, rng.randrange(350))))
-        bench.strobe("build", load=2 - frame % 2, save=0, last=15, bank=0, mask=0)
+        bench.strobe("build", load=2 - frame % 2, save=0, fresh=0, last=15, bank=0, mask=0)
         bench.wait("build")
         bench.wait("learn")
         assert bench.get(0) == [learn(h, c) for h, c in zip((hist, other)[frame % 2], counts, strict=True)]
@@ -325,7 +386,7 @@ def test_reset_at_any_clock():
     bench = Bench(rng, encoding=False)
     for frame in range(4):
         hist, counts = histogram(rng), counted(rng)
-        bench.counts = [[n for entries in counts for n in entries] for _ in range(2)]
+        bench.counts = [[n for entries in counts for n in entries] for _ in range(BANKS)]
         bench.words += [rng.getrandbits(64) for _ in range(3)]
         bench.port.mask.next = 0b1011 << 8 if frame & 1 else 0
         for name in rng.choice((["build"], ["learn"], ["build", "learn"])):
@@ -342,7 +403,7 @@ def test_reset_at_any_clock():
         assert bench.port.steady
         bench.do("build", load=2, fresh=False, last=15, mask=0, bank=0)
         assert bench.rows(0) == [frequencies(hist[q], q, 15) for q in ROWS]
-        assert bench.counts == [[0] * 512] * 2
+        assert bench.counts == [[0] * 512] * BANKS
         assert bench.get(2) == hist
 
 
@@ -371,17 +432,17 @@ def test_learns_from_real_counters():
 
     simulator = CycleSimulator(parts, clk, each)
     hist = TableState.initial().hist.tolist()
-    simulator.run(700)
+    simulator.run(1300)  # counts of all banks are taken first
     for frame in range(3):
         counts = [[rng.getrandbits(rng.randrange(12)) for _ in range(512)] for _ in counters]
 
-        def put(counts: Hist = counts, bank: int = frame & 1) -> None:
+        def put(counts: Hist = counts, bank: int = frame % BANKS) -> None:
             for memory, numbers in zip(counters, counts, strict=True):
                 for at in range(256):
                     memory[bank][at].next = packed(numbers[2 * at : 2 * at + 2], 18)
 
         steps.append(put)
-        port.fresh.next, port.bank.next, port.count_bank.next = frame == 0, bool(frame & 1), bool(frame & 1)
+        port.fresh.next, port.bank.next, port.count_bank.next = frame == 0, frame % BANKS, frame % BANKS
         for name, done in (("build", "built"), ("learn", "learnt")):
             getattr(port, name).next = True
             simulator.run(1)

@@ -14,7 +14,7 @@ from oscar_hdl.nic.control.list_ports import ENDED
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
 from oscar_sim.driver.lists import entry_words, packed, trigger
 from oscar_sim.driver.nic_driver import Script
-from oscar_sim.driver.row_packets import packet_start, side_words, value_words
+from oscar_sim.driver.row_packets import packet_start
 from support.nic_bench import ASC, Bench, gradient, header_fields
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -98,13 +98,13 @@ class Exchange:
         """Let local rows come for the list, in packets of any size, values and side rows each at any time."""
         bench, number = self.bench, {OWN: 5, OTHER: 4}[row]
         rows = dict(self.rows)[row]
-        values, at = value_words(rows), 0
+        lines, at = bench.lines, 0
         while at < COUNT:
             count = min(COUNT - at, 32 * bench.rng.randrange(1, 4))
-            words = values[at // 8 : -(-(at + count) // 8)]
+            words = lines.value_words(row + at // 32, rows.part(at // 32, count))
             bench.packet("s_axis_values", [packet_start(row + at // 32, count, number), *words])
             at += count
-        bench.packet("s_axis_side", [packet_start(row, COUNT, number), *side_words(rows)])
+        bench.packet("s_axis_side", [packet_start(row, COUNT, number), *lines.side_words(row, rows)])
 
     def poison(self) -> None:
         """Write other rows where local ones come."""

@@ -202,16 +202,24 @@ def test_blocks_of_another_size_are_refused_before_memory_changes() -> None:
 
 
 def test_streams_wait_until_a_reset_is_over() -> None:
+    """Rows, frames and writes to registers that are offered any clocks behind it are taken whole."""
     bench = Bench("reset")
     values, positions = gradient(bench.rng, 700, "normal")
-    for clocks in (1, bench.rng.randrange(2, 90)):
+    frame = Encoder(ASC).encode(values, step=1, context=positions, width=16)
+    for clocks, gap in ((1, bench.rng.randrange(8)), (bench.rng.randrange(2, 90), bench.rng.randrange(80))):
         bench.rst.next = True
         bench.simulator.run(clocks)
         bench.rst.next = False
+        bench.simulator.run(gap)
+        bench.put(frame)
+        bench.run(bench.write("RECEIVE_FRAME", step=clocks))
+        assert bench.run(bench.read("RECEIVE_FRAME"))["step"] == clocks
         bench.run(bench.load(BLOCK, frame_rows(values, positions)))
         found, described = bench.run(bench.fetch(BLOCK, 700))
         np.testing.assert_array_equal(found, values)
         np.testing.assert_array_equal(described & 15, frame_rows(values, positions).classes)
+        assert bench.run(bench.read("FRAMES_BAD")) == {"value": 0}
+        assert bench.run(bench.read("OLDEST_NAME"))["there"]
 
 
 def test_a_row_inside_a_block_is_refused() -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from oscar.numerics.plans import block_costs
 from oscar_hdl.nic.control.registers import BY_NAME, PLAN_EDGES
-from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
 from oscar_hdl.nic.memory.planner import planner
+from oscar_hdl.nic.memory.ports import STREAM_LANES
 from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_sim.compiled import copy_of
@@ -37,7 +37,7 @@ class Bench:
         self.ports: dict[str, Any] = {
             "s_axis_sums": Stream(STREAM_BITS, keep=STREAM_BITS // 8), "segment": bit(), "issue": bit(),
             "order": word(32), "edge_index": word(4), "edge": word(16), "result": word(10), "cut": bit(),
-            "refused": bit(),
+            "refused": bit(), "wants": bit(),
         }  # fmt: skip
         self.coming: deque[tuple[int, int, bool]] = deque()
         self.offered = False
@@ -72,6 +72,7 @@ class Bench:
         self.rst.next = True
         self.coming.clear()
         self.ports["s_axis_sums"].tvalid.next = self.offered = False
+        self.ports["segment"].next = self.ports["issue"].next = False  # a script may end within a write
         yield
         yield
         self.rst.next = False

@@ -14,7 +14,9 @@ from myhdl import SignalType, always, block, instance
 from oscar_hdl.flow.tops import find
 from oscar_hdl.nic.control.axi_lite_registers import SLVERR, axi_lite_registers
 from oscar_hdl.nic.control.list_ports import RegisterFill
+from oscar_hdl.nic.control.register_header import header
 from oscar_hdl.nic.control.register_page import markdown, ports
+from oscar_hdl.nic.control.register_ports import RegisterRead, RegisterWrite
 from oscar_hdl.nic.control.registers import BY_NAME, REGISTERS, STORED, Field, Register, check
 from oscar_hdl.nic.oscar_nic import oscar_nic
 from oscar_hdl.streams.bundles import AxiLite, bit, word
@@ -80,11 +82,10 @@ class Bench:
     """Registers without anything behind them; RO registers read as their index times 0x01010101."""
 
     def __init__(self, stream: int | None = None) -> None:
-        self.clk, self.rst, self.strobe, self.irq = bit(), bit(), bit(), bit()
+        self.clk, self.rst, self.irq = bit(), bit(), bit()
         self.bus, self.locked, self.refused = AxiLite(8), word(len(STORED)), bit()
         self.values = [word(32) for _ in STORED]
-        self.wr_index, self.rd_index = word(6), word(6)
-        self.wr_data, self.rd_value, self.events = word(32), word(32), word(32)
+        self.wr, self.rd, self.events = RegisterWrite(), RegisterRead(), word(32)
         self.master = Master(self.clk, self.bus, None if stream is None else dice(stream))
         self.fill = RegisterFill(len(STORED))
         self.refusals: list[int] = []
@@ -96,16 +97,16 @@ class Bench:
 
         @always(self.clk.posedge)
         def behind():
-            self.rd_value.next = int(self.rd_index) * 0x01010101
+            self.rd.value.next = int(self.rd.index) * 0x01010101
             if self.refused:
                 self.refusals.append(1)
-            if self.strobe:
-                self.commands.append((4 * int(self.wr_index), int(self.wr_data)))
+            if self.wr.strobe:
+                self.commands.append((4 * int(self.wr.index), int(self.wr.data)))
 
         driver = instance(steps)
         dut = axi_lite_registers(
-            self.clk, self.rst, self.bus, self.values, self.locked, self.refused, self.strobe, self.wr_index,
-            self.wr_data, self.rd_index, self.rd_value, self.events, self.irq, self.fill,
+            self.clk, self.rst, self.bus, self.values, self.locked, self.refused, self.wr, self.rd,
+            self.events, self.irq, self.fill,
         )  # fmt: skip
         return clock(self.clk), behind, driver, dut
 
@@ -228,10 +229,10 @@ def test_the_page_has_all_ports_of_the_nic(monkeypatch: pytest.MonkeyPatch):
     names = signature(oscar_nic).parameters
     monkeypatch.setattr("oscar_hdl.nic.oscar_nic.oscar_nic", lambda *given, **_: given)
     expected = {}
-    for name, port in zip(names, find("oscar_nic")(bus_bits=128), strict=False):
+    for name, port in zip(names, find("oscar_nic")(units=4, bus_bits=128), strict=False):
         parts = {"": port} if isinstance(port, SignalType) else vars(port)
         expected |= {f"{name}_{part}".rstrip("_"): signal for part, signal in parts.items()}
-    widths = {"bus_bits": 128, "bus_bits / 8": 16}
+    widths = {"bus_bits": 128, "bus_bits / 8": 16, "128 x units": 512, "16 x units": 64}
     shown = {name: widths.get(bits) or int(bits) for name, _, bits, _ in ports()}
     assert shown == {name: len(signal) or 1 for name, signal in expected.items()}
 
@@ -247,3 +248,17 @@ def test_tables_that_overlap_are_refused():
         check((Register("A", 256, "RW", "", whole),))
     with pytest.raises(ValueError, match="a is 0 to 3, got 4"):
         Field("a", 0, 2, "").put(4)
+
+
+def test_the_c_header_has_every_register_and_field_once() -> None:
+    lines = [line.split() for line in header().splitlines() if line.startswith("#define OSCAR_")]
+    assert len({words[1] for words in lines}) == len(lines)
+    told = {words[1]: int(words[2].removesuffix("u"), 0) for words in lines if len(words) > 2}
+    for register in REGISTERS:
+        name = f"OSCAR_{register.name.upper()}"
+        assert told[name] == register.offset
+        for field in register.fields:
+            of = f"{name}_{field.name.upper()}"
+            assert told[f"{of}_MASK"] == field.mask
+            assert told[f"{of}_MASK"] >> told[f"{of}_SHIFT"] == (1 << field.bits) - 1
+            assert told.get(f"{of}_LESS", 0) == field.less

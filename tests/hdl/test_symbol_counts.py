@@ -10,9 +10,9 @@ import pytest
 from myhdl import block
 from myhdl._block import _Block
 
-from oscar_hdl.coder.ports import COUNT_BITS, CountChain, CountPort
+from oscar_hdl.coder.ports import BANK_BITS, BANKS, COUNT_BITS, CountChain, CountPort
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
-from oscar_hdl.streams.bundles import bit
+from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 
@@ -27,10 +27,10 @@ class Unit:
 
     def __init__(self, port: CountPort, rng: random.Random, delay: int) -> None:
         self.port, self.rng, self.delay = port, rng, delay
-        self.bank, self.bank_signal, self.share = 0, bit(), 0.0
+        self.bank, self.bank_signal, self.share = 0, word(BANK_BITS), 0.0
         self.places: list[int] = [0]
         self.way: deque[tuple[bool, int, int]] = deque([(False, 0, 0)] * delay)
-        self.counted = [[0] * 512, [0] * 512]
+        self.counted = [[0] * 512 for _ in range(BANKS)]
         self.active, self.step, self.slots = False, 0, 0
 
     def each(self, phase: int) -> None:
@@ -48,7 +48,7 @@ class Unit:
             self.way.append((False, rng.randrange(512), rng.randrange(4)))
         valid, address, step = self.way.popleft()
         port.valid.next, port.address.next, port.step.next = valid, address, step
-        self.bank_signal.next = bool(self.bank)
+        self.bank_signal.next = self.bank
 
 
 class Bench:
@@ -88,7 +88,7 @@ class Bench:
         self.phase = (self.phase + 1) % 32
         valid, address, bank = self.next_request
         self.request.valid.next, self.request.address.next = valid, address
-        self.request.bank.next = bool(bank)
+        self.request.bank.next = bank
         self.pipe.append((bool(self.answer.valid), int(self.answer.address)))
         valid, address = self.pipe.popleft()
         if valid:
@@ -114,11 +114,11 @@ class Bench:
 
 
 @pytest.mark.parametrize("units", [1, 5])
-def test_counts_of_two_banks(units: int):
+def test_counts_of_all_banks(units: int):
     rng = dice(f"counts {units}")
     bench = Bench(rng, units)
     for frame in range(6):
-        bank = frame & 1
+        bank = frame % BANKS
         for unit in bench.units:
             unit.share = rng.choice((1, 1, 0.5, 0))
             # In few places those that are the same come in all distances.
@@ -126,8 +126,8 @@ def test_counts_of_two_banks(units: int):
             unit.bank = bank
         bench.simulator.run(rng.randrange(600, 1200))
         bench.settle()
-        for unit in bench.units[: rng.randrange(len(bench.units) + 1)]:  # they go on in the other bank
-            unit.bank, unit.share = 1 - bank, 1
+        for unit in bench.units[: rng.randrange(len(bench.units) + 1)]:  # they go on in another bank
+            unit.bank, unit.share = (bank + 1) % BANKS, 1
         bench.simulator.run(rng.randrange(100))
         last = rng.choice(bench.units)  # that is still to count comes as late as it may
         if last.bank == bank:
@@ -144,7 +144,7 @@ def test_counts_of_two_banks(units: int):
             assert unit.bank == bank or unit.slots >= slots + 3
         assert bench.drain(bank) == [0] * 512
         bench.settle()
-    for bank in range(2):
+    for bank in range(BANKS):
         expected = [sum(unit.counted[bank][at] for unit in bench.units) for at in range(512)]
         assert bench.drain(bank) == expected
 
@@ -153,7 +153,7 @@ def test_the_largest_count_fits():
     bench = Bench(dice("largest"), 1)
     unit = bench.units[0]
     unit.delay, unit.way = 0, deque()
-    for bank in range(2):
+    for bank in range(BANKS):
         place = bench.rng.randrange(384)
         unit.bank = bank
         bench.simulator.run(1)
@@ -180,14 +180,14 @@ def test_reset_in_the_middle():
         bench.next_request = (False, 0, 0)
         bench.rst.next = True
         for unit in bench.units:
-            unit.share, unit.active, unit.counted = 0, False, [[0] * 512, [0] * 512]
+            unit.share, unit.active, unit.counted = 0, False, [[0] * 512 for _ in range(BANKS)]
             unit.way = deque([(False, 0, 0)] * unit.delay)
             unit.port.valid.next = False
         bench.simulator.run(1)
         bench.rst.next = False
         bench.simulator.run(LAG + 5)
         bench.taken.clear()
-        for bank in range(2):
+        for bank in range(BANKS):
             bench.drain(bank)  # link_tables does this after a reset
-        for bank in range(2):
+        for bank in range(BANKS):
             assert not any(bench.drain(bank))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from myhdl import block
 
-from oscar_hdl.coder.barrel.ports import WIDTH, BarrelCounts
-from oscar_hdl.coder.barrel.unit_counts import unit_counts
-from oscar_hdl.coder.ports import COUNT_BITS, CountChain
+from oscar_hdl.coder.ports import BANKS, COUNT_BITS, CountChain
+from oscar_hdl.coder.unit.ports import WIDTH, CountedLanes
+from oscar_hdl.coder.unit.unit_counts import unit_counts
 from oscar_hdl.streams.bundles import bit
 from oscar_sim.compiled import copy_of
 from oscar_sim.seeds import dice
@@ -26,8 +26,8 @@ class Bench:
     def __init__(self, units: int) -> None:
         self.rng = dice(f"unit counts {units}")
         self.clk, self.rst, self.links = bit(), bit(), [CountChain() for _ in range(units + 1)]
-        self.units = [BarrelCounts() for _ in range(units)]
-        self.counted = [[0] * 512 for _ in range(2)]
+        self.units = [CountedLanes() for _ in range(units)]
+        self.counted = [[0] * 512 for _ in range(BANKS)]
         self.share, self.bank, self.places = 0.0, 0, [0]
         self.way: deque[tuple[bool, int]] = deque([(False, 0)] * LAG)
         self.taken: dict[int, int] = {}
@@ -49,7 +49,7 @@ class Bench:
             valid, step = self.rng.getrandbits(WIDTH), self.rng.randrange(4)
             if self.rng.random() >= self.share:
                 valid = 0
-            unit.valid.next, unit.step.next, unit.bank.next = valid, step, bool(self.bank)
+            unit.valid.next, unit.step.next, unit.bank.next = valid, step, self.bank
             unit.address.next = sum(place << 9 * lane for lane, place in enumerate(symbols))
             for lane, place in enumerate(symbols):
                 self.counted[self.bank][place] += (valid >> lane & 1) << step
@@ -62,7 +62,7 @@ class Bench:
     def drain(self, bank: int) -> list[int]:
         """Take a bank's counts as link_tables does."""
         request = self.links[0]
-        request.bank.next = bool(bank)
+        request.bank.next = bank
         for address in range(256):
             request.valid.next, request.address.next = True, address
             self.simulator.run(1)
@@ -75,13 +75,13 @@ class Bench:
 @pytest.mark.parametrize("units", [1, 3])
 def test_nothing_is_lost(units: int) -> None:
     bench = Bench(units)
-    for frame in range(4):
+    for frame in range(6):
         bench.places = [bench.rng.randrange(512) for _ in range(bench.rng.choice((1, 2, 9, 400)))]
-        bench.bank, bench.share = frame % 2, bench.rng.choice((0.3, 1.0))
+        bench.bank, bench.share = frame % BANKS, bench.rng.choice((0.3, 1.0))
         bench.simulator.run(bench.rng.randrange(1, 200))
         bench.share = 0.0
         bench.simulator.run(8)
-        bench.bank = 1 - bench.bank  # while a bank is drained, the unit may count in the other
-        wanted, bench.counted[frame % 2] = bench.counted[frame % 2], [0] * 512
+        bench.bank = (bench.bank + 1) % BANKS  # while a bank is drained, the unit may count in another
+        wanted, bench.counted[frame % BANKS] = bench.counted[frame % BANKS], [0] * 512
         bench.share = bench.rng.choice((0, 1.0))
-        assert bench.drain(frame % 2) == wanted
+        assert bench.drain(frame % BANKS) == wanted

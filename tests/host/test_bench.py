@@ -19,10 +19,10 @@ from oscar.coding.asc.model import frequencies, low_bits
 from oscar.coding.asc.reference import ReferenceCoder, _class_step, _value_step
 from oscar.coding.asc.state import TableState
 from oscar.collective.schedules import make_schedule
-from oscar.errors import MissingExtraError, OscarError
+from oscar.errors import ConfigError, MissingExtraError, OscarError
 from oscar.studies.integers import integers
 from oscar.workloads import make_workload
-from oscar_lab.bench import overlap, rate, speed, synthesis
+from oscar_lab.bench import overlap, rate, speed, synthesis, units
 from oscar_lab.trials import mutate
 from oscar_lab.trials._hunt import Chunk
 
@@ -54,6 +54,35 @@ def test_a_failed_check_is_an_error() -> None:
     broken = {"broken": speed.Operation(lambda: 1, 1, check=lambda _: False)}
     with pytest.raises(OscarError, match="broken: expected the values that were coded"):
         speed.take_turns(broken, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "No such file or directory; `python -m oscar_sim.allreduce --driver list"),
+        ('{"rows": [{}]}', "expected a table as `python -m oscar_sim.allreduce .* got another file"),
+        ('{"rows": []}', "expected an AllReduce by a list"),
+    ],
+)
+def test_overlap_says_what_its_files_are(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "list.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(ConfigError, match=f"list.json: {said}"):
+        run(overlap, "--rtl", str(file))
+
+
+def test_overlap_leaves_out_what_its_model_has_not(tmp_path: Path) -> None:
+    rows = [
+        {"iteration": 0, "driver": driver, "options": {"order": order, "asks": asks, "make": make}}
+        for driver in ("registers", "list", "triggered", "adding")
+        for order in ("plain", "pieces") for asks in (False, True) for make in (0.0, 1.0)
+    ]  # fmt: skip
+    (tmp_path / "list.json").write_text(json.dumps({"rows": rows}))
+    kept = [(told["driver"], *told["options"].values()) for told in overlap._told(tmp_path / "list.json")]
+    assert {driver for driver, _, asks, _ in kept if not asks} == {"list", "triggered"}
+    triggered = [own for driver, *own in kept if driver == "triggered"]
+    assert triggered == [["plain", False, 0.0], ["plain", False, 1.0], ["pieces", True, 0.0]]
 
 
 def test_what_triggers_gain_is_what_their_page_says() -> None:
@@ -137,3 +166,29 @@ def test_schedules_made_for_a_network_meet_their_bars(capsys: pytest.CaptureFixt
         assert row["ratio"] == pytest.approx(row["other_s"] / row["time_s"])
         assert row["time_s"] >= (row["bound_s"] or 0)
     assert len(capsys.readouterr().out.splitlines()) == 2 + len(result["rows"])
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "said"),
+    [
+        ("units", "0", "1, 2, 4 or 8, as the RTL has them, got 0"),
+        ("units", "3", "1, 2, 4 or 8, as the RTL has them, got 3"),
+        ("slices", "0", "1 to 256, got 0"),
+        ("nodes", "1", "2 to 256, got 1"),
+        ("values", "0", "1 to 1e+12, got 0"),
+        ("mhz", "0", "1 to 10,000, got 0"),
+        ("gbps", "nan", "0.001 to 1e+06, got nan"),
+        ("block-log2", "18", "10 to 17, got 18"),
+    ],
+)
+def test_units_that_no_nic_has_are_refused(
+    option: str, given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "units", f"--{option}", given]) == 2
+    assert f"--{option}: expected {said}" in capsys.readouterr().err
+
+
+def test_chunks_that_no_schedule_cuts_are_refused() -> None:
+    assert units.fewest_frames(64 * units.MOST_VALUES, 1) == 64
+    with pytest.raises(ValueError, match="expected 64 frames a chunk at most, got 65"):
+        units.fewest_frames(64 * units.MOST_VALUES + 1, 1)

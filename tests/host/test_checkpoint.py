@@ -72,7 +72,7 @@ def same(one: Any, two: Any) -> bool:
     return bool(one == two) and (isinstance(one, IntEnum) or type(one) is type(two))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(trees)
 def test_a_tree_comes_back_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, tree: Any) -> None:
     path = tmp_path_factory.getbasetemp() / "tree.ckpt"

@@ -21,11 +21,12 @@ from oscar.collective.schedule_file import FileSchedule, read_schedule, write_sc
 from oscar.collective.schedules import SCHEDULES, make_schedule
 from oscar.collective.trees import Direct
 from oscar.config import load_config
-from oscar.studies.schedule_figure import draw_schedule, hops
+from oscar.studies.schedule_figure import bars, draw_schedule, hops
 from oscar.studies.schedule_scaling import IN_SWITCH
 from oscar.timeline.equal import equal_time
 from oscar.timeline.link import LinkModel
-from oscar.timeline.topology import grouped, switch
+from oscar.timeline.replay import replay
+from oscar.timeline.topology import adding_switch, grouped, switch
 
 
 def oscar(*arguments: Any) -> int:
@@ -79,9 +80,17 @@ def test_a_file_is_checked_and_told(path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["check", "drect"], "drect: no such file"),
+        (["check", "drect"], "drect: no such file, nor schedule; did you mean 'direct'?"),
+        (["check", "swich"], "did you mean 'switch'?"),
         (["check", "direct", "--nodes", 0], "expected 1 to 1024 nodes"),
         (["check", "star", "--root", 9], "expected a root of 0 to 7, got 9"),
+        (["check", "ring", "--root", 1], "--root is for star alone, got it with ring"),
+        (
+            ["draw", "direct", "--group", 4],
+            "--group is for hierarchical and exchange alone, got it with direct",
+        ),
+        (["draw", "switch", "--slices", -1], "--slices: expected 1 or more, got -1"),
+        (["draw", "direct", "--slices", 8], "--slices is for switch alone, got it with direct"),
         (["check", "ring", "--nodes", 257], "take it for fewer ranks, or another schedule"),
         (["export", "duplex", "--msccl"], "floats would differ; take ring"),
         (["export", "ring", "--msccl", "-o", "none/x.xml"], "expected an existing folder"),
@@ -143,6 +152,18 @@ def test_a_schedule_is_drawn_beside_its_timeline(name: str, tmp_path: Path) -> N
     seconds = draw_schedule(file, schedule, switch([100.0] * 4, 2e-6), link, frames(schedule))
     assert 2e-6 < seconds < 1e-3
     assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_slices_of_a_switch_send_until_the_last_frame_is_in() -> None:
+    schedule = make_schedule("switch", 3, slices=2)
+    done = replay(
+        schedule, frames(schedule), LinkModel(), adding_switch(3, 2, 1.0, 2e-6), coded=False, spans=True
+    )
+    sent = [bar for bar in bars(schedule, done) if bar.stage == "send"]
+    assert [bar.rank for bar in sent if bar.rank >= 3] == [3, 4]
+    assert [bar.chunk for bar in sent if bar.rank >= 3] == [0, 1]
+    assert max(bar.start_s + bar.duration_s for bar in sent) == pytest.approx(done.total_s)
+    assert schedule.describe() == "switch, 3 ranks and 2 slices, 2 chunks of 1 sub-frames"
 
 
 def test_other_networks_are_drawn_and_a_wrong_one_is_not(tmp_path: Path) -> None:

@@ -272,15 +272,16 @@ def test_a_codec_that_clips_is_told_once_for_no_feedback_gives_that_back(feedbac
 
 
 def test_clipped_values_of_a_codec_are_counted_per_call():
-    run = cluster("int8")
-    given = [[np.full(100, 1.0, np.float32)] for _ in range(4)]
-    first = run.allreduce(given).stats.clipped
+    run = cluster("int8", quantiser={"bits": 8, "coarseness": 0.03125})
+    given = [[np.tile(np.float32([2, -1, 0.5, 0]), 50)] for _ in range(4)]
+    with pytest.warns(SaturationWarning):
+        counts = [run.allreduce(given).stats.clipped for _ in range(2)]
     with pytest.raises(PeerError):
         run.allreduce(given, faults=[Fault("kill", 1, 10)])
-    assert run.allreduce(given).stats.clipped >= 0
-    assert first >= 0
-    other = [[np.full(7, 1.0, np.float32)] for _ in range(3)]
-    assert run.allreduce(other).stats.clipped >= 0
+    counts += [run.allreduce(given).stats.clipped for _ in range(2)]
+    assert counts[0] > 0
+    assert counts == [counts[0]] * 4
+    assert run.allreduce([[np.zeros(7, np.float32)]] * 3).stats.clipped == 0
 
 
 def test_other_shapes_or_nodes_start_anew_and_say_so():

@@ -59,7 +59,9 @@ def test_every_shipped_comparison_is_valid() -> None:
     paths = sorted((Path(__file__).parents[2] / "configs").glob("compare_*.yaml"))
     assert len(paths) >= 3
     for path in paths:
-        names = {task.contender for task in tasks_of(load_config(path))}
+        config = load_config(path)
+        one = config.compare.model_copy(update={"seeds": config.compare.seeds[:1]})  # all are alike
+        names = {task.contender for task in tasks_of(config.model_copy(update={"compare": one}))}
         assert "fp32" in names, path
 
 

@@ -28,6 +28,8 @@ BUSY = LinkModel.of(
     coder=Pipeline(Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7), Stage(3e-9, 2e-7, 1e-7, 0, 1e-7), 4, 512),
     driver=DRIVER,
 )
+BY_LIST = Driver(0.0, 0.0, 2e-9, 5e-9, ask_s=1e-6, armed_s=2e-5, end_s=3e-6, by_list=True)
+LISTED = replace(BUSY, driver=BY_LIST)
 
 
 @pytest.mark.parametrize("schedule", [Direct(2), Ring(2)])
@@ -57,6 +59,28 @@ def test_what_a_driver_takes_adds_up_where_one_thing_is_slow() -> None:
     assert only(notice_s=1e-6) * 1e6 == pytest.approx(4, abs=0.01)  # push came, was added; sum came, adopted
 
 
+def test_commands_that_take_no_time_are_no_list() -> None:
+    """They are given in the order of the actions; with a list, encoders and decoders do not wait for it."""
+
+    def time_s(**change: object) -> float:
+        return equal_time(Ring(4, 2), 80_000, replace(BUSY, driver=replace(DRIVER, **change)))
+
+    assert time_s(command_s=0.0) == pytest.approx(time_s(command_s=1e-15))
+    assert time_s(command_s=0.0, by_list=True) < 0.99 * time_s(command_s=0.0)
+
+
+@pytest.mark.parametrize("ask_s", [0.0, 1e-6])
+def test_sums_are_read_while_values_are_loaded(ask_s: float) -> None:
+    """What is loaded last, a piece of each chunk, is read behind all loads, and no more; the list ends later.
+
+    A driver that asks has asked in vain when the first sum comes. It asks again, and then while it reads.
+    """
+    driver = Driver(0.0, 0.0, 1e-7, 1e-7, ask_s, end_s=3e-6, by_list=True)
+    for pieces in (1, 2, 4, 5):
+        time_s = equal_time(Direct(2, pieces), 200, replace(FREE, driver=driver)) * 1e6
+        assert time_s == pytest.approx(20 + max(3, 2e6 * ask_s + 20 / pieces), abs=0.01)
+
+
 def test_one_rank_models_all_of_direct_and_ring_with_their_driver(seed: int) -> None:
     drawn = dice(f"driver {seed}")
     for _ in range(12):
@@ -67,6 +91,8 @@ def test_one_rank_models_all_of_direct_and_ring_with_their_driver(seed: int) -> 
             whole = replay(schedule, frames, BUSY)
             how = {"bits": lambda terms: 1.2 + 0.3 * terms, "header_bytes": 24}
             assert equal_time(schedule, values, BUSY, **how) == whole.total_s, schedule
+            by_list = replay(schedule, frames, LISTED)
+            assert equal_time(schedule, values, LISTED, **how) == by_list.total_s, schedule
 
 
 def test_the_recurrence_of_a_ring_takes_what_its_replay_takes(seed: int) -> None:
@@ -74,8 +100,9 @@ def test_the_recurrence_of_a_ring_takes_what_its_replay_takes(seed: int) -> None
     for _ in range(12):
         schedule = Ring(drawn.randrange(2, 7), drawn.randrange(1, 5))
         frames = unequal(schedule, drawn)
-        wanted = replay(schedule, frames, BUSY).finish_s
-        assert ring_finish(schedule, frames, BUSY) == pytest.approx(wanted, rel=1e-12), schedule
+        for link in (BUSY, LISTED):
+            wanted = replay(schedule, frames, link).finish_s
+            assert ring_finish(schedule, frames, link) == pytest.approx(wanted, rel=1e-12), schedule
 
 
 def test_what_has_no_driver_is_told() -> None:

@@ -79,7 +79,8 @@ def test_gaussian_values_take_their_entropy_and_zeros_nothing(seed: int) -> None
     assert len(COMPILED.encode(np.zeros(300_000, np.uint32))) < 100
     half = np.repeat(random.random(300_000 // 32) < 0.5, 32)
     some = bits[: half.size] * half.astype(np.uint32)
-    assert len(COMPILED.encode(some)) < 0.52 * len(bytes(COMPILED.encode(bits[: half.size])))
+    share = half.mean() + 0.005  # of the rows that are not zero, and what it takes to say which
+    assert len(COMPILED.encode(some)) < share * len(bytes(COMPILED.encode(bits[: half.size])))
 
 
 def test_payloads_are_frozen() -> None:

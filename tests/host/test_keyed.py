@@ -191,8 +191,8 @@ def test_a_rank_that_comes_late_hears_no_false_alarm() -> None:
     """Ranks that wait for a late one send signs of life in plain text; later it reads keyed text alone."""
 
     def work(transport: Any) -> Any:
-        time.sleep(1.2 if transport.rank == 1 else 0)
-        return reduce(transport, timeout_s=2)
+        time.sleep(3 if transport.rank == 1 else 0)
+        return reduce(transport, timeout_s=5)
 
     cluster, ranks = LocalCluster(CONFIG), on_ranks(spies(), work)
     for i in range(3):

@@ -25,7 +25,7 @@ from oscar_lab.lab import network as networks
 from oscar_lab.lab.calibrate import calibrate, check_delay, check_loss, check_wire, pour
 from oscar_lab.lab.hold import PREFIX
 from oscar_lab.lab.hosts import Hosts
-from oscar_lab.lab.network import Network, Wire, cut
+from oscar_lab.lab.network import HostNetwork, LinkUse, cut
 from oscar_lab.lab.report import text_report
 from oscar_lab.lab.settings import parse_settings
 
@@ -81,7 +81,7 @@ def lossy(alone: None) -> None:
     """Let a test lose packets, or skip it."""
     needs("nft")
     try:
-        with Network(2) as network:
+        with HostNetwork(2) as network:
             network.lose(0.01)
     except OscarError as error:
         pytest.skip(f"no packet can be lost: {error}")
@@ -178,15 +178,15 @@ def test_bytes_that_do_not_fit_what_was_sent_are_refused() -> None:
     sent, received = 10_000_000, 8_000_000
     exact = sent * 1514 // 1448
     for good in (exact, exact + received * 66 // 1448, int(exact * 1.009)):
-        check_wire(sent, received, Wire(good, 0, 0), messages=10, what="a run")
+        check_wire(sent, received, LinkUse(good, 0, 0), messages=10, what="a run")
     for bad in (0, sent, exact - 5, int(exact * 1.1), 2 * exact):
         with pytest.raises(OscarError, match=r"a run: .* did not go over this wire alone"):
-            check_wire(sent, received, Wire(bad, 0, 0), messages=10, what="a run")
-    check_wire(sent, received, Wire(int(exact * 1.1), 0, 0), messages=10, what="a run", again=500)
+            check_wire(sent, received, LinkUse(bad, 0, 0), messages=10, what="a run")
+    check_wire(sent, received, LinkUse(int(exact * 1.1), 0, 0), messages=10, what="a run", again=500)
     most = int((sent + 256 * 1000) * 1.01 * 1514 / 1448 + received * 66 / 1448) + 8192  # as docs/lab.md says
-    check_wire(sent, received, Wire(most, 0, 0), messages=1000, what="a run")
+    check_wire(sent, received, LinkUse(most, 0, 0), messages=1000, what="a run")
     with pytest.raises(OscarError, match="did not go over this wire alone"):
-        check_wire(sent, received, Wire(most + 2, 0, 0), messages=1000, what="a run")
+        check_wire(sent, received, LinkUse(most + 2, 0, 0), messages=1000, what="a run")
 
 
 def test_loss_and_delay_other_than_asked_for_are_refused() -> None:
@@ -201,14 +201,14 @@ def test_loss_and_delay_other_than_asked_for_are_refused() -> None:
 
 
 def test_links_have_their_rate_and_are_cut(alone: None) -> None:
-    with Network(3) as network:
+    with HostNetwork(3) as network:
         assert len(namespaces()) == 4
         network.shape(50e6)
         flows = calibrate(network, 50e6, tolerance=0.2)
         assert [flow.host for flow in flows] == [0, 1, 2]
         with pytest.raises(OscarError, match=r"host 0: one flow reaches .* expected 23"):
             calibrate(network, 25e6, tolerance=0.2)  # the links are twice as fast
-        with pytest.raises(OscarError, match="another oscar lab is running"), Network(2):
+        with pytest.raises(OscarError, match="another oscar lab is running"), HostNetwork(2):
             pass
         assert len(namespaces()) == 4
         cut(1)
@@ -222,7 +222,7 @@ def test_links_have_their_rate_and_are_cut(alone: None) -> None:
 
 
 def test_packets_are_lost_one_by_one_or_delayed(lossy: None) -> None:
-    with Network(2) as network:
+    with HostNetwork(2) as network:
         network.shape(50e6)
         network.segment()
         network.lose(0.01)
@@ -245,17 +245,17 @@ def test_packets_are_lost_one_by_one_or_delayed(lossy: None) -> None:
             server.listen(1)
             begin = time.monotonic()
             client.connect(server.getsockname())
-            assert 0.06 <= time.monotonic() - begin < 0.2
+            assert 0.06 <= time.monotonic() - begin < 0.9  # after 1 s it would be asked again
         assert pour(network, 1, 50e6).wire.sent > 1 << 20
 
 
 def test_nothing_is_left_after_an_error_or_a_kill(alone: None) -> None:
-    with pytest.raises(RuntimeError, match="mine"), Network(2):
+    with pytest.raises(RuntimeError, match="mine"), HostNetwork(2):
         raise RuntimeError("mine")
     assert namespaces() == []
     script = (
-        "import time; from oscar_lab.lab.network import Network; import subprocess\n"
-        "with Network(2) as n:\n"
+        "import time; from oscar_lab.lab.network import HostNetwork; import subprocess\n"
+        "with HostNetwork(2) as n:\n"
         "    subprocess.Popen(n.command(1, ['sh', '-c', 'echo up; exec sleep 1000'])); time.sleep(1000)"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
@@ -268,7 +268,7 @@ def test_nothing_is_left_after_an_error_or_a_kill(alone: None) -> None:
         process.kill()
         process.wait()
     assert len(namespaces()) == 3
-    with Network(2):
+    with HostNetwork(2):
         deadline = time.monotonic() + 10  # a killed process may take its time on a busy machine
         while Path(f"/proc/{sleeper}").exists() and Path(f"/proc/{sleeper}/cmdline").read_bytes():
             assert time.monotonic() < deadline
@@ -365,11 +365,11 @@ def test_loss_and_delay_are_measured_as_cases(
     monkeypatch.setattr("oscar_lab.lab.calibrate.LATE", (2.0, 0.0))  # tests share the machine
     cases = [
         {"hosts": 2, "mbps": [200.0], **how, "methods": ["fp32"]}
-        for how in ({"loss": 0.01}, {"delay_ms": 20.0})
+        for how in ({"loss": 0.03}, {"delay_ms": 20.0})
     ]
-    small.write_text(
-        json.dumps({**SMALL, "lab": {**SMALL["lab"], "cases": cases}, "output": str(small.parent)})
-    )
+    # Some 450 packets with data, of which 13 are lost: none is, of 1 in a million runs at most.
+    change = {**SMALL["lab"], "cases": cases, "repetitions": 4}
+    small.write_text(json.dumps({**SMALL, "lab": change, "output": str(small.parent)}))
     assert main(["lab", str(small)]) == 0
     lossy, late = json.loads((small.parent / "results.json").read_text())["cases"]
     assert lossy["lost"] > 0
@@ -392,7 +392,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
     monkeypatch.setattr(measuring, "_check_needs", lambda *_: None)
     monkeypatch.setattr(measuring, "_gradients", lambda *_: ("lm", [(3,)], [tmp_path] * 2))
-    monkeypatch.setattr(measuring, "Network", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(measuring, "HostNetwork", lambda *_, **__: nullcontext())
     monkeypatch.setattr(measuring, "one_lab", nullcontext)
     monkeypatch.setattr(measuring, "gradient_folder", lambda: nullcontext(tmp_path))
     monkeypatch.setattr(measuring._Case, "measure", come_to)

@@ -11,7 +11,7 @@ import pytest
 
 from needs import TRANSPORTS, needs
 from oscar_lab.lab.launch import Ended, launch
-from oscar_lab.lab.network import Network
+from oscar_lab.lab.network import HostNetwork
 from oscar_lab.trials import transport_faults
 
 
@@ -64,4 +64,4 @@ def test_each_side_must_blame_the_other() -> None:
 
 def test_the_launcher_needs_a_host_of_its_own() -> None:
     with pytest.raises(ValueError, match="expected a network of 3 hosts for 2 ranks, got 2"):
-        launch("mpi", 2, ["-c", ""], limit_s=1, token="x", network=Network(2))
+        launch("mpi", 2, ["-c", ""], limit_s=1, token="x", network=HostNetwork(2))

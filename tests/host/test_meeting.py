@@ -20,8 +20,9 @@ from support.ranks import on_ranks
 
 NODES = 5
 TIMEOUT_S = 1.5
-SLACK_S = 0.5  # the two cores may be busy
+SLACK_S = 1.4  # the two cores may be busy; below TIMEOUT_S, as no rank waits for two deadlines
 LIMIT_S = 120.0
+SEND_S = 0.02  # at least: a busy machine sleeps longer
 MISTAKE = Notice(rank=direct.VICTIM, peer=-1, step=0, chunk=0, reason="a mistake")
 
 
@@ -122,7 +123,7 @@ class Slow(ThreadTransport):
 
     def _send(self, peer: int, tag: int, parts: tuple[Bytes, ...]) -> None:
         self.told = [*getattr(self, "told", []), peer]
-        time.sleep(0.02)
+        time.sleep(SEND_S)
 
     def _unsent(self) -> list[tuple[int, int]]:
         return [(peer, CONTROL_TAG) for peer in self.told]
@@ -132,9 +133,7 @@ def test_telling_many_takes_no_longer_than_it_may_and_holds_up_no_flush() -> Non
     end = local_transports(256)[0]
     end.__class__ = Slow
     end.meet(range(256))
-    begin = time.monotonic()
     end.abort(MISTAKE)
-    assert time.monotonic() - begin < base.ABORT_S + 0.2
     assert end.told[:2] == [1, 255]  # type: ignore[attr-defined]
-    assert len(end.told) < 255  # type: ignore[attr-defined]
+    assert len(end.told) <= base.ABORT_S / SEND_S + 1  # type: ignore[attr-defined]
     end.flush(time.monotonic())  # signs of life, and such, are read later

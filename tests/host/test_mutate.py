@@ -23,7 +23,6 @@ def test_mutated_frames_are_refused_or_decode(seed: int) -> None:
     assert result["ok"], result["faults"]
     assert result["mutations"] == result["returned"] + result["frame_errors"] == 6000
     assert result["returned"] > 300
-    assert result["slowest_ms"] < 1000
     assert {"asc coded", "asc sent rows", "asc raw", "asc constant", "zstd", "frame"} <= result[
         "subjects"
     ].keys()

@@ -9,7 +9,17 @@ import pytest
 
 from oscar.cli import main
 from oscar.errors import ConfigError
-from oscar.planning.offload import CARDS, Card, LanguageModel, find_card, parse_cards, plan
+from oscar.planning.offload import (
+    CARDS,
+    PAYS,
+    AttentionUnits,
+    Card,
+    LanguageModel,
+    contexts_that_pay,
+    find_card,
+    parse_cards,
+    plan,
+)
 
 L40S, U55C = CARDS["L40S"], CARDS["U55C"]
 
@@ -65,3 +75,44 @@ def test_the_command_prints_a_row_for_each_batch(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.count("linear layers on the GPU") == 2
     assert main(["predict", "--nodes", "4"]) == 2
     assert "predict needs --values, --gbps" in capsys.readouterr().err
+
+
+def test_units_of_the_rtl_are_as_fast_as_their_memory_or_their_clock() -> None:
+    model = replace(LanguageModel(), cache_bytes=1)
+    seconds, parts = AttentionUnits(64, 200).attention(model, U55C, 4)
+    read = 64 * 8 * 200e6
+    assert parts == 1
+    assert seconds == pytest.approx(4 * model.cache / read, rel=0.01)
+    assert AttentionUnits(1 << 20, 200).attention(model, U55C, 4)[0] == pytest.approx(
+        4 * model.cache / U55C.bandwidth
+    )
+    for number, heads, parts in ((64, 64, 1), (640, 64, 10), (96, 64, 3)):
+        clocks = AttentionUnits(number, 200).shared(heads, 3000, 128)
+        rounds = heads * parts // number
+        assert clocks == (rounds * AttentionUnits.clocks(3000 // parts, 128), parts)
+    with pytest.raises(ConfigError, match="units and MHz above 0"):
+        AttentionUnits(0, 200)
+
+
+def test_slow_units_pay_up_to_a_length_and_fast_ones_up_to_what_memory_holds() -> None:
+    model = replace(LanguageModel(), cache_bytes=1)
+    slow, fast = (
+        contexts_that_pay(L40S, U55C, 4, 32, model, units=AttentionUnits(n, 200)) for n in (64, 256)
+    )
+    assert slow is not None
+    assert fast is not None
+    assert slow[0] == fast[0] < slow[1] < fast[1]
+    assert (slow[2], fast[2]) == (False, True)
+    for context, pays in ((slow[0], True), (slow[1], True), (slow[1] * 2, False)):
+        one = plan(L40S, U55C, 4, 32, replace(model, prompt=context, output=0), units=AttentionUnits(64, 200))
+        assert (one.gain >= PAYS) == pays
+    assert (
+        contexts_that_pay(L40S, replace(U55C, link=1e6), 4, 32, model, units=AttentionUnits(64, 200)) is None
+    )
+
+
+def test_the_command_says_at_which_length_units_pay(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", "--offload", "U55Cx4", "--unit", "rtl", "--units", "64", "--batch", "32"]) == 3
+    out = capsys.readouterr().out
+    assert "64 attention units of 200 MHz a card read 102 GB/s of its 460" in out
+    assert "batch 32: cards gain 5 % or more from 83 to 1,218 tokens of context\n" in out

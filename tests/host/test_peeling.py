@@ -14,7 +14,7 @@ def keys_of(random: np.random.Generator, count: int, beyond: int) -> np.ndarray:
     return np.sort(random.choice(beyond, count, replace=False)).astype(np.int64)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
     count=st.integers(0, 400),
@@ -39,7 +39,7 @@ def test_summed_tables_give_every_sum_back(
     assert np.array_equal(cells, before)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1000), count=st.integers(1, 60), ratio=st.floats(0.6, 1.6))
 def test_stuck_keys_are_those_of_the_plain_definition(seed: int, count: int, ratio: float) -> None:
     keys = keys_of(np.random.default_rng(seed), count, 1000)

@@ -40,7 +40,7 @@ def loads(plan: ChunkPlan, per_value: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("name", PLANS)
 @given(case=cases())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_every_value_is_in_exactly_one_chunk(name, case):
     values, nodes, granule, costs = case
     plan = make_plan(name, values, nodes, granule=granule, costs=costs)
@@ -60,7 +60,7 @@ def test_every_value_is_in_exactly_one_chunk(name, case):
 
 
 @given(case=cases())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_splitter_cuts_at_the_nearest_block_edge(case):
     values, nodes, granule, costs = case
     if costs is None or not costs.sum():
@@ -152,7 +152,7 @@ def shares(draw, chunks):
 
 @pytest.mark.parametrize("name", PLANS)
 @given(case=cases(), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_shares_cover_every_value_and_nothing_is_left_for_a_share_of_0(name, case, data):
     values, count, granule, costs = case
     wanted = data.draw(shares(count))
@@ -170,7 +170,7 @@ def test_shares_cover_every_value_and_nothing_is_left_for_a_share_of_0(name, cas
 
 
 @given(case=cases(), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_chunks_have_their_shares_to_the_value_or_block(case, data):
     values, count, granule, costs = case
     wanted = np.array(data.draw(shares(count)))

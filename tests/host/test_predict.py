@@ -10,7 +10,9 @@ import pytest
 from oscar.collective.ring import Duplex, Ring
 from oscar.collective.trees import Direct
 from oscar.planning.predict import last_rate, last_text, predict
+from oscar.timeline.driver import Driver
 from oscar.timeline.link import LinkModel
+from oscar.timeline.nic import load_nic
 from oscar.timeline.topology import wires
 
 
@@ -80,6 +82,47 @@ def test_a_network_of_links_has_the_rivals_that_it_has_links_for() -> None:
 
 
 @pytest.mark.parametrize(
+    ("driver", "reason"),
+    [
+        (Driver(4e-5, 0.0, 0.0, 0.0), r"driver takes.*; commands are what costs: use fewer sub-frames"),
+        (Driver(0.0, 0.0, 5e-9, 5e-9), r"driver takes.*; commands are not all of it: rows are moved"),
+    ],
+)
+def test_a_nic_held_up_by_its_driver_is_no_reason_for_more_sub_frames(driver: Driver, reason: str) -> None:
+    nic = load_nic(None, 100.0).model()
+    alone, driven = (LinkModel.of(gbps=40, coder=nic, driver=each) for each in (None, driver))
+    assert predict(10**6, Direct(8, 2), alone, 2.0).pays
+    no = predict(10**6, Direct(8, 2), driven, 2.0)
+    assert not no.pays
+    assert re.search(reason, no.reason), no.reason
+
+
+def test_more_sub_frames_are_advice_only_where_they_are_faster() -> None:
+    nic = load_nic()
+    driven, alone = (LinkModel.of(coder=nic.model(), driver=driver) for driver in (nic.driver_model(), None))
+    for link, said in (
+        (driven, r"no faster: the NIC's driver takes 3\d\.\d% of"), (alone, "no faster: latency"),
+    ):  # fmt: skip
+        whole, cut, more = (predict(288_440, Direct(8, frames), link, 1.97) for frames in (1, 2, 4))
+        assert re.search("use more .*: 2 take", whole.reason), whole.reason
+        assert re.search(said, cut.reason), cut.reason
+        assert cut.time_s < min(whole.time_s, more.time_s)
+
+
+def test_frames_that_a_nic_does_not_take_are_refused_with_what_would_do() -> None:
+    """The ECP5's memory has 1,024 rows of 32 values; the U55C's holds the largest frame there is."""
+    ecp5, u55c = (LinkModel.of(gbps=gbps, coder=load_nic(None, gbps).model()) for gbps in (10.0, 100.0))
+    assert predict(3 * 8 * 32_768, Direct(8, 3), ecp5, 2.0).time_s > 0
+    for link, values, said in (
+        (ecp5, 3 * 8 * 32_768 + 1, r"has 32,769 values, this NIC's memory holds 32,768: add --subframes 4$"),
+        (u55c, 3 * 8 * 262_143 + 1, r"has 262,144 values, a NIC's frame holds 262,143: add --subframes 4$"),
+        (ecp5, 25 * 10**6, r"takes 96 sub-frames a chunk, and 64 is the most: .* up to 16,777,216 values"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            predict(values, Direct(8, 3), link, 2.0)
+
+
+@pytest.mark.parametrize(
     ("values", "nodes", "link", "bits", "reason"),
     [
         (10**6, 1, LinkModel(), 3.0, "N=1: nothing to send"),
@@ -110,7 +153,7 @@ def test_a_network_of_links_has_the_rivals_that_it_has_links_for() -> None:
             8,
             LinkModel.of(gbps=10, codec_gvalues=0.8),
             8.0,
-            r"coding is not hidden.* 1 sub-frame\(s\) per chunk; use more",
+            r"coding is not hidden.* use more sub-frames per chunk: 64 take",
         ),
         (
             10_000,

@@ -203,7 +203,7 @@ def test_one_step_for_all_tensors_holds_the_largest_value():
 
 
 @given(order=st.permutations(range(5)), scale=st.sampled_from(["sigma", "max"]), seed=st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_steps_do_not_depend_on_the_order_of_the_nodes_summaries(order, scale, seed):
     params = QuantiserParams(scale=scale)
     random = np.random.default_rng(seed)
@@ -314,14 +314,14 @@ def test_a_loss_is_told_once_and_small_ones_never():
 
 
 @given(st.integers(1, 1 << 200), st.integers(1, 1 << 200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_floor_log2_is_exact(numerator, denominator):
     found = floor_log2(numerator, denominator)
     assert Fraction(2) ** found <= Fraction(numerator, denominator) < Fraction(2) ** (found + 1)
 
 
 @given(st.lists(st.integers(-(1 << 40) + 1, (1 << 40) - 1), max_size=40), st.sampled_from([0, 16, 24, 39]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_sum_of_squares_is_exact(values, shift):
     array = np.array(values, np.int64) >> shift
     assert sum_of_squares(array) == sum(int(v) ** 2 for v in array)

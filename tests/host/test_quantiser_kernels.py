@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -31,7 +31,6 @@ from oscar.numerics.sum_kernels import SMALL, squares_of_changes
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(
     arrays(np.float32, st.integers(0, 40), elements=floats | st.sampled_from([0.5, -0.5, 1.5, 127.5, -0.0])),
     st.integers(-140, 140),
@@ -70,7 +69,6 @@ def test_the_kernel_equals_numpy(
             assert np.array_equal(*bits_of)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**63 - 1), st.integers(0, 255), st.integers(0, 2**63), st.integers(0, 9000), st.data())
 def test_any_part_of_the_noise_is_that_of_numpy(seed: int, rank: int, turn: int, at: int, data: Any) -> None:
     size = data.draw(st.integers(0, PIECE))
@@ -96,7 +94,6 @@ def test_pieces_and_blocks_of_many_tensors_meet(rounding: Rounding) -> None:
         assert compiled.saturation == plain.saturation
 
 
-@settings(deadline=None)
 @given(arrays(np.float32, st.integers(1, 40), elements=st.floats(width=32)))
 def test_what_is_not_finite_is_found(values: np.ndarray) -> None:
     assert all_finite(values) == np.isfinite(values).all()
@@ -139,7 +136,6 @@ def test_threads_change_no_bit(rounding: Rounding, feedback: bool, monkeypatch: 
         workers[1].quantise(tensors, exponents, np.int16, plan)
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([np.nan, -np.nan, np.inf, -np.inf]),
     st.integers(0, 2 * PIECE + 6),
@@ -174,7 +170,6 @@ def test_a_value_that_is_not_finite_is_refused_in_any_pass_and_leaves_nothing(
             assert np.array_equal(struck.residual, calm.residual)  # type: ignore[arg-type]
 
 
-@settings(deadline=None)
 @given(arrays(np.float32, 24, elements=floats), arrays(np.float32, 24, elements=floats))
 def test_residuals_are_added_within_float32(tensor: np.ndarray, residual: np.ndarray) -> None:
     out = np.empty_like(tensor)
@@ -184,7 +179,6 @@ def test_residuals_are_added_within_float32(tensor: np.ndarray, residual: np.nda
     assert np.array_equal(out.view(np.uint32), expected.view(np.uint32))
 
 
-@settings(deadline=None)
 @given(arrays(np.int16, 24), arrays(np.int16, 24), st.integers(-140, 118), st.sampled_from([1, 2, 3, 7, 256]))
 def test_means_and_squares_are_those_of_wide_numbers(
     sums: np.ndarray, before: np.ndarray, exponent: int, nodes: int

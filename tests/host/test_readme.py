@@ -36,9 +36,12 @@ SMALL = {  # makes a command cheap: appended
 }
 
 
-def test_python_runs() -> None:
+def test_python_runs_and_sends_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     (snippet,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     exec(compile(snippet, "README.md", "exec"), {})
+    (said,) = re.findall(r"Some (\d+) bits/value", snippet)
+    bits = re.findall(r"^\(256, 64\) ([\d.]+) bits/value$", capsys.readouterr().out, re.MULTILINE)
+    assert [round(float(each)) for each in bits] == [int(said)] * 3
 
 
 @pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence

@@ -20,7 +20,7 @@ from oscar.collective.routes import Routed, Routes, Transfer
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule
 from oscar.collective.schedules import GROUPED, SCHEDULES, make_schedule
-from oscar.collective.trees import Direct, Hierarchical, Star
+from oscar.collective.trees import Direct, Hierarchical, Star, Switch
 from oscar.errors import ConfigError
 
 PLACE = r"rank \d+, step \d+ of the (reduce-scatter|all-gather), chunk \d+"
@@ -51,6 +51,23 @@ def sends_of_a_chunk(schedule: Schedule) -> int:
 
 def programs(schedule: Schedule) -> Programs:
     return [list(schedule.actions(rank)) for rank in range(schedule.nodes)]
+
+
+@pytest.mark.parametrize(("ranks", "slices"), [(1, 1), (2, 3), (4, 4), (8, 3)])
+def test_slices_of_a_switch_add_and_are_no_terms(ranks: int, slices: int) -> None:
+    for adopt, subs in ((False, 1), (True, 3)):
+        schedule = make_schedule("switch", ranks, subframes=subs, adopt=adopt, slices=slices)
+        check(schedule)
+        assert schedule.nodes == ranks + slices
+        assert schedule.most_terms == ranks
+        every = programs(schedule)
+        assert sum(a.op in SENDS for a in chain(*every)) == 2 * ranks * slices * subs
+        assert not any(a.op is Op.ADOPT for a in chain(*every))
+        sums = {a.terms for mine in every[ranks:] for a in mine if a.op is Op.SEND}
+        assert sums == {(1 << ranks) - 1}
+    short = [mine[:-1] if rank == ranks else mine for rank, mine in enumerate(every)]
+    with pytest.raises(ConfigError, match="expected a frame from rank"):
+        check_programs(schedule, short)
 
 
 @pytest.mark.parametrize("subs", [1, 2, 5])
@@ -93,6 +110,11 @@ def test_equal_schedules_have_equal_digests_and_others_do_not() -> None:
         (lambda: make_schedule("exchange", 3, group=0), "1 to 3 ranks, got 0; set schedule.group to"),
         (lambda: ExchangeSchedule(3, group=4), "exchange: expected groups of 1 to 3 ranks, got 4"),
         (lambda: ExchangeSchedule(3, 1, True), "expected a lossless codec, got adopt"),
+        (
+            lambda: make_schedule("switch", 3, slices=0),
+            "slices of 1 to 2, got 0; they are the last",
+        ),
+        (lambda: Switch(3, slices=3), "expected slices of 1 to 2, got 3"),
         (lambda: SCHEDULES["duplex"](3, 1, True), "sends no final frames; take the ring"),
         (lambda: make_schedule("both", 3), "schedule must be one of ring, .*, got 'both'"),
     ],
@@ -418,10 +440,11 @@ def test_sums_that_fit_int16_may_be_kept_as_int16(codec: str, name: str, seed: i
             assert all(np.array_equal(node.result(), values.sum(axis=0, dtype=dtype)) for node in mine)
 
 
-@pytest.mark.parametrize("name", [name for name, kind in SCHEDULES.items() if not kind.integers])
+@pytest.mark.parametrize("name", ["switch", *(name for name, kind in SCHEDULES.items() if not kind.integers)])
 def test_floats_are_added_in_the_order_that_is_told(name: str, seed: int) -> None:
     random, schedule = np.random.default_rng(seed), make_schedule(name, 5, subframes=2)
     values = (random.standard_normal((5, 30_000)) * 10.0 ** random.integers(-6, 6, (5, 1))).astype(np.float32)
+    values = np.vstack([values, np.zeros((schedule.nodes - 5, 30_000), np.float32)])  # of a slice
     bounds = cuts(random, schedule.chunks, 30_000)
     mine = ranks(schedule, "fp32", width=32)
     reduce(schedule, mine, values, bounds)

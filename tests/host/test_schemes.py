@@ -45,7 +45,7 @@ def config(method: str, nodes: int = 4, **options: object) -> Config:
 
 
 @given(st.integers(1, 40), st.integers(1, 32), st.integers(0, 70), st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_adding_words_adds_fields(workers: int, bits: int, count: int, seed: int) -> None:
     if (1 << bits) - 1 < 2 * workers:
         with pytest.raises(ValueError, match="use more bits"):

@@ -28,7 +28,7 @@ def integers(seed: int, size: int, most: int = 127) -> np.ndarray:
     seed=st.integers(0, 2**64 - 1),
     combine=st.sampled_from(["median", "sum"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_kernels_equal_plain_integers_on_any_stretch(rows, columns, size, span, seed, combine):
     base, end = (min(x, size) for x in sorted(span))
     sketch, values = CountSketch(rows, columns, size, seed), integers(seed % 1000, end - base)
@@ -71,7 +71,7 @@ def test_indices_that_repeat_add_up():
 
 
 @given(st.integers(0, 3000), st.integers(0, 1000), st.integers(2, 9))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_sketching_is_linear_to_the_bit(size, seed, workers):
     sketch = CountSketch(3, max(1, size // 10), size, seed)
     parts = [integers(seed + n, size) for n in range(workers)]

@@ -182,8 +182,8 @@ def test_ok_topk_balances_regions_and_keeps_thresholds(seed: int) -> None:
         assert (scheme.cut is None) == (iteration % 5 == 4)
     loads = [np.histogram(worker.chosen, scheme.bounds)[0].max() for worker in released.states[0].workers]
     even = [np.histogram(worker.chosen, nodes, (0, size))[0].max() for worker in released.states[0].workers]
-    assert max(loads) < 0.6 * min(even)
-    assert 0.3 < corrected.states[0].scheme.united / 160 < 3
+    assert max(loads) < 0.8 * min(even)  # .40 and .04 to either side
+    assert 0.3 < corrected.states[0].scheme.united / 160 < 4  # 1.2 and .24 to either side
 
 
 def test_a_cut_is_that_of_rank_k(seed: int) -> None:

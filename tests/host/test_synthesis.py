@@ -69,7 +69,7 @@ def some_topology(seed: int) -> Topology:
 @pytest.mark.parametrize("way", ["milp", "greedy"])
 def test_routes_of_a_random_network_are_trees(way: str, seed: int) -> None:
     problem = RoutingProblem.of(some_topology(seed), MB, per_rank=1 + seed % 2)
-    trees = matched(problem) if way == "greedy" else routed(problem, 20)
+    trees = matched(problem) if way == "greedy" else routed(problem, 60)
     assert trees is not None
     check(problem, Routes(problem.nodes, problem.owners, *trees))
     for pulls_first in (False, True):
@@ -79,7 +79,7 @@ def test_routes_of_a_random_network_are_trees(way: str, seed: int) -> None:
 def test_the_winner_lies_between_the_bound_and_every_built_in_schedule(seed: int) -> None:
     topology = some_topology(seed)
     problem = RoutingProblem.of(topology, asc_bytes(250_000, topology.nodes) if seed % 2 else MB)
-    result = synthesise(problem, limit_s=4)
+    result = synthesise(problem, limit_s=60)  # a second or two where nothing else runs
     best = min(result.seconds.values())
     assert result.seconds[result.winner] == best
     assert {"greedy", "milp", "ring"} <= set(result.seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.timeline.engine import Graph, Need, Timeline
-from oscar.timeline.equal import assumed_frames
+from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.graph import (
     AFTER,
     BEFORE,
@@ -33,7 +34,7 @@ from oscar.timeline.lanes import GRID, make_case, policy_time, seconds_at
 from oscar.timeline.link import Cores, LinkModel, Pipeline, Stage
 from oscar.timeline.overlap import bucket_shares, iteration_time
 from oscar.timeline.recurrence import ring_time
-from oscar.timeline.replay import replay
+from oscar.timeline.replay import replay, time_of
 from oscar.timeline.sizes import unit_work
 from oscar_lab.bench._tuner_figure import bubbles, write_timelines
 from oscar_lab.rivals.by_frame import ORDERS, Production, allreduce, sums_s
@@ -153,6 +154,24 @@ def test_a_ring_hides_its_sums_behind_production_in_its_own_order() -> None:
     )
     assert 1.5 < own < 1.8
     assert 1 < plain < 1.2
+
+
+def test_a_triggered_sum_is_coded_when_all_is_added(draw: random.Random) -> None:
+    """In whatever order it comes."""
+    link = LinkModel.of(gbps=8, latency_us=2.5, codec_gvalues=0.2, codec_latency_us=0.75)
+    for _ in range(20):
+        schedule = make_schedule("direct", 4, subframes=draw.randrange(1, 4))
+        production = Production(draw.choice([1e-5, 1e-3]), draw.choice(ORDERS), triggered=True)
+        graph = allreduce(schedule, unequal(schedule, draw), link, production=production)
+        timeline, ends = graph.run(), dict[str, float]()
+        begins = {}
+        for at, task in enumerate(graph.tasks):
+            what, _, place = task.name.partition(" ")
+            if what == "encode":
+                begins[place] = timeline.start[at]
+            elif what == "sum":
+                ends[place] = max(ends.get(place, 0.0), timeline.end[at])
+        assert all(begins[place] >= end for place, end in ends.items())
 
 
 def test_an_overlapped_iteration_takes_what_the_closed_form_says(draw: random.Random) -> None:
@@ -319,3 +338,18 @@ def test_timelines_are_drawn_with_their_bubbles(tmp_path: Path) -> None:
     assert sum(e["dur"] for e in bars if e["cat"] == "task" and e["tid"] == PORT) == 4000
     names = [e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"]
     assert names == ["before", "compute", "port", "after", "compute", "port"]
+
+
+def test_what_a_nic_codes_passes_no_faster_than_its_bus() -> None:
+    schedule = make_schedule("direct", 4)
+    free = Stage(1e-15, 0.0, 0.0, 0.0, 0.0)
+    link = LinkModel(bandwidth_bps=100e9, latency_s=0.0, coder=Pipeline(free, free, 4, 2048))
+    slower = replace(link, coder=Pipeline(free, free, 4, 2048, port_bps=10e9))
+    frames = assumed_frames(schedule, 1 << 16, 8)
+    bus, wire = (time_of(schedule, frames, one) for one in (slower, link))
+    assert bus == pytest.approx(10 * wire, rel=1e-3)
+    raw = [equal_time(schedule, 1 << 16, one, coded=False) for one in (slower, link)]
+    assert raw[0] == raw[1]
+    assert equal_time(make_schedule("ring", 4), 1 << 16, slower) > 5 * equal_time(
+        make_schedule("ring", 4), 1 << 16, link
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -84,7 +83,7 @@ def random_sizes(nodes: int, subs: int, gather: Gather, seed: int, empty: float 
     return 24 + random.integers(0, 4000, counts.shape), counts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     nodes=st.integers(1, 9),
     subs=st.integers(1, 4),
@@ -207,13 +206,13 @@ def test_duplex_by_hand():
     assert ring_time(counts + 24, table, SLOW, DUPLEX) == pytest.approx(expected, rel=1e-12)
 
 
-def test_1024_nodes_take_little_time():
-    counts = equal_counts(10_000_000, 1024, gather=BOOMERANG)
+def test_1024_equal_nodes_end_with_one_of_them():
+    values = 1024 * 10_000
     for gather in (BOOMERANG, DUPLEX):
-        tables_finish(counts + 24, counts, LinkModel(), gather)  # compiles
-        start = time.perf_counter()
-        tables_finish(counts + 24, counts, LinkModel(), gather)
-        assert time.perf_counter() - start < 1  # a twentieth of that where nothing else runs
+        counts = equal_counts(values, 1024, gather=gather)
+        finish = tables_finish(counts + 24, counts, SLOW, gather)
+        one = equal_ring_time(values, 1024, SLOW, gather, bits_per_value=8, header_bytes=24)
+        assert finish.min() == finish.max() == one
 
 
 def test_a_ring_of_equals_is_one_rank():

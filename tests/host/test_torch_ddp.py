@@ -5,6 +5,7 @@ All ranks are processes of this file (`main`); they are started once and write w
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -79,18 +81,36 @@ def make_state(config: Config, bypass: str = "never", timeout_s: float = TIMEOUT
     return OscarState(config.variant(transport=limit), bypass=bypass)
 
 
-class Training:
-    """A small model under DDP, in some buckets, whose gradients `seen` has before and after the hook."""
+class Skipping(torch.nn.Module):
+    """Three layers, of which a call may leave out the second."""
 
-    def __init__(self, state: Any, rank: int) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(32, 64), torch.nn.Linear(64, 64)
+        self.third = torch.nn.Linear(64, 4)
+
+    def forward(self, inputs: Any, skip: bool = False) -> Any:
+        inner = torch.relu(self.first(inputs))
+        return self.third(inner if skip else self.second(inner))
+
+
+def loss(model: Any, step: int, rank: int, **options: Any) -> Any:
+    inputs = torch.randn(16, 32, generator=torch.Generator().manual_seed(100 * step + rank))
+    return torch.nn.functional.cross_entropy(model(inputs, **options), inputs[:, :4].argmax(1))
+
+
+class Training:
+    """A small model under DDP, in some buckets, whose gradients `seen` has before and after the hook.
+
+    options: of DDP.
+    """
+
+    def __init__(self, state: Any, rank: int, **options: Any) -> None:
         from oscar.adapters.torch import oscar_hook
 
         torch.manual_seed(0)
-        layers = [torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 4)]
         self.state, self.rank, self.seen = state, rank, []
-        self.model = torch.nn.parallel.DistributedDataParallel(
-            torch.nn.Sequential(*layers), bucket_cap_mb=0.01
-        )
+        self.model = torch.nn.parallel.DistributedDataParallel(Skipping(), bucket_cap_mb=0.01, **options)
         self.optimiser = torch.optim.SGD(self.model.parameters(), 0.05, momentum=0.9)
 
         def watching(state, bucket):  # DDP compares annotations with its own classes
@@ -100,12 +120,10 @@ class Training:
 
         self.model.register_comm_hook(state, watching)
 
-    def backward(self, step: int, spoilt: bool = False) -> None:
-        random = torch.Generator().manual_seed(100 * step + self.rank)
-        inputs = torch.randn(16, 32, generator=random)
+    def backward(self, step: int, spoilt: bool = False, **options: Any) -> None:
         self.buffers: list[Any] = []
-        loss = torch.nn.functional.cross_entropy(self.model(inputs), inputs[:, :4].argmax(1))
-        (loss * float("nan") if spoilt else loss).backward()
+        found = loss(self.model, step, self.rank, **options)
+        (found * float("nan") if spoilt else found).backward()
         self.seen.append([(i, shapes, g.numpy(), mean.numpy().copy()) for i, shapes, g, mean in self.buffers])
 
     def step(self, step: int) -> None:
@@ -123,6 +141,36 @@ def trained(config: Config, rank: int) -> dict[str, Any]:
         for step in range(5):
             training.step(step)
         return {"seen": training.seen, "weights": training.weights(), "sent": state.sent_bytes}
+
+
+def accumulated(rank: int) -> dict[str, Any]:
+    """Two backwards for each step, the first under no_sync; `own` has their sum, found without DDP."""
+    own = []
+    with make_state(TRAINED["asc"]) as state:
+        training = Training(state, rank)
+        for step in range(0, 8, 2):
+            alone = copy.deepcopy(training.model.module)
+            for micro in range(2):
+                loss(alone, step + micro, rank).backward()
+            own.append(torch.cat([p.grad.reshape(-1) for p in alone.parameters()]).numpy())
+            with training.model.no_sync():
+                training.backward(step)
+            training.step(step + 1)
+        return {"seen": training.seen, "weights": training.weights(), "own": own}
+
+
+def unused(rank: int) -> dict[str, Any]:
+    """Rank 1 leaves a layer out in step 1, both do in step 3; `none` has layers without a gradient."""
+    none = []
+    with make_state(TRAINED["asc"]) as state:
+        training = Training(state, rank, find_unused_parameters=True)
+        for step in range(5):
+            training.optimiser.zero_grad()
+            training.backward(step, skip=step == 3 or (step, rank) == (1, 1))
+            training.optimiser.step()
+            named = training.model.module.named_parameters()
+            none.append({name.partition(".")[0] for name, parameter in named if parameter.grad is None})
+        return {"seen": training.seen, "weights": training.weights(), "none": none}
 
 
 def direct(config: Config, rank: int) -> list[np.ndarray]:
@@ -279,13 +327,24 @@ def lost(rank: int) -> tuple[int, int, str]:
     return caught.value.rank, caught.value.peer, str(caught.value)
 
 
+def compile_one() -> None:
+    def kernel(x: int) -> int:
+        return x + 1
+
+    kernel.__module__ = "oscar.own"
+    numba.njit(kernel)(1)
+
+
 def main(what: str, folder: Path) -> None:
     torch.set_num_threads(1)
     early = make_state(Config(), timeout_s=60.0)
     torch.distributed.init_process_group("gloo")
-    rank = torch.distributed.get_rank()
+    rank, log = torch.distributed.get_rank(), Lines()
+    logging.getLogger("oscar.kernels").addHandler(log)
     results = everything(rank, folder) if what == "everything" else lost(rank)
     if what == "everything":
+        compile_one()  # where the cache had all others
+        results["compiling"] = log.lines
         if rank == 1:
             early.load_state_dict({"format": 7})
         results["unfit"] = unfit(early, rank)
@@ -301,6 +360,7 @@ def main(what: str, folder: Path) -> None:
 def everything(rank: int, folder: Path) -> dict[str, Any]:
     results: dict[str, Any] = {f"trained {name}": trained(config, rank) for name, config in TRAINED.items()}
     results |= {f"direct {name}": direct(config, rank) for name, config in DIRECT.items()}
+    results |= {"accumulated": accumulated(rank), "unused": unused(rank)}
     results["rebuilt"] = rebuilt(rank)
     results |= {f"resumed {name}": resumed(config, rank, folder) for name, config in TRAINED.items()}
     results |= {f"slow {slow}": bypassed(rank, slow) for slow in ("compression", "plain")}
@@ -349,26 +409,56 @@ def plain(iteration: int) -> np.ndarray:
     return halves[0] + halves[1]
 
 
-@pytest.mark.parametrize("name", TRAINED)
-def test_trained_replicas_have_the_bits_of_the_cluster(ranks: list[dict[str, Any]], name: str) -> None:
-    seen = [rank[f"trained {name}"]["seen"] for rank in ranks]
-    assert ranks[0][f"trained {name}"]["weights"] == ranks[1][f"trained {name}"]["weights"]
+def check_bits(results: list[dict[str, Any]], config: Config) -> None:
+    """Each rank's `seen`: the first backward as DDP sends it, later ones with the bits of the cluster."""
+    assert results[0]["weights"] == results[1]["weights"]
+    seen = [[buckets for buckets in result["seen"] if buckets] for result in results]
     assert len(seen[0][-1]) > 1, "one bucket is no test of several"
-    assert [b[1] for b in seen[0][0]] != [b[1] for b in seen[0][1]], "DDP has not made its buckets anew"
     clusters: dict[int, Any] = {}
     for step, buckets in enumerate(zip(*seen, strict=True)):
         for (index, shapes, own, mean), (_, _, other, same) in zip(*buckets, strict=True):
             assert mean.tobytes() == same.tobytes()
-            if step == 0:  # the buckets are DDP's first ones, which are sent uncompressed
+            if step == 0:
                 assert np.array_equal(mean, own / np.float32(2) + other / np.float32(2))
                 continue
-            cluster = clusters.setdefault(index, cluster_of(TRAINED[name]))
+            cluster = clusters.setdefault(index, cluster_of(config))
             bounds = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
             tensors = [
                 [g[bounds[t] : bounds[t + 1]].reshape(shape) for t, shape in enumerate(shapes)]
                 for g in (own, other)
             ]
             assert flat(cluster.allreduce(tensors).mean).tobytes() == mean.tobytes()
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_trained_replicas_have_the_bits_of_the_cluster(ranks: list[dict[str, Any]], name: str) -> None:
+    results = [rank[f"trained {name}"] for rank in ranks]
+    check_bits(results, TRAINED[name])
+    first, second = results[0]["seen"][:2]
+    assert [b[1] for b in first] != [b[1] for b in second], "DDP has not made its buckets anew"
+
+
+def test_under_no_sync_the_hook_gets_the_sum_in_the_last_backward(ranks: list[dict[str, Any]]) -> None:
+    check_bits([rank["accumulated"] for rank in ranks], TRAINED["asc"])
+    for result in (rank["accumulated"] for rank in ranks):
+        for without, came, own in zip(result["seen"][::2], result["seen"][1::2], result["own"], strict=True):
+            assert without == []
+            buckets = np.concatenate([bucket for _, _, bucket, _ in came])
+            assert np.sort(buckets).tobytes() == np.sort(own).tobytes()  # in another order
+
+
+def test_a_layer_that_a_rank_does_not_use_counts_as_zeros(ranks: list[dict[str, Any]]) -> None:
+    """Where no rank uses it, it has no gradient, and later steps go on."""
+    check_bits([rank["unused"] for rank in ranks], TRAINED["asc"])
+    for rank in ranks:
+        assert rank["unused"]["none"] == [set(), set(), set(), {"second"}, set()]
+
+
+def test_rank_0_says_once_that_kernels_are_compiled(ranks: list[dict[str, Any]]) -> None:
+    first, second = (rank["compiling"] for rank in ranks)
+    assert len(first) == 1
+    assert "`python -m oscar.warm`" in first[0]
+    assert second == []
 
 
 @pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence

@@ -67,18 +67,24 @@ def test_a_gather_gives_everyone_everything_even_nothing() -> None:
         transports[0].gather(b"x" * 65, 64, 0.0, "too much")
 
 
-def test_silence_ends_early_and_a_sign_of_life_buys_time() -> None:
-    one, two = local_transports(2)
+def test_silence_ends_early_and_a_sign_of_life_buys_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on as the rank naps, however busy the machine is."""
     for sign, least, most in ((False, 1.6, 2.0), (True, 2.0, 3.0)):
-        if sign:
-            timer = threading.Timer(0.1, two.post_send, (0, CONTROL_TAG, b'{"waiting": "a sign"}'))
-            timer.start()
-        begin = time.monotonic()
-        with pytest.raises(TransportError, match="rank 1 was silent") as caught:
-            one.wait(1, 5, begin + 2.0)
+        (one, two), now = local_transports(2), [50.0]
+
+        def nap(tries: int, sign: bool = sign, two: Any = two, now: list[float] = now) -> None:
+            now[0] += 1 / 64
+            if sign and now[0] == 50.125:
+                two.post_send(0, CONTROL_TAG, b'{"waiting": "a sign"}')
+
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "monotonic", lambda now=now: now[0])
+            patch.setattr(one, "_pause", nap)
+            with pytest.raises(TransportError, match="rank 1 was silent") as caught:
+                one.wait(1, 5, 52.0)
         assert caught.value.kind == "silent"
         assert ("itself waits for a sign" in str(caught.value)) == sign
-        assert least <= time.monotonic() - begin < most
+        assert least <= now[0] - 50 < most
 
 
 def test_a_notice_goes_before_the_death_of_its_sender() -> None:
@@ -127,6 +133,12 @@ def test_a_missing_package_is_named_with_its_extra(
 
 
 # ------------------------------------------------------------------------------------- real processes
+
+
+def run_here(transport: str, ranks: int, code: str, *, limit_s: float) -> Ended:
+    """Launch ranks of this code; no other run on this machine has their token."""
+    token = f"oscar-{time.monotonic_ns()}"
+    return launch(transport, ranks, ["-c", code, token], limit_s=limit_s, token=token)
 
 
 @pytest.mark.parametrize("transport", ["mpi", "tcp"])
@@ -235,9 +247,8 @@ end.close()
 
 
 def test_what_mpi_refuses_is_no_death() -> None:
-    token = f"oscar-{time.monotonic_ns()}"
     needs("mpi")
-    ended = launch("mpi", 2, ["-c", TOO_LONG, token], limit_s=LIMIT_S, token=token)
+    ended = run_here("mpi", 2, TOO_LONG, limit_s=LIMIT_S)
     assert ended.status == 0, ended.output
     assert "aborted 0 {} MPI failed between this rank and rank 0 (MPI_ERR_TRUNCATE" in ended.output
 
@@ -359,11 +370,11 @@ def test_the_bench_sees_what_is_not_told() -> None:
 
 def test_a_launch_ends_what_hangs_and_what_is_stopped() -> None:
     begin = time.monotonic()
-    sleeping = launch("tcp", 2, ["-c", "import time; time.sleep(60)", "token-a"], limit_s=1, token="token-a")
+    sleeping = run_here("tcp", 2, "import time; time.sleep(60)", limit_s=1)
     assert sleeping.hung
     assert sleeping.status == 128 + 9
     stopping = "import os, signal; os.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGSTOP)"
-    stopped = launch("tcp", 2, ["-c", stopping, "token-b"], limit_s=20, token="token-b")
+    stopped = run_here("tcp", 2, stopping, limit_s=20)
     assert (stopped.hung, stopped.statuses, stopped.orphans) == (False, (0, -9), 0)
     assert time.monotonic() - begin < 20
 
@@ -387,12 +398,12 @@ def test_a_launcher_that_goes_on_after_its_ranks_is_no_rank_that_hangs(
     monkeypatch.setattr(launching, "mpirun", lambda: str(fake))
     monkeypatch.setattr(launching, "LOOK_S", 0.1)
     monkeypatch.setattr(launching, "LONE_S", 0.5)
-    ended = launch("mpi", 1, ["-c", "import time; time.sleep(1)", "token-c"], limit_s=50, token="token-c")
+    ended = run_here("mpi", 1, "import time; time.sleep(1)", limit_s=50)
     assert (ended.launcher_hung, ended.hung, ended.orphans) == (True, False, 0)
     monkeypatch.setattr(launching, "LONE_S", 99)
-    ended = launch("mpi", 1, ["-c", "import time; time.sleep(1)", "token-d"], limit_s=3, token="token-d")
+    ended = run_here("mpi", 1, "import time; time.sleep(0.5)", limit_s=4)
     assert (ended.launcher_hung, ended.hung) == (True, False)
-    ended = launch("mpi", 1, ["-c", "import time; time.sleep(60)", "token-e"], limit_s=2, token="token-e")
+    ended = run_here("mpi", 1, "import time; time.sleep(60)", limit_s=2)
     assert (ended.launcher_hung, ended.hung) == (False, True)
     assert time.monotonic() - begin < 40
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -79,7 +79,6 @@ def test_a_short_run_is_the_one_written_down() -> None:
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-@settings(deadline=None)  # the first call compiles
 @given(
     arrays(np.float32, st.integers(0, 40), elements=floats | st.sampled_from([0.5, -0.5, 1.5, 127.5, -0.0])),
     st.integers(-141, 120),

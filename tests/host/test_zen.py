@@ -198,7 +198,7 @@ def test_a_skewed_gradient_loads_ranges_and_not_hashes(seed: int) -> None:
     for name in ("range", "hash"):
         parts = make_partition(name, size, nodes, seed=seed).split(positions)
         worst[name] = max(map(len, parts)) * nodes / positions.size
-    assert worst["hash"] < 1.1
+    assert worst["hash"] < 1.2  # 1.03 and .01 to either side
     assert worst["range"] > 4
 
 

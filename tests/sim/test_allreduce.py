@@ -14,10 +14,11 @@ from oscar.collective.ring import Boomerang, Ring
 from oscar.collective.schedules import make_schedule
 from oscar.collective.trees import Direct
 from oscar.errors import ConfigError
+from oscar_hdl.nic.control.list_ports import OWN
 from oscar_sim.allreduce.__main__ import main
 from oscar_sim.allreduce.network import in_bytes, in_words
 from oscar_sim.allreduce.run import Options, Run
-from oscar_sim.driver.lists import entries, makers
+from oscar_sim.driver.lists import entries, makers, named
 from oscar_sim.driver.programme import Key, programme
 from oscar_sim.driver.table_sets import Link, TableSets
 from oscar_sim.seeds import dice
@@ -62,6 +63,18 @@ def test_a_direct_list() -> None:
     assert [entry.next for entry in made[6:]] == [6, 7, 8, 9]  # each on a link of its own
 
 
+def test_the_page_shows_a_list() -> None:
+    made = entries(programme(1, Direct(4)), lambda chunk, sub: 2500, made=lambda chunk, sub: 2500)
+    page = (Path(__file__).parents[2] / "docs" / "hardware.md").read_text(encoding="utf-8")
+    for number, entry in enumerate(made):
+        fields = named(entry.command)
+        does = next((word for word in ("add", "adopt") if word in fields), None)
+        does = does or ("the sum" if entry.events else "own values")
+        own = entry.events, entry.next, entry.gate, entry.need, entry.values
+        row = number, entry.name, fields["step"], fields["chunk"], fields["peer"], does, *own
+        assert f"| {' | '.join(map(str, row))} |" in page
+
+
 def test_a_list_keeps_the_order_of_a_link() -> None:
     """A ring's pushes: each waits for its sum and for the push before it; an empty chunk has no entry."""
     made = entries(programme(1, Ring(4)), lambda chunk, sub: int(chunk != 0))
@@ -75,18 +88,21 @@ def test_a_list_keeps_the_order_of_a_link() -> None:
 
 @pytest.mark.parametrize("nodes", range(2, 9))
 @pytest.mark.parametrize("schedule", [Ring, Direct])
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("late", "adds"), [(False, False), (True, False), (True, True)])
 @pytest.mark.usefixtures("seed")
-def test_lists_of_all_nodes_end_in_any_order(schedule: type, nodes: int, late: bool) -> None:
+def test_lists_of_all_nodes_end_in_any_order(schedule: type, nodes: int, late: bool, adds: bool) -> None:
     """As NICs run them, frames of a link in order, all else by chance; sums are sent when they are whole.
 
-    late: own values are made meanwhile.
+    late: own values are made meanwhile; adds: and frames need not wait for them.
     """
     rng, plan = dice(f"lists {schedule.__name__} {nodes}"), schedule(nodes)
     empty = rng.randrange(nodes)
-    made = [
-        entries(programme(r, plan), lambda chunk, sub: int(chunk != empty), made=late) for r in range(nodes)
-    ]
+
+    def count(chunk: int, sub: int) -> int:
+        return int(chunk != empty)
+
+    made = [entries(programme(r, plan), count, made=count if late else None, adds=adds) for r in range(nodes)]
+    assert not any(adds and entry.need == OWN for own in made for entry in own)
     waits = [[e.events + (e.values != 0) if e.name == "SEND" else 1 for e in own] for own in made]
     unmade = {(rank, n) for rank, own in enumerate(made) if late for n in makers(own).values()}
     assert len(unmade) == late * nodes * (nodes - 1)
@@ -138,7 +154,7 @@ def test_what_a_list_cannot_say_is_refused() -> None:
     never = programme(0, Direct(3))
     del never.sends[-1]
     with pytest.raises(ConfigError, match="chunk 0 is added to, but never sent"):
-        entries(never, lambda chunk, sub: 1, made=True)
+        entries(never, lambda chunk, sub: 1, made=lambda chunk, sub: 1)
     with pytest.raises(ConfigError, match="at most 256 entries, this schedule takes 298"):
         entries(programme(0, Direct(100)), lambda chunk, sub: 1)
     with pytest.raises(ConfigError, match="a SEND waits for at most 63 events, one has 69"):
@@ -170,7 +186,7 @@ def test_frames_are_cut_into_words(size: int) -> None:
 def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A ring, twice: tables have learnt, and the NICs have cut the second time's chunks."""
     file = tmp_path / "allreduce.json"
-    words = ["--nodes", "2", "--values", "1000", "--rate", "0.7", "--schedule", "ring", "--json", str(file)]
+    words = ["--nodes", "2", "--values", "500", "--rate", "0.7", "--schedule", "ring", "--json", str(file)]
     words += ["--driver", "registers", "--host", "0", "0", "0", "--simulator", "myhdl"]
     assert main(words) == 0
     result = json.loads(file.read_text())
@@ -181,24 +197,40 @@ def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.Capture
         ("SEND", "push chunk 0"), ("SEND", "final chunk 1"),
     ]  # fmt: skip
     assert all(s["given"] < s["ended"] <= result["rows"][1]["clocks"] and s["values"] for s in steps)
+    spans = [span for node in result["rows"][1]["spans"] for span in node]
+    assert sorted(span["way"] for span in spans) == ["in"] * 4 + ["out"] * 4
+    assert all(0 <= s["begin"] < s["end"] <= result["rows"][1]["clocks"] for s in spans)
     said = capsys.readouterr()
     assert "the NICs cut the next iteration at" in said.out
     assert "FRAMES_IN 8, FRAMES_OUT 8, FRAMES_BAD 0," in said.out
     assert "# ring: 8 of 8 frames" in said.err
 
 
-@pytest.mark.parametrize(("schedule", "nodes", "driver"), [("ring", 2, "triggered"), ("direct", 3, "list")])
-def test_nics_reduce_by_lists_as_the_host_does(schedule: str, nodes: int, driver: str) -> None:
-    """Twice by a ring, whose rows hold older sums until they are made; two writes and two reads an AllReduce.
+@pytest.mark.parametrize(
+    ("schedule", "nodes", "values", "driver", "asks", "order", "make"),
+    [
+        ("ring", 2, 400, "adding", False, "rotated", 4.0),
+        ("direct", 2, 4600, "triggered", True, "pieces", 0.0),
+    ],
+)
+def test_nics_reduce_by_lists_as_the_host_does(
+    schedule: str, nodes: int, values: int, driver: str, asks: bool, order: str, make: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Two frames a chunk; twice by a ring, whose rows hold older sums until they are made.
 
-    A peer is late: its list comes later.
+    By direct a frame's values are two packets: the last alone counts, and waits until the list is armed.
+    Two writes and two reads an AllReduce, where the host does not ask. A peer is late: its list comes later.
+    A host that asks has read all sums when it returns.
     """
+    monkeypatch.setattr("oscar.collective.node.MIN_SUBFRAME", 32)
     run = Run(
         Options(
-            schedule=schedule, nodes=nodes, values=400, iterations=4 - nodes, driver=driver, host=(3, 5, 40),
-            make=4.0 * (driver == "triggered"), rotated=True,
+            schedule=schedule, nodes=nodes, values=values, iterations=2 - asks, driver=driver,
+            host=(3, 5, 40), make=make, order=order, subframes=2, asks=asks,
         )
     )  # fmt: skip
+    assert len(run.expected[0].frames) == 2 * nodes * nodes
     late, node = run.nodes[-1].driver, run.nodes[-1]
     begin = late.run_list
 
@@ -210,8 +242,12 @@ def test_nics_reduce_by_lists_as_the_host_does(schedule: str, nodes: int, driver
     late.run_list = later
     run.run()
     assert run.faults == []
-    assert [row["equal"] for row in run.rows] == [True] * (4 - nodes)
-    assert run.rows[-1]["registers"] == [{"write": 2, "read": 2, "interrupts": 1}] * nodes
+    packets = {len(node._cuts(place.count)) for place in run.places.values()}
+    assert packets == {1 if make else 2}
+    assert [row["equal"] for row in run.rows] == [True] * (2 - asks)
+    for used in run.rows[-1]["registers"]:
+        least = {"write": 2, "read": 2, "interrupts": 1}
+        assert used["read"] > 4 if asks else used == least
     assert run.rows[0]["clocks"] > 2500
     assert node.manager.used["read"] > 2
 
@@ -241,9 +277,29 @@ def test_what_differs_from_the_host_is_a_fault(wrong: str) -> None:
     )
 
 
+def test_what_a_ring_cannot_make_in_pieces_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--order", "pieces"]) == 2
+    assert "for direct alone, got ring: take --schedule direct, or --order" in capsys.readouterr().err
+
+
 def test_where_results_cannot_go_is_said_before_it_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
     assert main(["--json", str(tmp_path / "file" / "x.json")]) == 2
     assert "cannot write there (File exists); choose another file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--subframes", "0"], "--subframes: expected 1 to 64, got 0"),
+        (["--values", "100"], "--values: expected 128 to 1e+09, got 100"),
+        (["--host", "1", "-2", "3"], "--host: expected 0 to 1e+09, got -2"),
+    ],
+)
+def test_options_out_of_range_are_told_in_a_line(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"error: {told}\n"

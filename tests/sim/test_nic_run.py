@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import pytest
 
+from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_sim.cosim.nic_run import NicRun
 from oscar_sim.errors import RtlError
 
@@ -36,6 +37,6 @@ def test_a_nic_that_says_nothing_is_an_error(silent: str) -> None:
 
 
 def test_a_command_that_waits_for_ever_is_an_error() -> None:
-    nic = fake(wready=1, bvalid=1, arready=1, rvalid=1, rdata=1 << 3)
+    nic = fake(wready=1, bvalid=1, arready=1, rvalid=1, rdata=BY_NAME["STATUS"].pack(send_pending=1))
     with pytest.raises(RtlError, match="send_pending stays 1"):
         nic.command("SEND")

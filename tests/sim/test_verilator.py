@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +126,22 @@ def test_two_instances_are_apart(model: Model) -> None:
     other["a"] = 1
     other.clock(7)
     assert (model["total"], other["total"]) == (0, 7)
+
+
+def test_what_two_want_at_once_is_made_once(tmp_path: Path) -> None:
+    made, done = [], tmp_path / "cache" / "one"
+
+    def make(number: int) -> bool:
+        with build._made(done) as work:
+            if work:
+                made.append(number)
+                time.sleep(0.1)
+                (work / "file").touch()
+        return (done / "file").exists()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(make, range(2))) == [True, True]
+    assert len(made) == 1
 
 
 def test_failures_are_told(model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from oscar_hdl.coder.barrel.ports import BEATS, THREADS, WIDTH
-from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
-from oscar_hdl.coder.barrel_encode.ports import BarrelSource
+from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums
+from oscar_hdl.coder.encode.ports import CodedSource
 from oscar_hdl.coder.rows import FrameRows, descriptors
-from oscar_hdl.nic.memory.barrel_ports import BankBlock
+from oscar_hdl.coder.unit.ports import BEATS, THREADS, WIDTH
+from oscar_hdl.nic.memory.ports import BankBlock
 
 ROW_BITS, BLOCK_BITS = 8, 5  # of a bank
 ROWS, BLOCK, GROUP = 1 << ROW_BITS, 1 << BLOCK_BITS, 32
@@ -69,7 +69,8 @@ class UnitsModel:
 
     def __init__(self, rng: random.Random, rows: Rows) -> None:
         self.rng, self.rows, self.busy = rng, rows, 0.8
-        self.position, self.sums, self.source = BarrelPosition(), BarrelSums(), BarrelSource()
+        self.shared: set[int] = set()  # rows to which others add meanwhile, so they may hold anything
+        self.position, self.sums, self.source = CodedPosition(), CodedSums(), CodedSource()
         self.blocks = {"position": BankBlock(ROW_BITS), "source": BankBlock(ROW_BITS)}
         self.forget()
 
@@ -124,22 +125,20 @@ class UnitsModel:
             return
         self.expect(name, now, self.rows.distances[at].tolist(), 0xF)
         local = self.rows.values[at]
-        self.expect("local", now, local.tolist(), 0xFFFF)
         more = np.array([self.rng.choice((0, 1, 0xFFFF, 77, 0xFF00)) for _ in range(32)])
-        if self.rng.random() < 0.3:
-            more = -local
-        total = (local + more) & 0xFFFF
-        self.rows.add(at, total)
-        kind = int(self.rows.kinds[at])
+        if at in self.shared:
+            total = more.copy()
+            for beat in range(BEATS):
+                self.at(now + DATA_AT + beat, "add", total[32 - WIDTH * (beat + 1) :][:WIDTH])
+        else:
+            self.expect("local", now, local.tolist(), 0xFFFF)
+            if self.rng.random() < 0.3:
+                more = -local
+            total = (local + more) & 0xFFFF
+        self.rows.add(at, (local + more) & 0xFFFF)
         for beat in range(BEATS):
-            self.at(
-                now + SUMS_AT + beat - 1,
-                "sums",
-                thread,
-                row,
-                total[32 - WIDTH * (beat + 1) :][:WIDTH].tolist(),
-            )
-        self.at(now + DESCRIBED_AT - 1, "described", thread, row, kind)
+            self.at(now + SUMS_AT + beat - 1, "sums", thread, row, total[32 - WIDTH * (beat + 1) :][:WIDTH])
+        self.at(now + DESCRIBED_AT - 1, "described", thread, row, total)
 
     def expect(self, name: str, now: int, lanes: list[int], mask: int) -> None:
         for beat in range(BEATS):
@@ -158,12 +157,16 @@ class UnitsModel:
                 else (getattr(self, name).data, 19 if name == "source" else 4)
             )
             assert [int(port) >> bits * i & mask for i in range(WIDTH)] == lanes, (name, now)
+        elif what == "add":
+            local = int(self.position.local)
+            rest[0][:] = [int(more) + (local >> 16 * i) & 0xFFFF for i, more in enumerate(rest[0])]
         elif what == "sums":
             thread, row, lanes = rest
             self.sums.valid.next, self.sums.thread.next, self.sums.row.next = True, thread, row
-            self.sums.total.next = packed(lanes, 16)
+            self.sums.total.next = packed(lanes.tolist(), 16)
         else:
-            thread, row, kind = rest
+            thread, row, total = rest
+            kind = int(descriptors(signed(total)[None])[0])
             self.sums.described.next, self.sums.described_thread.next = True, thread
             self.sums.described_row.next = row
             self.sums.row_class.next, self.sums.row_size.next, self.sums.row_top.next = (

@@ -11,10 +11,10 @@ from typing import Any
 from oscar.coding.asc.model import Rows, class_of, symbol_of
 from oscar.coding.asc.params import LIMIT, SYMBOLS, TABLE_ROWS
 from oscar.coding.asc.reference import _signed
-from oscar_hdl.coder.barrel.ports import BEATS, THREADS, WIDTH, WORD_BYTES, BarrelCounts
-from oscar_hdl.coder.barrel_decode.barrel_decoder import barrel_decoder
-from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed, BarrelPosition, BarrelSums
-from oscar_hdl.coder.ports import TableWrites
+from oscar_hdl.coder.decode.barrel_decoder import barrel_decoder
+from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums, DecoderJob, FeedPort
+from oscar_hdl.coder.ports import BANKS, TableWrites
+from oscar_hdl.coder.unit.ports import BEATS, THREADS, WIDTH, WORD_BYTES, CountedLanes
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import table_words
@@ -49,7 +49,7 @@ class Decoding:
         return [int.from_bytes(data[i : i + WORD_BYTES], "little") for i in range(0, len(data), WORD_BYTES)]
 
 
-class BarrelDecoderBench:
+class DecoderBench:
     """The unit and its surroundings; chances are of a clock, or of a turn that memory could answer."""
 
     def __init__(
@@ -57,15 +57,15 @@ class BarrelDecoderBench:
     ) -> None:
         self.rng, self.no_memory, self.no_bytes, self.threads = rng, no_memory, no_bytes, threads
         self.clk, self.rst, self.phase = bit(), bit(), word(4, rng.randrange(16))
-        self.job, self.tables, self.feed = BarrelDecoderJob(), TableWrites(), BarrelFeed()
-        self.position, self.sums, self.counts = BarrelPosition(), BarrelSums(), BarrelCounts()
+        self.job, self.tables, self.feed = DecoderJob(), TableWrites(), FeedPort()
+        self.position, self.sums, self.counts = CodedPosition(), CodedSums(), CountedLanes()
         bundles = tuple(self.bundles().values())
         self.sim = copy_of(
             "decoder bench", partial(barrel_decoder, self.clk, self.rst, self.phase, *bundles), self.clk,
             self.each, [self.rst, self.phase, *bundles],
         )  # fmt: skip
         self.writes: list[tuple[int, int]] = []
-        self.counted = [[[0] * SYMBOLS for _ in range(TABLE_ROWS)] for _ in range(2)]
+        self.counted = [[[0] * SYMBOLS for _ in range(TABLE_ROWS)] for _ in range(BANKS)]
         self.queue: list[Decoding] = []
         self.decoded: list[Decoding] = []  # in the order of their starts
         self.running: dict[int, Decoding] = {}
@@ -76,7 +76,7 @@ class BarrelDecoderBench:
         self.held: Decoding | None = None  # is given no words
         self.delay = 1 + rng.randrange(12)  # clocks from the look at `room` until a word leaves
         self.trace: Trace | None = None
-        self.watch: Callable[[BarrelDecoderBench], None] | None = None  # called in each clock
+        self.watch: Callable[[DecoderBench], None] | None = None  # called in each clock
 
     def bundles(self) -> dict[str, Any]:
         """Return the bundles by the names of the unit's ports."""
@@ -265,7 +265,7 @@ class BarrelDecoderBench:
         for signal in (self.position.take, self.job.done, self.counts.valid, self.sums.valid):
             assert not signal
         assert not self.sums.described
-        self.counted = [[[0] * SYMBOLS for _ in range(TABLE_ROWS)] for _ in range(2)]
+        self.counted = [[[0] * SYMBOLS for _ in range(TABLE_ROWS)] for _ in range(BANKS)]
 
 
 def check(decoding: Decoding) -> None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from oscar.coding.asc.params import CODED, CONSTANT, SYMBOLS, TABLE_ROWS
-from oscar_hdl.coder.barrel.ports import BEATS, THREADS, WIDTH, WORD_BYTES, BarrelCounts
-from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
-from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelSource
-from oscar_hdl.coder.ports import TableWrites
+from oscar_hdl.coder.encode.barrel_encoder import barrel_encoder
+from oscar_hdl.coder.encode.ports import CodedSource, DrainPort, EncoderJob
+from oscar_hdl.coder.ports import BANKS, TableWrites
+from oscar_hdl.coder.unit.ports import BEATS, THREADS, WIDTH, WORD_BYTES, CountedLanes
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import table_words
@@ -41,7 +41,7 @@ class Coded:
     data: bytes | None = None
 
 
-class BarrelEncoderBench:
+class EncoderBench:
     """The unit and its surroundings; each probability is of a clock, or of a turn that memory could answer.
 
     A block's bytes are drained from its start on, the oldest block's first; a thread has its next block when
@@ -53,8 +53,8 @@ class BarrelEncoderBench:
     ) -> None:
         self.rng, self.no_memory, self.no_ready, self.threads = rng, no_memory, no_ready, threads
         self.clk, self.rst, self.phase = bit(), bit(), word(4, rng.randrange(16))
-        self.job, self.tables, self.source = BarrelEncoderJob(), TableWrites(), BarrelSource()
-        self.counts, self.drain, self.stream = BarrelCounts(), BarrelDrain(), Stream(128, keep=WORD_BYTES)
+        self.job, self.tables, self.source = EncoderJob(), TableWrites(), CodedSource()
+        self.counts, self.drain, self.stream = CountedLanes(), DrainPort(), Stream(128, keep=WORD_BYTES)
         ports = [
             self.rst, self.phase, self.job, self.tables, self.source, self.counts, self.drain, self.stream
         ]  # fmt: skip
@@ -62,7 +62,7 @@ class BarrelEncoderBench:
             "encoder bench", partial(barrel_encoder, self.clk, *ports), self.clk, self.each, ports
         )
         self.writes: list[tuple[int, int]] = []
-        self.counted = [[[0] * SYMBOLS for _ in range(TABLE_ROWS)] for _ in range(2)]
+        self.counted = [[[0] * SYMBOLS for _ in range(TABLE_ROWS)] for _ in range(BANKS)]
         self.queue: list[SentBlock] = []
         self.coded: list[Coded] = []  # in the order of their starts
         self.running: dict[int, Coded] = {}
@@ -71,7 +71,7 @@ class BarrelEncoderBench:
         self.requests: list[tuple[int, int, bool, bool, int]] = []  # clock, thread, header, read, row
         self.answers: list[tuple[int, SentBlock, bool, int]] = []  # clock 0, block, header, row
         self.bytes = bytearray()
-        self.watch: Callable[[BarrelEncoderBench], None] | None = None  # called in each clock
+        self.watch: Callable[[EncoderBench], None] | None = None  # called in each clock
 
     def each(self) -> None:
         """Do what happens beside the unit in a clock."""
@@ -211,7 +211,7 @@ class BarrelEncoderBench:
         assert self.drain.idle
         for signal in (self.stream.tvalid, self.source.take, self.job.done, self.counts.valid):
             assert not signal
-        self.counted = [[[0] * SYMBOLS for _ in range(TABLE_ROWS)] for _ in range(2)]
+        self.counted = [[[0] * SYMBOLS for _ in range(TABLE_ROWS)] for _ in range(BANKS)]
 
 
 def check(coded: Coded) -> None:

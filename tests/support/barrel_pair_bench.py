@@ -9,19 +9,19 @@ from typing import Any
 
 from myhdl import block
 
-from oscar_hdl.coder.barrel.ports import THREADS, WORD_BYTES, BarrelCounts
-from oscar_hdl.coder.barrel_decode.barrel_decoder import barrel_decoder
-from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob, BarrelFeed
-from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
-from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob
+from oscar_hdl.coder.decode.barrel_decoder import barrel_decoder
+from oscar_hdl.coder.decode.ports import DecoderJob, FeedPort
+from oscar_hdl.coder.encode.barrel_encoder import barrel_encoder
+from oscar_hdl.coder.encode.ports import DrainPort, EncoderJob
 from oscar_hdl.coder.ports import TableWrites
-from oscar_hdl.nic.memory.barrel_bank import barrel_bank
+from oscar_hdl.coder.unit.ports import THREADS, WORD_BYTES, CountedLanes
+from oscar_hdl.nic.memory.row_bank import row_bank
 from oscar_hdl.streams.bundles import Stream
 from oscar_sim.blocks import table_words
 from oscar_sim.compiled import copy_of
 from support.bank_units import BLOCK_BITS
-from support.barrel_bank_bench import BankBench
 from support.encoder_block import Table
+from support.row_bank_bench import BankBench
 
 
 @dataclass
@@ -40,9 +40,9 @@ class Carried:
 def barrel_pair(bench: PairBench) -> Any:
     """The bank and both units."""
     return (
-        barrel_bank(
+        row_bank(
             bench.clk, bench.rst, bench.phase, bench.position, bench.blocks["position"], bench.sums,
-            bench.source, bench.blocks["source"], bench.values, bench.side, bench.read, bench.top,
+            bench.source, bench.blocks["source"], bench.loads_in, bench.read, bench.top,
             block_bits=BLOCK_BITS,
         ),
         barrel_encoder(
@@ -60,10 +60,10 @@ class PairBench(BankBench):
     """The bank, whose units are there, with its loader and its reader; blocks carry no constants."""
 
     def __init__(self, rng: random.Random) -> None:
-        self.encode, self.decode = BarrelEncoderJob(), BarrelDecoderJob()
+        self.encode, self.decode = EncoderJob(), DecoderJob()
         self.quads = TableWrites()
-        self.feed, self.drain, self.stream = BarrelFeed(), BarrelDrain(), Stream(128, keep=WORD_BYTES)
-        self.counts = BarrelCounts(), BarrelCounts()
+        self.feed, self.drain, self.stream = FeedPort(), DrainPort(), Stream(128, keep=WORD_BYTES)
+        self.counts = CountedLanes(), CountedLanes()
         self.writes: list[tuple[int, int]] = []
         self.to_code: list[Carried] = []
         self.coding: list[Carried] = []

@@ -29,7 +29,7 @@ class DecodedBlock:
         """Let the reference decode other bytes; return whether it refuses them."""
         entry = self.seeds << 2 | self.first << 5 | self.last << 12 | len(data) << 24
         try:
-            self.groups = _decode_block(entry, _Reader(data), self.positions, self.freq, 0)
+            self.groups, _ = _decode_block(entry, _Reader(data), self.positions, self.freq, 0)
         except FrameError:
             return True
         return False

@@ -1,9 +1,10 @@
-"""A test bench of `barrel_memory`: streams, commands, models of all units, and both raw units as they are."""
+"""A test bench of `row_memory`: streams, commands, models of all units, and both raw units as they are."""
 
 from __future__ import annotations
 
 import random
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,16 +15,15 @@ from oscar_hdl.coder.decode.raw_decoder import raw_decoder
 from oscar_hdl.coder.ports import CountPort, RawJob, RawPosition, RawSource, SumPort
 from oscar_hdl.coder.rows import FrameRows
 from oscar_hdl.flow.placement import parts
-from oscar_hdl.nic.memory.bank_ports import STREAM_LANES, RowCommand
-from oscar_hdl.nic.memory.barrel_memory import barrel_memory
-from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits, RowCommands
+from oscar_hdl.nic.memory.ports import STREAM_LANES, PlannedRows, RawUnits, RowCommand, RowCommands, UnitRows
+from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.ports import ROW_BITS as NIC_ROW_BITS
 from oscar_hdl.nic.ports import STREAM_BITS, TopPort
 from oscar_hdl.nic.send.raw_packer import raw_packer
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.compiled import copy_of
-from oscar_sim.driver.row_packets import side_words, value_words, values_of
+from oscar_sim.driver.row_packets import Lines
 from support.bank_units import BLOCK, BLOCK_BITS, ROW_BITS, ROWS, Rows, UnitsModel, signed
 
 Trace = list[tuple[list[int], list[int]]]
@@ -47,7 +47,7 @@ def memory_and_raw_units(bench: MemoryBench) -> Any:
     """The memory, raw_decoder and raw_packer."""
     b = bench
     return (
-        barrel_memory(b.clk, b.rst, *b.arguments, **b.parameters),
+        row_memory(b.clk, b.rst, *b.arguments, **b.parameters),
         raw_decoder(
             b.clk, b.rst, b.raw_phase, b.decode, b.raw_in, b.raw_position, b.raw_sums, b.raw_counts
         ),
@@ -67,8 +67,10 @@ class MemoryBench:
         row_bits = ROW_BITS + banks.bit_length() - 1
         self.commands = {name: RowCommand(row_bits) for name in ("values", "side", "unload")}
         self.top = TopPort()
-        self.in_values, self.in_side = Stream(STREAM_BITS), Stream(STREAM_BITS)
-        self.out_values, self.out_descriptors = Stream(STREAM_BITS), Stream(16)
+        self.lines, self.counts = Lines(banks, BLOCK), bit()
+        self.in_values, self.in_side = Stream(banks * STREAM_BITS), Stream(banks * STREAM_BITS)
+        self.out_values, self.out_descriptors = Stream(banks * STREAM_BITS), Stream(banks * 16)
+        self.sums, self.keep = Stream(STREAM_BITS, keep=STREAM_BITS // 8), 0
         self.raw_position, self.raw_sums, self.raw_source = RawPosition(), SumPort(), RawSource()
         self.decode_row, self.encode_row = word(NIC_ROW_BITS), word(NIC_ROW_BITS)
         self.decode, self.encode, self.raw_counts = RawJob(), RawJob(), CountPort()
@@ -77,9 +79,9 @@ class MemoryBench:
             stream: deque() for stream in (self.in_values, self.in_side, self.raw_in)
         }
         self.taken: dict[Any, list[tuple[int, bool]]] = {
-            stream: [] for stream in (self.out_values, self.out_descriptors, self.raw_out)
+            stream: [] for stream in (self.out_values, self.out_descriptors, self.sums, self.raw_out)
         }
-        units = BarrelUnits(
+        units = UnitRows(
             [u.position for u in self.units], [u.blocks["position"] for u in self.units],
             [u.sums for u in self.units], [u.source for u in self.units],
             [u.blocks["source"] for u in self.units],
@@ -87,14 +89,15 @@ class MemoryBench:
         raw_ports = self.raw_position, self.raw_sums, self.raw_source
         raw = RawUnits(*raw_ports, self.decode_row, self.encode_row)
         streams = self.in_values, self.in_side, self.out_values, self.out_descriptors
+        planned = PlannedRows(self.counts, self.sums)
         commands = RowCommands(*self.commands.values())
-        self.arguments = self.phase, units, raw, commands, self.top, *streams
-        self.parameters = {"row_bits": row_bits, "block_log2": BLOCK_BITS + 5}
+        self.arguments = self.phase, units, raw, commands, self.top, planned, *streams
+        self.parameters = {"row_bits": row_bits, "block_log2": BLOCK_BITS + 5, "adds": True}
         self.trace = trace
         if trace is not None:
             others = partial(parts.memory_arguments, banks, row_bits)
-            self.takes, self.gives = parts.sides(barrel_memory, others, self.arguments, **self.parameters)
-        ports: list[Any] = [self.rst, self.phase, self.raw_phase, self.top]
+            self.takes, self.gives = parts.sides(row_memory, others, self.arguments, **self.parameters)
+        ports: list[Any] = [self.rst, self.phase, self.raw_phase, self.top, self.counts]
         ports += [self.decode_row, self.encode_row, self.decode, self.encode, *raw_ports]
         ports += [*self.commands.values(), *self.queues, *self.taken]
         ports += [[u.position, u.sums, u.source, *u.blocks.values()] for u in self.units]
@@ -118,6 +121,8 @@ class MemoryBench:
         for stream, taken in self.taken.items():
             if stream.tvalid and stream.tready:
                 taken.append((int(stream.tdata), bool(stream.tlast)))
+                if stream is self.sums:
+                    self.keep = int(stream.tkeep)
             stream.tready.next = self.rng.random() < self.come
         for unit in self.units:
             unit.step(now, phase % 4, bool(self.rst))
@@ -141,10 +146,11 @@ class MemoryBench:
         line, bank = divmod(row // BLOCK, self.banks)
         return self.rows[bank], line * BLOCK + row % BLOCK
 
-    def start(self, name: str, first: int, count: int, *, clear: bool = False) -> None:
+    def start(self, name: str, first: int, count: int, *, clear: bool = False, adds: bool = False) -> None:
         """Give a command."""
         command = self.commands[name]
-        command.first.next, command.count.next, command.clear.next = first, count, clear
+        command.first.next, command.count.next = first, count
+        command.clear.next, command.adds.next = clear, adds
         command.start.next = True
         self.sim.run(1)
         command.start.next = False
@@ -167,15 +173,30 @@ class MemoryBench:
 
     def load(self, first: int, rows: FrameRows) -> None:
         """Load a frame, behind whose last value anything may come."""
-        words, over = value_words(rows), -rows.count % STREAM_LANES
-        words[-1] |= self.rng.getrandbits(16 * over) << 16 * (STREAM_LANES - over)
-        self.queues[self.in_values].extend(words)
-        self.queues[self.in_side].extend(w | self.rng.getrandbits(17) << 15 for w in side_words(rows))
+        self.queues[self.in_values].extend(self.lines.value_words(first, self.noisy(rows)))
+        rest = sum(0x1FFFF << 128 * bank + 15 for bank in range(self.banks))
+        noise = self.rng.getrandbits(128 * self.banks) & rest
+        self.queues[self.in_side].extend(word | noise for word in self.lines.side_words(first, rows))
         for row in range(0, rows.means.size, BLOCK):
             bank, at = self.at(first + row)
             bank.load(at, rows.part(row, min(BLOCK * 32, rows.count - 32 * row)))
         self.start("values", first, rows.count)
         self.start("side", first, rows.count)
+
+    def add(self, first: int, rows: FrameRows) -> None:
+        """Add a frame's values to what rows hold."""
+        self.queues[self.in_values].extend(self.lines.value_words(first, self.noisy(rows)))
+        for row, values in enumerate(rows.values):
+            bank, at = self.at(first + row)
+            bank.add(at, (bank.values[at] + values) & 0xFFFF)
+        self.start("values", first, rows.count, adds=True)
+
+    def noisy(self, rows: FrameRows) -> FrameRows:
+        """Return rows with anything behind the last value, to the end of its word."""
+        flat = rows.values.reshape(-1).copy()
+        stop = -(-rows.count // STREAM_LANES) * STREAM_LANES
+        flat[rows.count : stop] = [self.rng.randrange(-999, 999) for _ in range(stop - rows.count)]
+        return replace(rows, values=flat.reshape(rows.values.shape), count=stop)
 
     def clear(self, first: int, count: int) -> None:
         """Clear the rows of so many values."""
@@ -190,20 +211,35 @@ class MemoryBench:
         values = np.array([bank.values[at] * bool(bank.kinds[at] & 15) for bank, at in places])
         return values, np.array([bank.kinds[at] for bank, at in places])
 
-    def unload(self, first: int, count: int) -> None:
-        """Read a frame, and compare it with what memory should hold."""
-        for stream in (self.out_values, self.out_descriptors):
+    def read(self, first: int, count: int) -> tuple[list[int], list[int]]:
+        """Return values and descriptors of a frame as memory gives them."""
+        for stream in (self.out_values, self.out_descriptors, self.sums):
             self.taken[stream].clear()
         self.start("unload", first, count)
+        end = self.sim.clocks + 10_000 + 100 * count
         while not self.commands["unload"].idle:
             self.sim.run(1)
-        values, kinds = self.held(first, -(-count // 32))
+            assert self.sim.clocks < end, "what is read hangs"
         words, described = self.taken[self.out_values], self.taken[self.out_descriptors]
-        assert [last for _, last in words] == [False] * (-(-count // STREAM_LANES) - 1) + [True]
-        assert [last for _, last in described] == [False] * (kinds.size - 1) + [True]
-        read = values_of([w for w, _ in words], count)
-        assert read.tolist() == signed(values.reshape(-1)[:count]).tolist()
-        assert [kind for kind, _ in described] == kinds.tolist()
+        steps = self.lines.places(first, -(-count // 32))[2]
+        assert [last for _, last in words] == [False] * (len(words) - 1) + [True]
+        assert len(words) == 4 * steps - self.lines.spare(first, count)
+        assert [last for _, last in described] == [False] * (steps - 1) + [True]
+        values = self.lines.values(first, count, [w for w, _ in words]).tolist()
+        return values, self.lines.descriptors(first, count, [w for w, _ in described]).tolist()
+
+    def unload(self, first: int, count: int) -> None:
+        """Read a frame, and compare it with what memory should hold."""
+        values, kinds = self.held(first, -(-count // 32))
+        held = signed(values.reshape(-1)[:count]).tolist()
+        assert self.read(first, count) == (held, kinds.tolist())
+        summed = self.taken[self.sums]
+        if not self.counts:
+            assert not summed
+            return
+        assert [last for _, last in summed] == [False] * (-(-count // STREAM_LANES) - 1) + [True]
+        assert Lines().values(0, count, [w for w, _ in summed]).tolist() == held
+        assert self.keep == (1 << 2 * ((count - 1) % STREAM_LANES + 1)) - 1
 
     def largest(self, first: int, count: int) -> int:
         """Return the largest symbol of a frame's rows."""

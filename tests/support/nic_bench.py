@@ -15,13 +15,13 @@ from oscar.coding.frame import peek
 from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_hdl.nic.oscar_nic import oscar_nic
-from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
+from oscar_hdl.nic.ports import frames_in, frames_out, row_streams
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.allreduce.network import Manager, WordSource, in_bytes, in_words
 from oscar_sim.compiled import copy_of
 from oscar_sim.driver.nic_driver import Script
-from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
+from oscar_sim.driver.row_packets import Lines, packet_start
 from oscar_sim.seeds import dice
 from support.bench import chance
 
@@ -32,8 +32,10 @@ ASC = AscParams(sent_rows=False, block_log2=10)
 class Bench:
     """A NIC with its streams, a source and a sink of frames; `run` performs a script of register accesses.
 
-    units: of the NIC; pause: the share of clocks in which streams pause.
+    units: of the NIC; pause: the share of clocks in which streams pause. BLOCK: what the bench is of.
     """
+
+    BLOCK = "nic bench"
 
     def __init__(self, name: str, *, pause: float = 0.0, units: int = UNITS) -> None:
         self.rng, self.units = dice(name), units
@@ -51,16 +53,14 @@ class Bench:
         self.offered = self.ready = False
         self.script: Any = iter(())
         self.simulator = copy_of(
-            ("nic bench", units), self.build(), self.clk, self._tick, [self.rst, self.ports]
+            (self.BLOCK, units), self.build(), self.clk, self._tick, [self.rst, self.ports]
         )
         self.reset()
 
     def build(self) -> Callable[[], Any]:
         """Return what makes the NIC; its ports are in `ports`."""
-        self.ports |= {
-            "s_axis_values": Stream(STREAM_BITS), "s_axis_side": Stream(STREAM_BITS),
-            "s_axis_read": Stream(64), "m_axis_values": Stream(STREAM_BITS), "m_axis_descriptors": Stream(16),
-        }  # fmt: skip
+        self.ports |= row_streams(self.units)
+        self.lines = Lines(self.units, 1 << (ASC.block_log2 - 5))
         self.queues: dict[str, deque[tuple[int, bool]]] = {
             name: deque() for name in ("s_axis_values", "s_axis_side", "s_axis_read")
         }
@@ -97,8 +97,8 @@ class Bench:
     def load(self, row: int, rows: FrameRows) -> Script:
         """Write rows, and wait until they are taken."""
         start = packet_start(row, rows.count)
-        self.packet("s_axis_values", [start, *value_words(rows)])
-        self.packet("s_axis_side", [start, *side_words(rows)])
+        self.packet("s_axis_values", [start, *self.lines.value_words(row, rows)])
+        self.packet("s_axis_side", [start, *self.lines.side_words(row, rows)])
         while self.queues["s_axis_values"] or self.queues["s_axis_side"] or any(self.valid.values()):
             yield
         for _ in range(140):  # zeros to the end of the group
@@ -112,13 +112,17 @@ class Bench:
         self.packet("s_axis_read", [packet_start(row, count)])
         while not all(self.ends.values()):
             yield
-        values = values_of(self.read_out["m_axis_values"], count)
-        described = np.array(self.read_out["m_axis_descriptors"])
+        values = self.lines.values(row, count, self.read_out["m_axis_values"])
+        described = self.lines.descriptors(row, count, self.read_out["m_axis_descriptors"])
         return values.astype(np.int32), described
 
     def _tick(self) -> None:
         self._tick_rows()
         self.lists.tick()
+        self._tick_frames()
+        self.result = next(self.script, "end")
+
+    def _tick_frames(self) -> None:
         rx, tx = self.ports["s_axis_rx"], self.ports["m_axis_tx"]
         if not (self.offered and not rx.tready):
             self.offered = bool(self.coming) and not self.pause()
@@ -133,7 +137,6 @@ class Bench:
                 self.taken.clear()
         self.ready = not self.pause()
         tx.tready.next = self.ready
-        self.result = next(self.script, "end")
 
     def reset(self) -> None:
         """Reset the NIC and forget what is under way."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
-from oscar_hdl.coder.ports import SourcePort, TablesPort
+from oscar_hdl.coder.ports import SourcePort, TablesPort, banks_of
 from oscar_hdl.nic.ports import FrameCommand, TopPort, frames_out
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.compiled import copy_of
@@ -42,14 +42,15 @@ class SenderBench:
         self.command, self.top, self.tables = FrameCommand(), TopPort(), TablesPort()
         self.source, self.raw_row = SourcePort(), word(ROW_BITS)
         self.under_way: deque[Frame] = deque()
-        self.ended = 0
+        self.flight = banks_of(len(self.units))  # frames under way at most
+        self.ended = self.most = 0  # most: frames that were under way at once
         self.saves: dict[int, int] = {}  # of a bank that was built, before it is learnt
         self.drained = self.learning = -1  # the bank that is, and its set
         self.early = 0  # builds while blocks are coded
         self.ahead = 0  # blocks that are dealt while the frame before is collected
         self.done: list[int] = []  # blocks that are coded
         self.starts: list[tuple[int, int]] = []  # blocks as they were dealt, and how many were coded then
-        self.table_clocks = 60
+        self.table_clocks = range(1, 60)  # that a build or a learn may take
         self.taken = bytearray()
         self.frames: list[bytes] = []
         self.errors: list[int] = []
@@ -57,6 +58,9 @@ class SenderBench:
         self.builds: list[tuple[int, ...]] = []
         self.read: deque[int] = deque([0] * 3)
         self.events: dict[str, int] = {}
+        self.lasts: list[int] = []  # symbols of builds
+        self.rebuilt = 0  # builds for another last symbol
+        self.built: dict[int, tuple[int, int]] = {}  # of a bank: last symbol, clock
         self.searching = 0  # clocks until the last symbol is known
         self.query: deque[tuple[int, bool]] = deque([(0, False)] * 2)
         self.waiting: tuple[int, int, bool, int] | None = None
@@ -71,7 +75,7 @@ class SenderBench:
 
     def frame_of(self, bank: int) -> Frame:
         """The frame under way that has a bank."""
-        return self.under_way[(bank - self.ended) % 2]
+        return self.under_way[(bank - self.ended) % self.flight]
 
     def block_at(self, frame: Frame, base: int, values: int) -> tuple[int, Part]:
         """The block of a job."""
@@ -102,7 +106,7 @@ class SenderBench:
         self._tables()
         self._sink()
         if self.command.done:
-            assert not any(unit.busy(self.ended % 2) for unit in self.units)
+            assert not any(unit.busy(self.ended % self.flight) for unit in self.units)
             self.errors.append(int(self.command.error))
             self.under_way.popleft()
             self.ended += 1
@@ -144,16 +148,26 @@ class SenderBench:
         for ask, answer in (("build", "built"), ("learn", "learnt")):
             getattr(tables, answer).next = False
             if getattr(tables, ask):
-                assert ask not in self.events
-                self.events[ask] = self.rng.randrange(1, self.table_clocks)
+                anew = (
+                    ask == "build" and int(tables.bank) in self.saves
+                )  # that before was of another last symbol
+                assert anew or ask not in self.events
+                self.events[ask] = self.rng.choice(self.table_clocks)
                 if ask == "build":
                     told = int(tables.load), int(tables.fresh), int(tables.save), int(tables.bank)
                     assert tables.mask == 0
-                    assert told[3] not in self.saves, "the frame before is not learnt"
+                    if anew:
+                        assert self.builds.pop() == (*told[:2], self.lasts[-1], told[3]), (
+                            "that one is not learnt"
+                        )
+                        assert tables.last != self.lasts[-1]
+                        assert self.saves.pop(told[3]) == told[2]
+                        self.rebuilt += 1
+                    self.lasts.append(int(tables.last))
                     assert told[1] or told[0] not in (*self.saves.values(), self.learning)
                     self.builds.append((*told[:2], int(tables.last), told[3]))
                     self.saves[told[3]] = told[2]
-                    self.early += any(unit.busy(bank) for unit in self.units for bank in range(2))
+                    self.early += any(unit.busy(bank) for unit in self.units for bank in range(self.flight))
                 else:
                     self.drained = int(tables.count_bank)
                     self.learning = self.saves.pop(self.drained)
@@ -163,6 +177,8 @@ class SenderBench:
                 if not self.events[ask]:
                     del self.events[ask]
                     getattr(tables, answer).next = True
+                    if ask == "build":
+                        self.built[self.builds[-1][3]] = self.lasts[-1], self.simulator.clocks
                     if ask == "learn":
                         self.drained = self.learning = -1
         load, fresh = int(tables.query), int(tables.query_fresh)
@@ -198,7 +214,8 @@ class SenderBench:
         """Give a command."""
         assert self.command.idle
         self.under_way.append(frame)
-        assert len(self.under_way) <= 2
+        assert len(self.under_way) <= self.flight
+        self.most = max(self.most, len(self.under_way))
         command, header = self.command, frame.header
         for name in ("step", "chunk", "sub", "width", "sequence", "count"):
             getattr(command, name).next = getattr(header, name)
@@ -219,12 +236,13 @@ class SenderBench:
             assert self.simulator.clocks < end, "nothing happens"
 
     def reset(self) -> None:
-        """Reset sender and models."""
+        """Reset sender and models, and forget what came."""
         self.rst.next = True
         self.simulator.run(1)
         self.rst.next = False
         self.simulator.run(2)
-        self.goes.clear()
+        for came in (self.errors, self.frames, self.goes, self.builds, self.learns):
+            came.clear()
 
     def check(self, frames: list[Frame], pauses: float = 0.2) -> None:
         """Send frames, good or not; compare all that comes of them."""
@@ -242,5 +260,5 @@ class SenderBench:
         assert self.goes == [frame.peer for frame in good]
         self.goes.clear()
         full = [(n, frame) for n, frame in enumerate(frames) if frame.parts]
-        assert self.builds == [(f.load, f.fresh, f.last, n % 2) for n, f in full]
-        assert self.learns == [(f.save, n % 2, bool(f.error)) for n, f in full]
+        assert self.builds == [(f.load, f.fresh, f.last, n % self.flight) for n, f in full]
+        assert self.learns == [(f.save, n % self.flight, bool(f.error)) for n, f in full]

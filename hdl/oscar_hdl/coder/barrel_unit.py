@@ -1,55 +1,47 @@
 """A barrel unit: decoder and encoder, and what they count (docs/engine.md)."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, block
 
-from oscar_hdl.coder.barrel.ports import BarrelCounts
-from oscar_hdl.coder.barrel.unit_counts import unit_counts
-from oscar_hdl.coder.barrel_decode.barrel_decoder import barrel_decoder
-from oscar_hdl.coder.barrel_decode.ports import (
-    BarrelDecoderJob,
-    BarrelFeed,
-    BarrelPosition,
-    BarrelSums,
-)
-from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
-from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob, BarrelSource
-from oscar_hdl.coder.ports import CountChain, TableWrites
-from oscar_hdl.streams.bundles import Stream
+from oscar_hdl.coder.decode.barrel_decoder import barrel_decoder
+from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums, DecoderJob, FeedPort
+from oscar_hdl.coder.encode.barrel_encoder import barrel_encoder
+from oscar_hdl.coder.encode.ports import CodedSource, DrainPort, EncoderJob
+from oscar_hdl.coder.ports import BANKS, CountChain, TableWrites
+from oscar_hdl.coder.unit.ports import CountedLanes
+from oscar_hdl.coder.unit.unit_counts import unit_counts
+from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
+from oscar_hdl.streams.passed_on import next_phase, next_reset
 
 
 class Decoding:
     """What a unit decodes with: a job, bytes, and the rows of its bank."""
 
-    def __init__(self, position: BarrelPosition, sums: BarrelSums) -> None:
-        self.job, self.feed, self.position, self.sums = BarrelDecoderJob(), BarrelFeed(), position, sums
+    def __init__(self, position: CodedPosition, sums: CodedSums) -> None:
+        self.job, self.feed, self.position, self.sums = DecoderJob(), FeedPort(), position, sums
 
 
 class Encoding:
     """What a unit encodes with: a job, where its bytes go, and the rows of its bank."""
 
-    def __init__(self, source: BarrelSource) -> None:
-        self.job, self.drain, self.bytes = BarrelEncoderJob(), BarrelDrain(), Stream(128, keep=16)
+    def __init__(self, source: CodedSource) -> None:
+        self.job, self.drain, self.bytes = EncoderJob(), DrainPort(), Stream(128, keep=16)
         self.source = source
 
 
-class Link:
-    """What passes from unit to unit: tables of either direction, and counts on their way to what learns."""
+class Link(Bundle):
+    """What passes from unit to unit: phase, reset, tables, and counts on their way to what learns."""
 
-    def __init__(self) -> None:
-        self.decoder_tables, self.encoder_tables = TableWrites(), TableWrites()
-        self.decoder_counts, self.encoder_counts = CountChain(), CountChain()
+    phase, reset = word(4), bit()
+    decoder_tables, encoder_tables = TableWrites(), TableWrites()
+    decoder_counts, encoder_counts = CountChain(), CountChain()
 
 
 @block
-def pass_tables(clk: Any, given: Any, passed: Any) -> Any:
+def pass_tables(clk, given, passed):
     """Give TableWrites a clock later, so that no register drives all units."""
 
     @always(clk.posedge)
-    def pass_on() -> None:
+    def pass_on():
         passed.enable.next = given.enable
         passed.address.next = given.address
         passed.data.next = given.data
@@ -59,24 +51,32 @@ def pass_tables(clk: Any, given: Any, passed: Any) -> Any:
 
 @block
 def barrel_unit(
-    clk: Any, rst: Any, phase: Any, decoding: Decoding, encoding: Encoding, before: Link, after: Link
-) -> Any:
-    """Decode and encode side by side, eight blocks each; phase u4 is that of its bank.
+    clk, rst, decoding: Decoding, encoding: Encoding, before: Link, after: Link, *, banks: int = BANKS
+):
+    """Decode and encode side by side, eight blocks each.
 
-    Tables and counts come from the unit before and go to the one after: tables a clock later, counts eight.
+    before, after: what all units need comes from the unit before and goes to the one after. Phases are equal;
+    tables pass a clock later, counts eight. rst resets all units at once, and a reset ends two clocks behind
+    that of the unit before. banks: of tables and counts, 2 or 4.
     """
-    decoder_counts, encoder_counts = BarrelCounts(), BarrelCounts()
+    decoded, encoded = CountedLanes(), CountedLanes()
+    decode_phase, decode_rst = word(4), bit()
+    encode_phase, encode_rst = after.phase, after.reset
     return (
+        next_phase(clk, before.phase, decode_phase),
+        next_phase(clk, decode_phase, encode_phase),
+        next_reset(clk, rst, before.reset, decode_rst),
+        next_reset(clk, rst, decode_rst, encode_rst),
         pass_tables(clk, before.decoder_tables, after.decoder_tables),
         pass_tables(clk, before.encoder_tables, after.encoder_tables),
         barrel_decoder(
-            clk, rst, phase, decoding.job, after.decoder_tables, decoding.feed, decoding.position,
-            decoding.sums, decoder_counts,
+            clk, decode_rst, decode_phase, decoding.job, after.decoder_tables, decoding.feed,
+            decoding.position, decoding.sums, decoded, banks=banks,
         ),
-        unit_counts(clk, rst, decoder_counts, before.decoder_counts, after.decoder_counts),
+        unit_counts(clk, decode_rst, decoded, before.decoder_counts, after.decoder_counts, banks=banks),
         barrel_encoder(
-            clk, rst, phase, encoding.job, after.encoder_tables, encoding.source, encoder_counts,
-            encoding.drain, encoding.bytes,
+            clk, encode_rst, encode_phase, encoding.job, after.encoder_tables, encoding.source,
+            encoded, encoding.drain, encoding.bytes,
         ),
-        unit_counts(clk, rst, encoder_counts, before.encoder_counts, after.encoder_counts),
+        unit_counts(clk, encode_rst, encoded, before.encoder_counts, after.encoder_counts, banks=banks),
     )  # fmt: skip

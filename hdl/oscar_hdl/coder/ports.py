@@ -1,97 +1,98 @@
 """Bundles of ports between the coder's blocks; docs/engine.md says what each signal means and when."""
 
-from __future__ import annotations
+from oscar_hdl.streams.bundles import Bundle, bit, word
 
-from oscar_hdl.streams.bundles import bit, word
-
-LANES = 32  # of a row, and clocks of a slot
+LANES = 32  # of a row
 ROW_BITS = 12  # rows of a block: up to 2^17 values
 VALUES_BITS = 18
 SET_BITS = 8  # numbers of table sets on ports, whatever a NIC has
+BANKS, BANK_BITS = 4, 2  # of tables and counts, in each direction: frames under way, at most
+
+
+def banks_of(units: int) -> int:
+    """Return how many banks a NIC of so many units has: that of one is for parts with few block RAMs."""
+    return 2 if units == 1 else BANKS
+
+
 COUNT_BITS = 19  # of a symbol's count: up to 2^18 values
 READ_CLOCKS = 4  # from a request to the first lane's data
 
 
-class PositionPort:
-    """Means and distances for a decoder."""
+class PositionPort(Bundle):
+    """Means and distances for raw_decoder."""
 
-    def __init__(self) -> None:
-        self.ok, self.take, self.header, self.row = bit(), bit(), bit(), word(ROW_BITS)
-        self.data, self.mean = word(4), word(4)
-
-
-class SourcePort:
-    """Rows and descriptors for an encoder."""
-
-    def __init__(self) -> None:
-        self.ok, self.take, self.header, self.row = bit(), bit(), bit(), word(ROW_BITS)
-        self.data, self.mean = word(19), word(4)
+    ok, take, header, row = bit(), bit(), bit(), word(ROW_BITS)
+    data, mean = word(4), word(4)
 
 
-class SumPort:
-    """Where a decoder adds: local values in, sums and their descriptors out."""
+class SourcePort(Bundle):
+    """Rows for raw_packer."""
 
-    def __init__(self) -> None:
-        self.take, self.row, self.local = bit(), word(ROW_BITS), word(16)
-        self.valid, self.total = bit(), word(16)
-        self.described, self.described_row = bit(), word(ROW_BITS)
-        self.row_class, self.row_size, self.row_top = word(4), word(3), word(4)
+    ok, take, header, row = bit(), bit(), bit(), word(ROW_BITS)
+    data, mean = word(19), word(4)
+
+
+class SumPort(Bundle):
+    """Where raw_decoder adds: local values in, sums and their descriptors out."""
+
+    take, row, local = bit(), word(ROW_BITS), word(16)
+    valid, total = bit(), word(16)
+    described, described_row = bit(), word(ROW_BITS)
+    row_class, row_size, row_top = word(4), word(3), word(4)
 
 
 class RawPosition(PositionPort):
     """Of the raw decoder, which asks (strobe, with header, row): `ok` is high when that row can be taken."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.ask = bit()
+    ask = bit()
 
 
 class RawSource(SourcePort):
     """Of the raw packer, which asks (strobe, with row): `ok` is high when that row can be taken."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.ask = bit()
+    ask = bit()
 
 
-class CountPort:
+class CountPort(Bundle):
     """What a unit counts: a symbol a clock, none behind the job's `done`."""
 
-    def __init__(self) -> None:
-        self.valid, self.address, self.step = bit(), word(9), word(2)
+    valid, address, step = bit(), word(9), word(2)
 
 
-class TableWrites:
+class TableWrites(Bundle):
     """Writes of units' tables: c of four symbols and of the one behind them, a quad of a row."""
 
-    def __init__(self) -> None:
-        self.enable, self.address, self.data = bit(), word(8), word(50)
+    enable, address, data = bit(), word(7 + BANK_BITS), word(50)
 
 
-class TablesPort:
+class TablesPort(Bundle):
     """What receiver and sender ask of their link_tables."""
 
-    def __init__(self) -> None:
-        self.build, self.built, self.learn, self.learnt = bit(), bit(), bit(), bit()
-        self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
-        self.last, self.bank, self.mask = word(4), bit(), word(32)
-        self.count_bank, self.forget = bit(), bit()
-        self.query, self.query_fresh, self.checksum = word(SET_BITS), bit(), word(16)
-        self.steady = bit()  # no frame under way is to save the set that is queried
+    build, built, learn, learnt = bit(), bit(), bit(), bit()
+    load, save, fresh = word(SET_BITS), word(SET_BITS), bit()
+    last, bank, mask = word(4), word(BANK_BITS), word(32)
+    count_bank, forget = word(BANK_BITS), bit()
+    query, query_fresh, checksum = word(SET_BITS), bit(), word(16)
+    steady = bit()  # no frame under way is to save the set that is queried
 
 
-class RawJob:
+class RawJob(Bundle):
     """A raw or constant block: for raw_decoder with `width` bits a value from bytes, or for raw_packer."""
 
-    def __init__(self) -> None:
-        self.start, self.idle, self.done = bit(), bit(), bit()
-        self.values, self.width = word(18), word(5)
-        self.constant, self.value = bit(), word(16)  # raw_decoder only
-        self.bank, self.thinning = bit(), word(2)  # raw_decoder only
+    start, idle, done = bit(), bit(), bit()
+    values, width = word(18), word(5)
+    constant, value = bit(), word(16)  # raw_decoder only
+    bank, thinning = word(BANK_BITS), word(2)  # raw_decoder only
 
 
-class CountChain:
+class CountedPairs(Bundle):
+    """Counts of a frame, a pair of symbols a clock while `valid`; at: a pair's place, three clocks before."""
+
+    valid, pair, at = bit(), word(2 * COUNT_BITS), word(8)
+
+
+class CountChain(Bundle):
     """Counts of two symbols on their way through all symbol_counts to link_tables: each adds its own."""
 
-    def __init__(self) -> None:
-        self.valid, self.address, self.bank, self.totals = bit(), word(8), bit(), word(2 * COUNT_BITS)
+    valid, address, bank = bit(), word(8), word(BANK_BITS)
+    totals = word(2 * COUNT_BITS)

@@ -1,9 +1,5 @@
 """The table row of a value, or of a row's class (docs/asc.md, "Contexts")."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
@@ -12,7 +8,7 @@ CLOCKS = 4  # from the inputs to the context
 
 
 @block
-def value_context(clk: Any, header: Any, row_class: Any, mean: Any, data: Any, context: Any) -> Any:
+def value_context(clk, header, row_class, mean, data, context):
     """Find a context a clock, 4 clocks after its inputs.
 
     header: data u4 is the mean position class P of a row whose class is looked up; otherwise its three low
@@ -30,7 +26,7 @@ def value_context(clk: Any, header: Any, row_class: Any, mean: Any, data: Any, c
     wide_is_8, wide_is_11, wide_is_12 = bit(), bit(), bit()
 
     @always_comb
-    def select() -> None:
+    def select():
         scale1.next = narrow1
         if is_wide:
             scale1.next = wide
@@ -38,7 +34,7 @@ def value_context(clk: Any, header: Any, row_class: Any, mean: Any, data: Any, c
                 scale1.next = 8
 
     @always(clk.posedge)
-    def scale() -> None:
+    def scale():
         header1.next = header
         header2.next = header1
         data1.next = data
@@ -67,13 +63,13 @@ def value_context(clk: Any, header: Any, row_class: Any, mean: Any, data: Any, c
         twelve1.next = row_class == 12
 
     @always_comb
-    def wide_rows() -> None:
+    def wide_rows():
         wide_is_8.next = wide == 4
         wide_is_11.next = wide == 7
         wide_is_12.next = wide == 0
 
     @always(clk.posedge)
-    def bounds() -> None:
+    def bounds():
         scale2.next = scale1
         one2.next = one1
         two2.next = two1
@@ -90,7 +86,7 @@ def value_context(clk: Any, header: Any, row_class: Any, mean: Any, data: Any, c
             far2.next = 2
 
     @always(clk.posedge)
-    def look_up() -> None:
+    def look_up():
         total3.next = concat(scale2, True) + data2[3:]
         choice3.next = 0
         if header2 or data2[3:] == 0:

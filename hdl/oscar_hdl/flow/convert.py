@@ -23,6 +23,7 @@ from oscar.version import __version__
 from oscar_hdl.flow.elaboration import shallow_stacks
 from oscar_hdl.flow.tools import write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, Value, check_parameters, find, parameter, shape
+from oscar_hdl.nic.control import register_header
 
 PACKAGE = "pck_myhdl_011.vhd"
 # Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and raw_decoder
@@ -64,6 +65,8 @@ GHDL_MISSING = (
     "(or leave the check out: --no-check of oscar_hdl.flow.convert)"
 )
 
+REFUSED = 3  # exit status of the fresh process: a block does not take its parameters
+
 
 class ConvertError(Exception):
     """A conversion or a check of its result failed; the message holds what the tool said."""
@@ -75,8 +78,16 @@ def block_name(name: str) -> str:
 
 
 def convert_here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -> None:
-    """Write one top in one language into `out`; for a fresh process (see above)."""
-    instance = find(name)(**parameters)
+    """Write one top in one language into `out`; for a fresh process (see above).
+
+    Raises ConvertError in the block's own words where it refuses the parameters that are given.
+    """
+    try:
+        instance = find(name)(**parameters)
+    except ValueError as error:
+        if not parameters:
+            raise
+        raise ConvertError(str(error)) from None
     # Registers begin as in MyHDL, also in simulators where they would be unknown; on an FPGA this is free.
     common = {"path": str(out), "name": block_name(name), "initial_values": True, "no_myhdl_header": True}
     with warnings.catch_warnings():
@@ -114,6 +125,9 @@ def here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -
     """Do what convert_here does; say an error in its own words and return the exit status."""
     try:
         convert_here(name, language, out, parameters)
+    except ConvertError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
     except Exception as error:  # MyHDL's errors and warnings, and whatever a block's checks raise
         print(f"{type(error).__name__}: {str(error).strip()}", file=sys.stderr)
         return 1
@@ -246,6 +260,8 @@ def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Va
         done = subprocess.run(
             command, env={**os.environ, "PYTHONHASHSEED": "0"}, capture_output=True, text=True, check=False
         )
+        if done.returncode == REFUSED:
+            raise ConvertError(done.stderr.strip())
         if done.returncode != 0:
             raise ConvertError(f"{name} does not convert to {language}:\n{done.stdout}{done.stderr}".rstrip())
         for made in Path(temporary).iterdir():
@@ -282,7 +298,7 @@ def check_vhdl(names: Sequence[str], out: Path, *, note: bool = True) -> None:
     """
     ghdl = shutil.which("ghdl")
     if ghdl is None:
-        raise ConvertError(GHDL_MISSING)
+        raise ConvertError(f"{GHDL_MISSING}; files are in {out}, unchecked")
     work, netlists = out / "ghdl", out / "synth"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -321,8 +337,7 @@ def core_file(names: Sequence[str]) -> str:
         for language in LANGUAGES:
             target = "default: &default" if n == 0 and language == "vhdl" else f"{block}_{language}:"
             lines += [f"  {target}", f"    filesets: [{block}_{language}]", f"    toplevel: {block}"]
-            if target.startswith("default"):
-                lines.append(f"  {block}_vhdl: *default")
+            lines += [f"  {block}_vhdl: *default"] * target.startswith("default")
     return "\n".join(lines) + "\n"
 
 
@@ -333,16 +348,17 @@ def convert_all(
     *,
     languages: Sequence[str] = tuple(LANGUAGES),
 ) -> list[Path]:
-    """Convert tops to each language, one line of progress each; write a list of files and oscar.core."""
+    """Convert tops to each language, one line of progress each; write a list, oscar.core, a C header."""
     files: list[Path] = []
     for name in names:
         for language in languages:
             print(f"{block_name(name):<16} MyHDL to {language}", flush=True)
             files.append(convert_top(name, language, out, parameters))
-    listed = sorted({*files, *((out / "vhdl" / PACKAGE,) if "vhdl" in languages else ())})
-    listed.sort(key=lambda file: file.name != PACKAGE)  # the package is compiled first
+    every = {*files, *((out / "vhdl" / PACKAGE,) if "vhdl" in languages else ())}
+    listed = sorted(every, key=lambda file: (file.name != PACKAGE, file))  # the package is compiled first
     write_text(out / "files.txt", "".join(f"{file.relative_to(out)}\n" for file in listed))
     write_text(out / "oscar.core", core_file(names))
+    write_text(out / register_header.NAME, register_header.header())
     return files
 
 

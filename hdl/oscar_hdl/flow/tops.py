@@ -16,24 +16,24 @@ Top = Callable[..., Any]  # of parameters, given by name
 
 
 def _barrel_encoder() -> Any:
-    from oscar_hdl.coder.barrel.ports import WORD_BYTES, BarrelCounts
-    from oscar_hdl.coder.barrel_encode import ports as barrel
-    from oscar_hdl.coder.barrel_encode.barrel_encoder import barrel_encoder
+    from oscar_hdl.coder.encode import ports as bundles
+    from oscar_hdl.coder.encode.barrel_encoder import barrel_encoder
+    from oscar_hdl.coder.unit.ports import WORD_BYTES, CountedLanes
 
     return barrel_encoder(
-        bit(), bit(), word(4), barrel.BarrelEncoderJob(), ports.TableWrites(), barrel.BarrelSource(),
-        BarrelCounts(), barrel.BarrelDrain(), Stream(128, keep=WORD_BYTES),
+        bit(), bit(), word(4), bundles.EncoderJob(), ports.TableWrites(), bundles.CodedSource(),
+        CountedLanes(), bundles.DrainPort(), Stream(128, keep=WORD_BYTES),
     )  # fmt: skip
 
 
 def _barrel_decoder() -> Any:
-    from oscar_hdl.coder.barrel.ports import BarrelCounts
-    from oscar_hdl.coder.barrel_decode import ports as barrel
-    from oscar_hdl.coder.barrel_decode.barrel_decoder import barrel_decoder
+    from oscar_hdl.coder.decode import ports as bundles
+    from oscar_hdl.coder.decode.barrel_decoder import barrel_decoder
+    from oscar_hdl.coder.unit.ports import CountedLanes
 
     return barrel_decoder(
-        bit(), bit(), word(4), barrel.BarrelDecoderJob(), ports.TableWrites(), barrel.BarrelFeed(),
-        barrel.BarrelPosition(), barrel.BarrelSums(), BarrelCounts(),
+        bit(), bit(), word(4), bundles.DecoderJob(), ports.TableWrites(), bundles.FeedPort(),
+        bundles.CodedPosition(), bundles.CodedSums(), CountedLanes(),
     )  # fmt: skip
 
 
@@ -46,19 +46,39 @@ def _splitter(granule_log2: int = 8) -> Any:
     )  # fmt: skip
 
 
+def _attention_unit() -> Any:
+    from oscar_hdl.attention.attention_unit import attention_unit
+
+    return attention_unit(bit(), bit(), Stream(64), Stream(64), Stream(64), word(16))
+
+
 def _oscar_nic(
     units: int = 1, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
-    block_log2: int = 12, granule_log2: int = 8,
+    block_log2: int = 12, granule_log2: int = 8, adds: int = 1,
 ) -> Any:  # fmt: skip
     from oscar_hdl.nic.oscar_nic import oscar_nic
-    from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
+    from oscar_hdl.nic.ports import frames_in, frames_out, row_streams
 
     if units not in (1, 2, 4, 8):
         raise ValueError(f"oscar_nic has 1, 2, 4 or 8 barrel units, got {units}")
     rx, tx = frames_in(bus_bits), frames_out(bus_bits)
     return oscar_nic(
-        bit(), bit(), AxiLite(8), bit(), rx, tx, Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64),
-        Stream(STREAM_BITS), Stream(16), Stream(64), units=units, bus_bits=bus_bits, sets=sets,
+        bit(), bit(), AxiLite(8), bit(), rx, tx, *row_streams(units).values(), Stream(64), units=units,
+        bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
+        granule_log2=granule_log2, adds=bool(adds),
+    )  # fmt: skip
+
+
+def _switch_slice(
+    ports: int = 4, units: int = 1, bus_bits: int = 64, sets: int = 16, store_log2: int = 12,
+    rows_log2: int = 10, block_log2: int = 12, granule_log2: int = 8,
+) -> Any:  # fmt: skip
+    from oscar_hdl.nic.ports import row_streams
+    from oscar_hdl.nic.switch_slice import PortFrames, switch_slice
+
+    return switch_slice(
+        bit(), bit(), AxiLite(8), bit(), PortFrames(ports, bus_bits), PortFrames(ports, bus_bits),
+        *row_streams(units).values(), Stream(64), units=units, bus_bits=bus_bits, sets=sets,
         store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2, granule_log2=granule_log2,
     )  # fmt: skip
 
@@ -68,6 +88,8 @@ TOPS: dict[str, Top] = {
     "barrel_encoder": _barrel_encoder,
     "barrel_decoder": _barrel_decoder,
     "splitter": _splitter,
+    "attention_unit": _attention_unit,
+    "switch_slice": _switch_slice,
     "oscar_nic": _oscar_nic,
 }
 

@@ -1,59 +1,41 @@
 """The NIC without its memory: barrel units, tables, frames, registers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS
 from oscar_hdl.coder.barrel_unit import Decoding, Encoding, Link, barrel_unit
 from oscar_hdl.coder.decode.raw_decoder import raw_decoder
-from oscar_hdl.coder.ports import CountChain, CountPort, RawJob, TablesPort
+from oscar_hdl.coder.ports import CountChain, CountPort, RawJob, TablesPort, banks_of
 from oscar_hdl.coder.tables.link_tables import link_tables
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
-from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers
+from oscar_hdl.coder.unit.ports import ALL_THREADS, THREADS
+from oscar_hdl.nic.control import list_ports, register_ports
+from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers, read_choice
 from oscar_hdl.nic.control.command_port import command_port
 from oscar_hdl.nic.control.event_counters import event_counters, row_counter
-from oscar_hdl.nic.control.list_ports import (
-    FinderLinks,
-    ListedCommand,
-    ListRegisters,
-    ListRun,
-    RegisterFill,
-)
 from oscar_hdl.nic.control.list_unit import list_unit
-from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, ID_VALUE, STORED, VERSION
-from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits
+from oscar_hdl.nic.control.registers import BY_NAME, ID_VALUE, PEERS_LOG2, STORED, VERSION
 from oscar_hdl.nic.memory.planner import planner
-from oscar_hdl.nic.ports import FrameCommand, MadeRows, NicProbe, TopPort
-from oscar_hdl.nic.receive.barrel_receiver import barrel_receiver
+from oscar_hdl.nic.memory.ports import MemoryPort
+from oscar_hdl.nic.ports import FrameCommand, NicProbe
+from oscar_hdl.nic.receive.drop_counts import KEPT_BITS, drop_counts
 from oscar_hdl.nic.receive.frame_finder import frame_finder
-from oscar_hdl.nic.receive.ports import BarrelUnits as DecodeUnits
-from oscar_hdl.nic.receive.ports import ClearPort, Dropped, HeldFrame, OldestFrame
-from oscar_hdl.nic.send.barrel_sender import EncodeUnits, barrel_sender
+from oscar_hdl.nic.receive.frame_receiver import frame_receiver
+from oscar_hdl.nic.receive.ports import ClearPort, DecodeUnits, Dropped, HeldFrame, OldestFrame
+from oscar_hdl.nic.send.frame_sender import EncodeUnits, frame_sender
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.copied import copied
+from oscar_hdl.streams.passed_on import first_phase, next_phase, next_reset
 from oscar_hdl.streams.zero import zero
 
 
 @block
-def copy_bit(source: Any, target: Any) -> Any:
-    """Let `target` be `source`: a signal may be in one list only, where lists are converted."""
-
-    @always_comb
-    def copy():
-        target.next = source
-
-    return copy
-
-
-@block
 def probe_strobes(
-    clk: Any, receive: FrameCommand, send: FrameCommand, located: Sequence[Any], encode_takes: Any,
-    probe: NicProbe,
-) -> Any:  # fmt: skip
-    """Give a NicProbe's strobes, a clock late. located, encode_takes: of each unit (strobes)."""
+    clk, receive: FrameCommand, send: FrameCommand, located: Sequence, encode_takes, phase, probe: NicProbe
+):
+    """Give what a NicProbe has, a clock late. located, encode_takes: of each unit (strobes)."""
     UNITS = len(located)
 
     @always(clk.posedge)
@@ -61,6 +43,7 @@ def probe_strobes(
         probe.received.next = receive.done
         probe.sent.next = send.done
         probe.encode_row.next = encode_takes != 0
+        probe.phase.next = phase
         probe.decode_row.next = False
         for i in range(UNITS):
             if located[i]:
@@ -69,120 +52,120 @@ def probe_strobes(
     return tell
 
 
-COUNTERS = len(COUNTER_EVENTS)
+# Registers that are read, in the order of `shown`; the last, "", stands for all others, which are counters.
+SHOWN = (
+    "ID", "CONFIG", "STATUS", "RECEIVE_RESULT", "SEND_RESULT", "PLAN_RESULT", "OLDEST_FRAME", "OLDEST_NAME",
+    "LIST_RESULT", "PEER_DROPS", "ENTRY_STATE", "PLAN_EDGE_", "",
+)  # fmt: skip
 
 
 @block
 def nic_core(
-    clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, phase: Any, rows: BarrelUnits,
-    raw_rows: RawUnits, clear: Any, cleared: Any, clear_row: Any, clear_rows: Any, top: TopPort,
-    bad_packets: Any, s_axis_sums: Any, s_axis_list: Any, made: MadeRows, *, bus_bits: int = 64,
+    clk, rst, s_axil, irq, s_axis_rx, m_axis_tx, s_axis_list, memory: MemoryPort, *, bus_bits: int = 64,
     sets: int = 16, store_log2: int = 12, rows_log2: int = 14, block_log2: int = 12, granule_log2: int = 8,
     probe: NicProbe | None = None,
-) -> Any:  # fmt: skip
+):  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
-    docs/protocol.md. Memory (docs/engine.md): phase u4; rows: of barrel units, as many as there are banks;
-    raw_rows: of raw and constant blocks.
-    clear (pulse): let clear_rows u14 rows from clear_row u20 on read as zeros, then give `cleared` (pulse),
-    until which they hold. top: TopPort, of frames to send. bad_packets u3 (strobes):
-    to be counted. s_axis_sums: Stream(128, keep=16), packets of final sums, for the next plan (planner).
-    s_axis_list: Stream(64), lists of commands (list_unit). made: packets of rows that count for a list.
+    docs/protocol.md. s_axis_list: Stream(64), lists of commands (list_unit). memory: its side.
 
     sets: table sets of a direction, a power of two;
     store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
     block_log2: of the blocks that memory is made for, others are refused, 10 to 17;
     granule_log2: of the values of a plan's block, 3 to 12; probe: what a bench may see.
     """
+    rows, raw_rows, top, clear_row = memory.rows, memory.raw, memory.top, memory.clear_row
+    rows_rst, bad_packets = memory.rows_rst, memory.bad_packets
     units = len(rows.positions)
     if units not in (1, 2, 4, 8):
         raise ValueError(f"a NIC has 1, 2, 4 or 8 barrel units, got {units}")
     if sets & (sets - 1) or not 2 <= sets <= 128:
         raise ValueError(f"a direction has a power of two of table sets, 2 to 128, got {sets}")
     CONFIG_VALUE = BY_NAME["CONFIG"].pack(
-        units=units,
-        bus_bytes=bus_bits // 8,
-        store_log2=store_log2,
-        sets_log2=sets.bit_length() - 1,
+        units=units, bus_bytes=bus_bits // 8, store_log2=store_log2, sets_log2=sets.bit_length() - 1,
         version=VERSION,
-    )
+    )  # fmt: skip
     ROWS_LOG2, BLOCK_LOG2, GRANULE_LOG2 = rows_log2, block_log2, granule_log2
     PLAN_LOG2 = min(max(rows_log2 + 5 - granule_log2, 3), 15)
     INDEX = {name: register.index for name, register in BY_NAME.items()}
-    ID, CONFIG, STATUS, ABORT = (INDEX[name] for name in ("ID", "CONFIG", "STATUS", "ABORT"))
     RECEIVE_COMMAND, SEND_COMMAND = INDEX["RECEIVE_COMMAND"], INDEX["SEND_COMMAND"]
-    RECEIVE_RESULT, SEND_RESULT = INDEX["RECEIVE_RESULT"], INDEX["SEND_RESULT"]
-    OLDEST_FRAME, OLDEST_NAME = INDEX["OLDEST_FRAME"], INDEX["OLDEST_NAME"]
     PLAN_SEGMENT, PLAN_COMMAND = INDEX["PLAN_SEGMENT"], INDEX["PLAN_COMMAND"]
-    PLAN_RESULT, FIRST_EDGE = INDEX["PLAN_RESULT"], INDEX["PLAN_EDGE_1"]
-    LIST_COMMAND, LIST_RESULT = INDEX["LIST_COMMAND"], INDEX["LIST_RESULT"]
-    LIST_SHOW, ENTRY_STATE = INDEX["LIST_SHOW"], INDEX["ENTRY_STATE"]
+    LIST_COMMAND, LIST_SHOW, PEER_SHOW = INDEX["LIST_COMMAND"], INDEX["LIST_SHOW"], INDEX["PEER_SHOW"]
+    ABORT = INDEX["ABORT"]
     STORED_COUNT = len(STORED)
 
     # Registers.
     values = [word(32) for _ in STORED]
     receive_values = [values[STORED.index(f"RECEIVE_{part}")] for part in ("FRAME", "SHAPE", "TABLES")]
     send_values = [values[STORED.index(f"SEND_{part}")] for part in ("FRAME", "SHAPE", "TABLES")]
-    wr_strobe, wr_index, wr_data = bit(), word(6), word(32)
-    rd_index, rd_value, rd_counter, counted = word(6), word(32), word(4), word(32)
+    wr, rd, rd_counter, counted = (
+        register_ports.RegisterWrite(),
+        register_ports.RegisterRead(),
+        word(4),
+        word(32),
+    )
+    shown = [word(32) for _ in SHOWN]
     locked, write_refused, events = word(STORED_COUNT), bit(), word(32)
     counter_events, second_events, third_events = word(16), word(16), word(16)
-    receive_issue, send_issue, receive_abort = bit(), bit(), bit()
-    receive_locked, send_locked, receive_held, send_held = bit(), bit(), bit(), bit()
-    receive_refused, send_refused = bit(), bit()
-    receive_result, send_result = word(23), word(23)
-    receive_running, send_running = word(2), word(2)
-    send_abort = bit()
+    receive_held, send_held = bit(), bit()
     plan_segment, plan_issue, plan_edge, plan_result = bit(), bit(), word(16), word(10)
     planned, plan_refused = bit(), bit()
 
     # Lists.
-    lists, running, listed, fill = ListRegisters(), ListRun(), ListedCommand(), RegisterFill(STORED_COUNT)
-    finder, held = FinderLinks(), HeldFrame()
-    found = finder.found
-    receive_verdict, send_verdict, ordered = word(2), word(2), word(32)
-    free, denied, list_bad = bit(), bit(), bit()
+    lists, running, listed, fill = (
+        list_ports.ListRegisters(),
+        list_ports.ListRun(),
+        list_ports.ListedCommand(),
+        list_ports.RegisterFill(STORED_COUNT),
+    )
+    finder, held = list_ports.FinderLinks(), HeldFrame()
+    ordered, free, denied, list_bad = word(32), bit(), bit(), bit()
+    receive_ask, send_ask = (register_ports.CommandAsk(listed.trial, ordered) for _ in range(2))
+    receive_state, send_state = register_ports.CommandState(), register_ports.CommandState()
 
     # Commands and jobs.
     receive, send = FrameCommand(), FrameCommand()
     send.count = top.count
     dropped, last_reason, clearing, oldest = Dropped(), word(4), ClearPort(), OldestFrame()
-    clearing.start, clearing.done, clearing.rows = clear, cleared, clear_rows
+    drops_of, drops = word(PEERS_LOG2), word(KEPT_BITS)
+    clearing.start, clearing.done, clearing.rows = memory.clear, memory.cleared, memory.clear_rows
     decoder_port, encoder_port = TablesPort(), TablesPort()
     decoding = [Decoding(*two) for two in zip(rows.positions, rows.sums, strict=True)]
     encoding = [Encoding(source) for source in rows.sources]
-    # Tables pass from unit to unit, and counts through all that count back to the tables.
+    # Phase, reset and tables pass from unit to unit, and counts through all that count back to the tables.
+    # All are reset at once. What takes a stream is released after those to which it gives work, and after
+    # what counts it.
     links = [Link() for _ in range(units + 1)]
+    links[0].reset, first, last = rst, links[0].phase, links[units].phase
+    tables_rst, own_rst, send_rst, receive_rst = resets = [bit() for _ in range(4)]
     raw, raw_bytes, sent, raw_phase = RawJob(), Stream(16), Stream(64), word(5)
     none_sent, raw_count, raw_chain = Stream(64), CountPort(), CountChain()
 
     parts = [
-        axi_lite_registers(
-            clk, rst, s_axil, values, locked, write_refused, wr_strobe, wr_index, wr_data, rd_index, rd_value,
-            events, irq, fill,
+        axi_lite_registers(clk, own_rst, s_axil, values, locked, write_refused, wr, rd, events, irq, fill),
+        command_port(
+            clk, own_rst, receive_ask, register_ports.CommandFields(receive_values), receive, clear_row,
+            receive_state, receive=True, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
         ),
         command_port(
-            clk, rst, receive_issue, listed.trial, ordered, *receive_values, receive_abort, receive,
-            clear_row, receive_running, receive_locked, receive_refused, receive_verdict, receive_result,
-            receive=True, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
-        ),
-        command_port(
-            clk, rst, send_issue, listed.trial, ordered, *send_values, send_abort, send, top.row,
-            send_running, send_locked, send_refused, send_verdict, send_result, receive=False, sets=sets,
-            rows_log2=rows_log2, block_log2=block_log2,
+            clk, own_rst, send_ask, register_ports.CommandFields(send_values), send, top.row, send_state,
+            receive=False, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
         ),
         list_unit(
-            clk, rst, s_axis_list, lists, running, listed, fill, finder, made, receive, send
+            clk, own_rst, s_axis_list, lists, running, listed, fill, finder, memory.made, receive, send
         ),
-        frame_finder(clk, rst, oldest, held, finder.armed, running, found, finder.gate),
+        frame_finder(clk, own_rst, oldest, held, finder.armed, running, finder.found, finder.gate),
         planner(
-            clk, rst, s_axis_sums, plan_segment, plan_issue, wr_data, rd_counter, plan_edge, plan_result,
-            planned, plan_refused, granule_log2=granule_log2, blocks_log2=PLAN_LOG2,
+            clk, own_rst, memory.planned.words, plan_segment, plan_issue, wr.data, rd_counter, plan_edge,
+            plan_result, planned, plan_refused, memory.planned.counts, granule_log2=granule_log2,
+            blocks_log2=PLAN_LOG2,
         ),
-        event_counters(clk, rst, counter_events, second_events, third_events, rd_counter, counted),
-        barrel_receiver(
-            clk, rst, s_axis_rx, command=receive, row=clear_row, dropped=dropped, oldest_frame=oldest,
+        drop_counts(clk, own_rst, dropped, drops_of, drops),
+        read_choice(clk, rd, shown, rd_counter, names=SHOWN),
+        event_counters(clk, own_rst, counter_events, second_events, third_events, rd_counter, counted),
+        frame_receiver(
+            clk, receive_rst, s_axis_rx, command=receive, row=clear_row, dropped=dropped, oldest_frame=oldest,
             held_frame=held, tables=decoder_port, m_axis_sent=sent, clear=clearing, bus_bits=bus_bits,
             store_log2=store_log2, block_log2=block_log2,
             units=DecodeUnits(
@@ -190,8 +173,8 @@ def nic_core(
                 raw_bytes, raw_rows.decode_row,
             ),
         ),
-        barrel_sender(
-            clk, rst, m_axis_tx, send, top.row, top, encoder_port,
+        frame_sender(
+            clk, send_rst, m_axis_tx, send, top.row, top, encoder_port,
             EncodeUnits(
                 [one.job for one in encoding], [one.drain for one in encoding],
                 [one.bytes for one in encoding], rows.encode_blocks, raw_rows.source, raw_rows.encode_row,
@@ -199,27 +182,31 @@ def nic_core(
             bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2,
         ),
         link_tables(
-            clk, rst, decoder_port, sent, links[0].decoder_tables, links[0].decoder_counts, raw_chain,
+            clk, tables_rst, decoder_port, sent, links[0].decoder_tables, links[0].decoder_counts, raw_chain,
             encoding=False, sets=sets,
         ),
         link_tables(
-            clk, rst, encoder_port, none_sent, links[0].encoder_tables, links[0].encoder_counts,
+            clk, tables_rst, encoder_port, none_sent, links[0].encoder_tables, links[0].encoder_counts,
             links[units].encoder_counts, encoding=True, sets=sets,
         ),
-        raw_decoder(clk, rst, raw_phase, raw, raw_bytes, raw_rows.position, raw_rows.sums, raw_count),
-        symbol_counts(clk, rst, raw_count, raw.bank, links[units].decoder_counts, raw_chain),
+        raw_decoder(clk, tables_rst, raw_phase, raw, raw_bytes, raw_rows.position, raw_rows.sums, raw_count),
+        symbol_counts(
+            clk, tables_rst, raw_count, raw.bank, links[units].decoder_counts, raw_chain,
+            banks=banks_of(units)
+        ),
     ]  # fmt: skip
     parts += [
-        barrel_unit(clk, rst, phase, decoding[u], encoding[u], links[u], links[u + 1]) for u in range(units)
+        barrel_unit(clk, rst, decoding[u], encoding[u], links[u], links[u + 1], banks=banks_of(units))
+        for u in range(units)
     ]
-    parts += [zero(clk, signal) for signal in (send_abort, none_sent.tvalid)]
+    parts += [first_phase(clk, first), next_phase(clk, last, memory.phase)]
+    parts += [next_reset(clk, rst, *two) for two in pairwise([links[units].reset, *resets, rows_rst])]
+    parts += [zero(clk, signal) for signal in (send_state.abort, none_sent.tvalid)]
     decoder_idle, encoder_idle = ([word(THREADS) for _ in range(units)] for _ in range(2))
     described, taken, headed, located = ([bit() for _ in range(units)] for _ in range(4))
     decode_takes, encode_takes, rows_in, rows_out = word(units + 1), word(units + 1), word(3), word(3)
-    parts += [
-        row_counter(clk, phase, decode_takes, rows_in), row_counter(clk, phase, encode_takes, rows_out)
-    ]  # fmt: skip
-    for own, others in (
+    parts += [row_counter(clk, first, decode_takes, rows_in), row_counter(clk, first, encode_takes, rows_out)]
+    for own, others in (  # copies: a signal may be in one list only, where lists are converted
         (decoder_idle, [one.job.idle for one in decoding]),
         (encoder_idle, [one.job.idle for one in encoding]),
         (described, [one.sums.described for one in decoding]),
@@ -227,52 +214,54 @@ def nic_core(
         (taken, [one.source.take for one in encoding]),
         (headed, [one.source.header for one in encoding]),
     ):
-        parts += [copy_bit(other, copy) for other, copy in zip(others, own, strict=True)]
-    raw_described, raw_taken = raw_rows.sums.described, raw_rows.source.take
+        parts += [copied(None, other, copy) for other, copy in zip(others, own, strict=True)]
     if probe is not None:
-        parts.append(probe_strobes(clk, receive, send, located, encode_takes, probe))
+        parts.append(probe_strobes(clk, receive, send, located, encode_takes, first, probe))
     decodes, encodes = bit(), bit()
     receive_failed, send_failed, refused, list_refused = bit(), bit(), bit(), bit()
 
     @always(clk.posedge)
-    def phases():
-        phase.next = phase + 1
+    def count():
         raw_phase.next = raw_phase + 1
 
     @always(clk.posedge)
     def commands():
-        receive_issue.next = listed.issue_receive or (free and wr_index == RECEIVE_COMMAND)
-        send_issue.next = listed.issue_send or (free and wr_index == SEND_COMMAND)
-        receive_abort.next = found.aborts or (free and wr_index == ABORT and wr_data[0])
-        denied.next = wr_strobe and not free and wr_index == RECEIVE_COMMAND
-        if wr_strobe and not free and wr_index == SEND_COMMAND:
+        receive_ask.issue.next = listed.issue_receive or (free and wr.index == RECEIVE_COMMAND)
+        send_ask.issue.next = listed.issue_send or (free and wr.index == SEND_COMMAND)
+        receive_state.abort.next = finder.found.aborts or (free and wr.index == ABORT and wr.data[0])
+        denied.next = wr.strobe and not free and wr.index == RECEIVE_COMMAND
+        if wr.strobe and not free and wr.index == SEND_COMMAND:
             denied.next = True
-        lists.abort.next = wr_strobe and wr_index == ABORT and wr_data[0]
-        lists.issue.next = wr_strobe and wr_index == LIST_COMMAND
-        if wr_strobe and wr_index == LIST_SHOW:
-            lists.show.at.next = wr_data[8:]
-        plan_segment.next = wr_strobe and wr_index == PLAN_SEGMENT
-        plan_issue.next = wr_strobe and wr_index == PLAN_COMMAND
+        lists.abort.next = wr.strobe and wr.index == ABORT and wr.data[0]
+        lists.issue.next = wr.strobe and wr.index == LIST_COMMAND
+        if wr.strobe and wr.index == LIST_SHOW:
+            lists.show.at.next = wr.data[8:]
+        if wr.strobe and wr.index == PEER_SHOW:
+            drops_of.next = wr.data[PEERS_LOG2:]
+        plan_segment.next = wr.strobe and wr.index == PLAN_SEGMENT
+        plan_issue.next = wr.strobe and wr.index == PLAN_COMMAND
         if dropped.bad:
             last_reason.next = dropped.reason
-        if rst:
+        if own_rst:
             last_reason.next = 0
 
     @always_comb
     def hold():
         """Registers of commands are the list's while one runs."""
-        receive_held.next = receive_locked or running.running
-        send_held.next = send_locked or running.running
-        lists.busy.next = receive_locked or send_locked or receive_running != 0 or send_running != 0
-        lists.order.next = wr_data
-        ordered.next = wr_data
+        receive_held.next = receive_ask.locked or running.running
+        send_held.next = send_ask.locked or running.running
+        lists.busy.next = (
+            receive_ask.locked or send_ask.locked or receive_state.running != 0 or send_state.running != 0
+        )
+        lists.order.next = wr.data
+        ordered.next = wr.data
         if running.running:
             ordered.next = listed.order
-        free.next = wr_strobe and not running.running
-        listed.receive_open.next = not receive_locked
-        listed.send_open.next = not send_locked
-        listed.judged.next = receive_verdict[0] or send_verdict[0]
-        listed.bad.next = receive_verdict[1] or send_verdict[1]
+        free.next = wr.strobe and not running.running
+        listed.receive_open.next = not receive_ask.locked
+        listed.send_open.next = not send_ask.locked
+        listed.judged.next = receive_ask.judged or send_ask.judged
+        listed.bad.next = receive_ask.bad or send_ask.bad
 
     @always_comb
     def locks():
@@ -295,11 +284,13 @@ def nic_core(
         for i in range(units):
             decode_takes.next[i] = described[i]
             encode_takes.next[i] = taken[i] and not headed[i]
-        decode_takes.next[units] = raw_described
-        encode_takes.next[units] = raw_taken
+        decode_takes.next[units] = raw_rows.sums.described
+        encode_takes.next[units] = raw_rows.source.take
         receive_failed.next = receive.done and receive.error != 0
         send_failed.next = send.done and send.error != 0
-        refused.next = receive_refused or send_refused or write_refused or plan_refused or list_refused
+        refused.next = (
+            receive_ask.refused or send_ask.refused or write_refused or plan_refused or list_refused
+        )
         list_refused.next = denied or lists.refused
 
     @always(clk.posedge)
@@ -316,10 +307,10 @@ def nic_core(
         events.next[9] = lists.ended
         # In the order of COUNTER_EVENTS.
         counter_events.next[0] = True
-        counter_events.next[1] = receive_running != 0
-        counter_events.next[2] = send_running != 0
-        counter_events.next[3] = receive_running != 0 and not decodes
-        counter_events.next[4] = send_running != 0 and not encodes
+        counter_events.next[1] = receive_state.running != 0
+        counter_events.next[2] = send_state.running != 0
+        counter_events.next[3] = receive_state.running != 0 and not decodes
+        counter_events.next[4] = send_state.running != 0 and not encodes
         counter_events.next[5] = rows_in[0]
         counter_events.next[6] = rows_out[0]
         counter_events.next[7] = s_axis_rx.tvalid and s_axis_rx.tready
@@ -332,7 +323,7 @@ def nic_core(
         counter_events.next[14] = write_refused or plan_refused or list_refused
         # One of a list waits while another packet is counted.
         counter_events.next[15] = bad_packets[0] or list_bad or lists.bad_packet
-        list_bad.next = (list_bad or lists.bad_packet) and bad_packets[0] and not rst
+        list_bad.next = (list_bad or lists.bad_packet) and bad_packets[0] and not own_rst
         # What happens more than once in a clock.
         second_events.next[5] = rows_in[1]
         third_events.next[5] = rows_in[2]
@@ -340,41 +331,31 @@ def nic_core(
         third_events.next[6] = rows_out[2]
         second_events.next[11] = receive_failed
         third_events.next[11] = send_failed
-        second_events.next[14] = receive_refused
-        third_events.next[14] = send_refused
+        second_events.next[14] = receive_ask.refused
+        third_events.next[14] = send_ask.refused
         second_events.next[15] = bad_packets[1]
         third_events.next[15] = bad_packets[2]
 
-    @always(clk.posedge)
+    @always_comb
     def show():
-        rd_counter.next = rd_index[4:]
-        rd_value.next = counted
-        if rd_index == ID:
-            rd_value.next = ID_VALUE
-        elif rd_index == CONFIG:
-            rd_value.next = CONFIG_VALUE
-        elif rd_index == STATUS:
-            rd_value.next = concat(
-                modbv(PLAN_LOG2)[4:], modbv(GRANULE_LOG2)[4:], modbv(BLOCK_LOG2)[5:], modbv(ROWS_LOG2)[5:],
-                modbv(0)[2:], send_running, send_locked, receive_running, receive_locked,
-            )  # fmt: skip
-        elif rd_index == RECEIVE_RESULT:
-            rd_value.next = concat(last_reason, receive_result)
-        elif rd_index == OLDEST_FRAME:
-            rd_value.next = concat(oldest.chunk, oldest.step)
-        elif rd_index == OLDEST_NAME:
-            rd_value.next = concat(oldest.there, modbv(0)[7:], oldest.number, oldest.sub, oldest.peer)
-        elif rd_index == SEND_RESULT:
-            rd_value.next = send_result
-        elif rd_index == PLAN_RESULT:
-            rd_value.next = plan_result
-        elif rd_index == LIST_RESULT:
-            rd_value.next = lists.result
-        elif rd_index == ENTRY_STATE:
-            rd_value.next = concat(
-                lists.show.left, modbv(0)[2:], lists.show.state, modbv(0)[2:], lists.show.events
-            )
-        elif rd_index >= FIRST_EDGE:
-            rd_value.next = plan_edge
+        """In the order of SHOWN."""
+        shown[0].next = ID_VALUE
+        shown[1].next = CONFIG_VALUE
+        shown[2].next = concat(
+            modbv(PLAN_LOG2)[4:], modbv(GRANULE_LOG2)[4:], modbv(BLOCK_LOG2)[5:], modbv(ROWS_LOG2)[5:],
+            send_state.running, send_ask.locked, receive_state.running, receive_ask.locked,
+        )  # fmt: skip
+        shown[3].next = concat(last_reason, receive_state.result)
+        shown[4].next = send_state.result
+        shown[5].next = plan_result
+        shown[6].next = concat(oldest.chunk, oldest.step)
+        shown[7].next = concat(oldest.there, modbv(0)[7:], oldest.number, oldest.sub, oldest.peer)
+        shown[8].next = lists.result
+        shown[9].next = drops
+        shown[10].next = concat(
+            lists.show.left, modbv(0)[2:], lists.show.state, modbv(0)[2:], lists.show.events
+        )
+        shown[11].next = plan_edge
+        shown[12].next = counted
 
-    return parts, phases, commands, hold, locks, work, ends, notice, show
+    return parts, count, commands, hold, locks, work, ends, notice, show

@@ -1,51 +1,94 @@
 """The NIC with its memory in block RAM, and streams to load and read it."""
 
-from __future__ import annotations
+from myhdl import always, always_comb, block, concat
 
-from typing import Any
-
-from myhdl import always_comb, block, concat
-
-from oscar_hdl.coder.barrel_decode.ports import BarrelPosition, BarrelSums
-from oscar_hdl.coder.barrel_encode.ports import BarrelSource
+from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums
+from oscar_hdl.coder.encode.ports import CodedSource
 from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
 from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.memory.bank_ports import RowCommand
-from oscar_hdl.nic.memory.barrel_memory import barrel_memory
-from oscar_hdl.nic.memory.barrel_ports import BarrelUnits, RawUnits, RowCommands
-from oscar_hdl.nic.memory.made_turns import made_turns, nothing_made
+from oscar_hdl.nic.memory.ports import MemoryPort, PlannedRows, RawUnits, RowCommand, RowCommands, UnitRows
+from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
 from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS, BankBlock, MadeRows, NicProbe, TopPort
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
-from oscar_hdl.streams.stream_copy import stream_copy
 from oscar_hdl.streams.zero import zero
 
 
 @block
+def made_turns(clk, rst, values: MadeRows, side: MadeRows, made: MadeRows):
+    """Pass on what two ports of rows say, one by one, and its answer; `values` first."""
+    of_side = bit()
+
+    @always_comb
+    def open_all():
+        values.open.next = made.open
+        side.open.next = made.open
+
+    @always(clk.posedge)
+    def choose():
+        values.taken.next = made.taken and not of_side
+        side.taken.next = made.taken and of_side
+        values.refused.next = made.refused
+        side.refused.next = made.refused
+        if made.valid:
+            made.valid.next = not made.taken
+        elif values.valid and not values.taken:
+            made.valid.next = True
+            of_side.next = False
+            made.ends.next = values.ends
+            made.entry.next = values.entry
+            made.values.next = values.values
+        elif side.valid and not side.taken:
+            made.valid.next = True
+            of_side.next = True
+            made.ends.next = side.ends
+            made.entry.next = side.entry
+            made.values.next = side.values
+        if rst:
+            made.valid.next = False
+            values.taken.next = False
+            side.taken.next = False
+
+    return open_all, choose
+
+
+@block
+def nothing_made(clk, made: MadeRows):
+    """Refuse all that a port of rows says: those that it has count for no list."""
+
+    @always(clk.posedge)
+    def refuse():
+        made.open.next = True
+        made.taken.next = made.valid and not made.taken
+        made.refused.next = True
+
+    return refuse
+
+
+@block
 def oscar_nic(
-    clk: Any, rst: Any, s_axil: Any, irq: Any, s_axis_rx: Any, m_axis_tx: Any, s_axis_values: Any,
-    s_axis_side: Any, s_axis_read: Any, m_axis_values: Any, m_axis_descriptors: Any, s_axis_list: Any, *,
-    units: int = 1, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
-    block_log2: int = 12, granule_log2: int = 8, probe: NicProbe | None = None,
-) -> Any:  # fmt: skip
+    clk, rst, s_axil, irq, s_axis_rx, m_axis_tx, s_axis_values, s_axis_side, s_axis_read, m_axis_values,
+    m_axis_descriptors, s_axis_list, *, units: int = 1, bus_bits: int = 64, sets: int = 16,
+    store_log2: int = 12, rows_log2: int = 10, block_log2: int = 12, granule_log2: int = 8, adds: bool = True,
+    probe: NicProbe | None = None,
+):  # fmt: skip
     """Decode frames into memory and encode memory into frames, as a driver asks (docs/registers.md).
 
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
-    docs/protocol.md. Rows come and go in packets (row_port): s_axis_values, Stream(128), eight values a word;
-    s_axis_side, Stream(128), a word a row (side_in); s_axis_read, Stream(64), packets of one word, which
-    ask for m_axis_values, Stream(128), eight values a word, and m_axis_descriptors, Stream(16), one a row
-    (rows_out). What is read goes to the planner, too. s_axis_list, Stream(64): lists of
-    commands (list_unit).
+    docs/protocol.md. Rows come and go in packets (row_port), whose words have a lane for each bank:
+    s_axis_values, lanes of 128 bits, eight values (values_in); s_axis_side, lanes of 128 bits, a row
+    (side_in); s_axis_read, Stream(64), packets of one word, which ask for m_axis_values, lanes of 128 bits,
+    and m_axis_descriptors, lanes of 16 bits, a row (rows_out). What is read goes to the planner, too
+    (sum_rows). s_axis_list, Stream(64): lists of commands (list_unit).
 
     units: 1, 2, 4 or 8, each with a bank of memory; sets: table sets of a direction; store_log2: a frame
     store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all
-    frames; others are refused; granule_log2: of the values of a plan's block; probe: what a bench may see.
+    frames; others are refused; granule_log2: of the values of a plan's block; adds: values may be added to
+    what memory holds, else such packets are refused; probe: what a bench may see.
     """
-    phase, clear, cleared, never, held = word(4), bit(), bit(), bit(), bit()
-    clear_row, clear_rows = word(ROW_BITS), word(FRAME_ROW_BITS)
-    bad_values, bad_side, bad_read, bad_packets = bit(), bit(), bit(), word(3)
+    never, held, resets, bad_values, bad_side, bad_read = (bit() for _ in range(6))
     no_row, no_rows, unused_values, unused_read = word(ROW_BITS), word(FRAME_ROW_BITS), bit(), bit()
     bank_bits = rows_log2 - (units.bit_length() - 1)
     if bank_bits <= block_log2 - 5:
@@ -53,59 +96,53 @@ def oscar_nic(
             f"a bank has two blocks or more: with {units} of them and blocks of 2^{block_log2} values "
             f"rows_log2 is {rows_log2 - bank_bits + block_log2 - 4} or more, got {rows_log2}"
         )
-    rows = BarrelUnits(
-        [BarrelPosition() for _ in range(units)], [BankBlock(bank_bits) for _ in range(units)],
-        [BarrelSums() for _ in range(units)], [BarrelSource() for _ in range(units)],
+    rows = UnitRows(
+        [CodedPosition() for _ in range(units)], [BankBlock(bank_bits) for _ in range(units)],
+        [CodedSums() for _ in range(units)], [CodedSource() for _ in range(units)],
         [BankBlock(bank_bits) for _ in range(units)],
     )  # fmt: skip
     raw_rows = RawUnits(RawPosition(), SumPort(), RawSource(), word(ROW_BITS), word(ROW_BITS))
     top, made, made_values, made_side, none_made = TopPort(), *(MadeRows() for _ in range(4))
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)
-    values, side, read, nothing = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64)
-    totals = Stream(STREAM_BITS, keep=STREAM_BITS // 8)
+    values, side, nothing = Stream(units * STREAM_BITS), Stream(units * STREAM_BITS), Stream(64)
+    planned = PlannedRows(bit(), Stream(STREAM_BITS, keep=STREAM_BITS // 8))
+    own = MemoryPort(rows, raw_rows, top, planned, made)
 
     reset = reset_hold(clk, rst, held)
+    # What takes packets of rows is released last: behind memory, and what counts bad packets.
     core = nic_core(
-        clk, held, s_axil, irq, s_axis_rx, m_axis_tx, phase, rows, raw_rows, clear, cleared, clear_row,
-        clear_rows, top, bad_packets, totals, s_axis_list, made, bus_bits=bus_bits, sets=sets,
+        clk, resets, s_axil, irq, s_axis_rx, m_axis_tx, s_axis_list, own, bus_bits=bus_bits, sets=sets,
         store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2, granule_log2=granule_log2,
         probe=probe,
     )  # fmt: skip
-    memory = barrel_memory(
-        clk,
-        held,
-        phase,
-        rows,
-        raw_rows,
-        RowCommands(load_values, load_side, unload),
-        top,
-        values,
-        side,
-        read,
-        m_axis_descriptors,
-        row_bits=rows_log2,
-        block_log2=block_log2,
-    )
-    copy = stream_copy(clk, held, unload.count, read, m_axis_values, totals)
+    memory = row_memory(
+        clk, held, own.phase, rows, raw_rows, RowCommands(load_values, load_side, unload), top, planned,
+        values, side, m_axis_values, m_axis_descriptors, row_bits=rows_log2, block_log2=block_log2,
+        adds=bool(adds),
+    )  # fmt: skip
+    # Rows of several banks begin a block.
+    BLOCK = 0 if units == 1 else block_log2 - 5
     ports = [
         row_port(
-            clk, held, s_axis_values, values, never, no_row, no_rows, unused_values, load_values, bad_values,
-            made_values,
+            clk, own.rows_rst, s_axis_values, values, never, no_row, no_rows, unused_values, load_values,
+            bad_values, made_values, align=BLOCK, adds=bool(adds),
         ),
         row_port(
-            clk, held, s_axis_side, side, clear, clear_row, clear_rows, cleared, load_side, bad_side,
-            made_side, align=5,
+            clk, own.rows_rst, s_axis_side, side, own.clear, own.clear_row, own.clear_rows, own.cleared,
+            load_side, bad_side, made_side, align=max(5, BLOCK),
         ),
         row_port(
-            clk, held, s_axis_read, nothing, never, no_row, no_rows, unused_read, unload, bad_read, none_made
+            clk, own.rows_rst, s_axis_read, nothing, never, no_row, no_rows, unused_read, unload, bad_read,
+            none_made, align=BLOCK,
         ),
-        made_turns(clk, held, made_values, made_side, made),
+        made_turns(clk, own.rows_rst, made_values, made_side, made),
         nothing_made(clk, none_made),
     ]  # fmt: skip
 
     @always_comb
-    def join() -> None:
-        bad_packets.next = concat(bad_read, bad_side, bad_values)
+    def join():
+        resets.next = rst or held
+        own.bad_packets.next = concat(bad_read, bad_side, bad_values)
 
     unused = [never, no_row, no_rows, nothing.tready]
-    return reset, core, memory, copy, ports, join, [zero(clk, signal) for signal in unused]
+    return reset, core, memory, ports, join, [zero(clk, signal) for signal in unused]

@@ -1,21 +1,21 @@
 """Bundles of ports between the blocks of the NIC; docs/engine.md says what each signal means and when."""
 
-from __future__ import annotations
-
 from oscar.coding.asc.params import MAX_BLOCK_LOG2, MIN_BLOCK_LOG2
-from oscar_hdl.coder.barrel.ports import THREAD_BITS
 from oscar_hdl.coder.ports import SET_BITS
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.coder.unit.ports import THREAD_BITS
+from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
 
 COUNT_BITS = 19  # a frame has at most 2^18 values
 FRAME_ROW_BITS = 14  # rows of a frame
 ROW_BITS = 20  # of a row's number on registers, whatever memory there is
 ENTRIES_LOG2 = 8  # of a list, at most
+ERROR_BITS = 3  # of FrameCommand.error
 PEER_BITS, TO_ALL = 8, 255  # of a peer's number; TO_ALL: to every peer
-STREAM_BITS = 128  # of a NIC's streams of rows: eight values, or all that belongs to a row but its values
+STREAM_BITS = 128  # of a lane of a NIC's streams of rows: eight values, or all of a row but its values
+DESCRIBED_BITS = 16  # of a lane of m_axis_descriptors
 
 # Of a packet of rows, in its first word: row, entry of a list, number of values, whether they count for it.
-ROW_AT, ENTRY_AT, COUNT_AT, MADE_AT = 0, 24, 32, 62
+ROW_AT, ENTRY_AT, COUNT_AT, MADE_AT, ADDS_AT = 0, 24, 32, 62, 63
 
 
 def block_sizes(block_log2: int) -> tuple[int, int]:
@@ -35,29 +35,38 @@ def frames_out(bus_bits: int) -> Stream:
     return Stream(bus_bits, keep=bus_bits // 8, dest=PEER_BITS)
 
 
-class TopPort:
+def row_streams(units: int) -> dict[str, Stream]:
+    """Return streams of an oscar_nic's rows by name, in the order of its arguments: a lane for each unit."""
+    return {
+        "s_axis_values": Stream(units * STREAM_BITS),
+        "s_axis_side": Stream(units * STREAM_BITS),
+        "s_axis_read": Stream(64),
+        "m_axis_values": Stream(units * STREAM_BITS),
+        "m_axis_descriptors": Stream(units * DESCRIBED_BITS),
+    }
+
+
+class TopPort(Bundle):
     """What a sender asks memory of a frame's rows: the largest symbol.
 
     ask: strobe, with the frame's first row and number of values, 1 or more, which hold until `known`
     (strobe). symbol holds until the next ask.
     """
 
-    def __init__(self) -> None:
-        self.ask, self.row, self.count = bit(), word(ROW_BITS), word(COUNT_BITS)
-        self.known, self.symbol = bit(), word(4)
+    ask, row, count = bit(), word(ROW_BITS), word(COUNT_BITS)
+    known, symbol = bit(), word(4)
 
 
-class FrameCommand:
+class FrameCommand(Bundle):
     """A frame to receive or to send, and its tables; fields hold from start until `idle` rises again."""
 
-    def __init__(self) -> None:
-        self.start, self.idle, self.done, self.error = bit(), bit(), bit(), word(5)
-        self.step, self.chunk, self.sub, self.width = word(16), word(16), word(8), word(5)
-        self.peer = word(PEER_BITS)  # who made it, or to whom it goes
-        self.sequence, self.count = word(16), word(COUNT_BITS)
-        self.load, self.save, self.fresh = word(SET_BITS), word(SET_BITS), bit()
-        self.abort, self.adopt = bit(), bit()  # receive: give up waiting; rows are replaced, not added to
-        self.block_log2 = word(5)  # send only
+    start, idle, done, error = bit(), bit(), bit(), word(ERROR_BITS)
+    step, chunk, sub, width = word(16), word(16), word(8), word(5)
+    peer = word(PEER_BITS)  # who made it, or to whom it goes
+    sequence, count = word(16), word(COUNT_BITS)
+    load, save, fresh = word(SET_BITS), word(SET_BITS), bit()
+    abort, adopt = bit(), bit()  # receive: give up waiting; rows are replaced, not added to
+    block_log2 = word(5)  # send only
 
 
 class BankBlock:
@@ -70,7 +79,7 @@ class BankBlock:
         self.start, self.thread, self.first = bit(), word(THREAD_BITS), word(row_bits)
 
 
-class MadeRows:
+class MadeRows(Bundle):
     """A packet of rows tells a list that its values are in memory.
 
     open: level, a list takes such packets. valid: level until taken (strobe), with fields that hold: whether
@@ -78,14 +87,13 @@ class MadeRows:
     the entry does not wait for so many values.
     """
 
-    def __init__(self) -> None:
-        self.open, self.valid, self.taken, self.refused = bit(), bit(), bit(), bit()
-        self.ends, self.entry, self.values = bit(), word(ENTRIES_LOG2), word(COUNT_BITS)
+    open, valid, taken, refused = bit(), bit(), bit(), bit()
+    ends, entry, values = bit(), word(ENTRIES_LOG2), word(COUNT_BITS)
 
 
-class NicProbe:
-    """Strobes that tell a bench what a NIC does inside; no part of the NIC needs them."""
+class NicProbe(Bundle):
+    """What tells a bench what a NIC does inside, strobes and the phase; no part of the NIC needs it."""
 
-    def __init__(self) -> None:
-        self.received, self.sent = bit(), bit()  # a command ends
-        self.decode_row, self.encode_row = bit(), bit()  # a row's positions, or its values, are read
+    received, sent = bit(), bit()  # a command ends
+    decode_row, encode_row = bit(), bit()  # a row's positions, or its values, are read
+    phase = word(4)  # of all units

@@ -1,18 +1,12 @@
 """A block RAM with two ports: one writes, the other reads, or both read."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, block
 
 from oscar_hdl.streams.bundles import word
 
 
 @block
-def block_ram(
-    clk: Any, write: Any, write_at: Any, data: Any, read_at: Any, read: Any, found: Any = None
-) -> Any:
+def block_ram(clk, write, write_at, data, read_at, read, found=None):
     """Keep a word for each address; the width of the addresses says how many.
 
     write: strobe, the word at write_at becomes data. read: the word at read_at two clocks later; found (None:
@@ -28,7 +22,7 @@ def block_ram(
     if found is None:
 
         @always(clk.posedge)
-        def access() -> None:
+        def access():
             if write:
                 memory[write_at].next = data
             fetched.next = memory[read_at]
@@ -37,7 +31,7 @@ def block_ram(
     else:
 
         @always(clk.posedge)
-        def access() -> None:
+        def access():
             if write:
                 memory[write_at].next = data
             own_fetched.next = memory[write_at]

@@ -1,6 +1,6 @@
 """Interfaces that convert to `s_axis_tdata`, `m_axis_tready`, ..., and shorthand for signals."""
 
-from __future__ import annotations
+from copy import deepcopy
 
 from myhdl import Signal, SignalType, modbv
 
@@ -13,6 +13,18 @@ def bit(value: int = 0) -> SignalType:
 def word(bits: int, value: int = 0) -> SignalType:
     """Return an unsigned signal of `bits` bits that wraps."""
     return Signal(modbv(value)[bits:])
+
+
+class Bundle:
+    """Signals by name: a class lists them, and bundles; each instance has its own, which begin like these."""
+
+    def __init__(self) -> None:
+        for kind in reversed(type(self).__mro__):
+            for name, part in vars(kind).items():
+                if isinstance(part, SignalType):
+                    setattr(self, name, Signal(deepcopy(part.val)))
+                elif isinstance(part, Bundle):
+                    setattr(self, name, type(part)())
 
 
 class Stream:

@@ -1,17 +1,15 @@
 """One of many signals, chosen by a word with one bit for each; smaller than a multiplexer of as many."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
-from myhdl import always, always_comb, block, modbv
+from myhdl import always_comb, block, modbv
 
 from oscar_hdl.streams.bundles import word
+from oscar_hdl.streams.copied import copied
 
 
 @block
-def hot_tree(clk: Any, parts: Sequence[Any], hot: Any, chosen: Any, *, at: int = 0) -> Any:
+def hot_tree(clk, parts: Sequence, hot, chosen, *, at: int = 0):
     """Give the part whose bit of `hot` (from bit `at` on) is 1, of which there is one at most, a clock later.
 
     chosen: as wide as the parts; 0 if no bit is 1. A register stands behind each two parts, or with clk None
@@ -42,16 +40,4 @@ def hot_tree(clk: Any, parts: Sequence[Any], hot: Any, chosen: Any, *, at: int =
             both[:] = both | high
         picked.next = both
 
-    if clk is None:
-
-        @always_comb
-        def give():
-            chosen.next = picked
-
-    else:
-
-        @always(clk.posedge)
-        def give():
-            chosen.next = picked
-
-    return pick, give
+    return pick, copied(clk, picked, chosen)

@@ -1,17 +1,15 @@
 """Words as one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 from myhdl import always_comb, block, concat
 
 from oscar_hdl.streams.bundles import word
+from oscar_hdl.streams.copied import copied
 
 
 @block
-def joined(parts: Sequence[Any], whole: Any) -> Any:
+def joined(parts: Sequence, whole):
     """Hold in `whole` words of equal width, the first one lowest; their number is a power of two."""
     half = len(parts) // 2
     if any(len(whole) != len(parts) * len(part) for part in parts) or len(parts) & len(parts) - 1:
@@ -20,22 +18,16 @@ def joined(parts: Sequence[Any], whole: Any) -> Any:
         one, two, three, four, five, six, seven, eight = parts
 
         @always_comb
-        def join() -> None:
+        def join():
             whole.next = concat(eight, seven, six, five, four, three, two, one)
 
         return join
     if len(parts) == 1:
-        only = parts[0]
-
-        @always_comb
-        def copy() -> None:
-            whole.next = only
-
-        return copy
+        return copied(None, parts[0], whole)
     low, high = word(len(whole) // 2), word(len(whole) // 2)
 
     @always_comb
-    def pair() -> None:
+    def pair():
         whole.next = concat(high, low)
 
     return joined(parts[:half], low), joined(parts[half:], high), pair

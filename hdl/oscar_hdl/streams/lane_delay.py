@@ -1,16 +1,12 @@
 """A delay in distributed RAM, which costs less than a chain of registers from 4 clocks on."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, block, modbv
 
 DEPTH = 16
 
 
 @block
-def lane_delay(clk: Any, phase: Any, data: Any, delayed: Any, clocks: int) -> Any:
+def lane_delay(clk, phase, data, delayed, clocks: int):
     """Give `data` again as `delayed`, so many clocks later.
 
     phase: u4 or more, counts up by one a clock and wraps; clocks: 2..16; data and delayed: of equal width.
@@ -24,7 +20,7 @@ def lane_delay(clk: Any, phase: Any, data: Any, delayed: Any, clocks: int) -> An
     read_at = Signal(modbv(0)[4:])
 
     @always(clk.posedge)
-    def shift() -> None:
+    def shift():
         read_at.next = phase[4:] + ahead
         delayed.next = memory[read_at]
         memory[phase[4:]].next = data

@@ -1,9 +1,6 @@
 """CRC-32 (IEEE) as arithmetic: its step in plain integers, and any linear function of bits over GF(2)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 from myhdl import always_comb, block
 
@@ -41,7 +38,7 @@ def unstep(state: int, bits: int) -> int:
 
 
 @block
-def linear_map(x: Any, y: Any, columns: Sequence[int], *, at: int = 0) -> Any:
+def linear_map(x, y, columns: Sequence[int], *, at: int = 0):
     """Give y as the xor of columns[i] for each bit at + i of x that is 1; combinational.
 
     x: any width; y: as wide as the columns. A tree of functions of four bits.

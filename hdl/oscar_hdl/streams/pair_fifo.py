@@ -1,19 +1,12 @@
 """A few pairs of bytes between a source that cannot wait and a stream."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def pair_fifo(
-    clk: Any, rst: Any, push: Any, pair: Any, two: Any, last: Any, m_axis: Any, empty: Any, *,
-    depth_log2: int = 4,
-) -> Any:  # fmt: skip
+def pair_fifo(clk, rst, push, pair, two, last, m_axis, empty, *, depth_log2: int = 4):
     """Keep up to 2^depth_log2 pairs. push (strobe; never when full), pair u16, two: both bytes are there;
     last. m_axis: Stream(16, keep=2). empty: nothing is kept, nor in m_axis, nor was pushed just now.
     """

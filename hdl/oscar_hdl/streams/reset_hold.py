@@ -1,27 +1,24 @@
 """A reset that lasts until pipelines are empty."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, block, modbv
 
 from oscar_hdl.streams.bundles import bit
 
-CLOCKS = 64  # twice a slot: nothing that blocks give travels for longer
+# What has no reset travels for less: a decoder's turn, which takes longest, for 52 (docs/engine.md).
+CLOCKS = 64
 
 
 @block
-def reset_hold(clk: Any, rst: Any, held: Any) -> Any:
-    """Let `held` be high from the clock behind `rst` to 64 clocks behind its end; also from power-up on.
+def reset_hold(clk, rst, held):
+    """Let `held` be high from the clock after `rst` to 64 clocks after its end; also from power-up on.
 
-    What is in flight in pipelines of data, and in delays in distributed RAM, which have no reset, leaves them
-    while all that says what they hold is reset.
+    Pipelines of data and delays in distributed RAM have no reset. They run empty while all that says what
+    they hold is reset.
     """
     left, over = Signal(modbv(CLOCKS - 1, min=0, max=CLOCKS)), bit()
 
     @always(clk.posedge)
-    def hold() -> None:
+    def hold():
         held.next = rst or not over
         over.next = left == 0 and not rst
         if left != 0:

@@ -1,14 +1,10 @@
 """A signal that nothing else drives."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, block
 
 
 @block
-def zero(clk: Any, signal: Any) -> Any:
+def zero(clk, signal):
     """Hold `signal` at 0: an input that a block has and this use of it has not."""
 
     @always(clk.posedge)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from oscar.cli import laboratory
-from oscar.cli.common import PrintCompletion
+from oscar.cli.common import Parser, PrintCompletion
 
 COMMANDS = (
     "init",
@@ -58,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser with every command; each command's module sets `command` to its function."""
     from oscar.version import __version__
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="oscar",
         description="Compressed gradient AllReduce: adaptive stepwise coding, chunk plans.",
         epilog=EXAMPLE,

@@ -7,10 +7,34 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oscar.errors import did_you_mean
+
 if TYPE_CHECKING:
     from oscar.config import Config
 
 MOST = 4_000_000_000_000  # values
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that names what is nearest to a wrong command, choice or option, as do those below it."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # argparse offers no other way
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            near = did_you_mean(str(value), map(str, action.choices or ()))
+            raise argparse.ArgumentError(action, f"{error.message}; {near}".rstrip("; ")) from None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Leave no argument over: an error of the command that it was for."""
+        known, rest = super().parse_known_args(args, namespace)
+        if rest:
+            name = rest[0].partition("=")[0]
+            near = did_you_mean(name, [word for action in self._actions for word in action.option_strings])
+            if any(not action.option_strings and f"--{action.dest}" == name for action in self._actions):
+                near = f"leave out {name}, and give its value alone"
+            self.error(f"unrecognized arguments: {' '.join(rest)}; {near}".rstrip("; "))
+        return known, rest
 
 
 def declare(
@@ -70,13 +94,15 @@ def check_workers(args: argparse.Namespace) -> None:
 
 
 def amount(text: str) -> int:
-    """Parse a count of values: 288440, 25e6, 25M, 1.5G; `check_values` looks at it."""
-    scale = {"k": 1e3, "m": 1e6, "g": 1e9}.get(text[-1:].lower(), 0.0)
+    """Parse a count of values: 288440, 25e6, 25M, 1.5G or 1.5B; `check_values` looks at it."""
+    scale = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}.get(text[-1:].lower(), 0.0)
     try:
         count = float(text[:-1]) * scale if scale else float(text)
         return int(count)
     except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"expected a count like 288440, 25e6 or 25M, got {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"expected a count like 288440, 25e6, 25M or 7B, got {text!r}"
+        ) from None
 
 
 def check_values(args: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,17 @@ pays by at least 5 %, 3 when it does not; the reason is printed. --bits: measure
 --method NAME estimates them on Laplace gradients; with --codec host also what the method computes. The
 estimate is measured on this machine at first use, and kept.
 
+--codec rtl takes the package's NIC for links of that rate: an ECP5 85F of 1 unit up to 25 Gb/s, a U55C of 8
+units above. --nic-file names another one, for all rates.
+
 --policy asks what a policy of `oscar tune` gives on another link or between other nodes (those of the file,
 where none are said): an iteration of the computing time that the file was made with, gradients at an even
 rate. Status 0 where it is 5 % faster than the best without compression, else 3.
 
 --offload asks another question: do memory cards beside a GPU pay for decoding (Llama-2 7B, 1,024 tokens in
 and out)? CARD is L40S, U55C, HPU, H200, or host: this machine, measured; U55Cx4 is four of them. Status 0
-where they pay for a batch, else 3.
+where they pay for a batch, else 3. --unit rtl takes the clocks of the RTL's attention units, which read keys
+and values of 8 bits (GPUs too, then), and says at which context lengths cards pay.
 """
 
 
@@ -57,7 +62,7 @@ def add_command(commands: Any) -> None:
         help="codec clock to model (%(default)s)",
     )
     parser.add_argument(
-        "--nic-file", metavar="FILE", help="NIC file for --codec rtl (default: the package's)"
+        "--nic-file", metavar="FILE", help="with --codec rtl: the NIC (default: the package's for --gbps)"
     )
     parser.add_argument("--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: line rate)")
     parser.add_argument("--codec-latency-us", type=float, default=0.5, metavar="US", help="(%(default)s)")
@@ -79,6 +84,15 @@ def add_command(commands: Any) -> None:
         "--policy", type=Path, metavar="FILE", help="policy of oscar tune, instead of --values"
     )
     parser.add_argument("--offload", metavar="CARDxK", help="cards that take attention in decoding")
+    parser.add_argument(
+        "--unit", choices=["roofline", "rtl"], default="roofline", help="what attends on a card (%(default)s)"
+    )
+    parser.add_argument(
+        "--units", type=int, default=192, metavar="U", help="with --unit rtl: units on a card (%(default)s)"
+    )
+    parser.add_argument(
+        "--unit-mhz", type=float, default=200.0, metavar="MHZ", help="with --unit rtl (%(default)g)"
+    )
     parser.add_argument("--gpu", default="L40S", metavar="CARD", help="beside them (%(default)s)")
     parser.add_argument(
         "--batch", type=int, nargs="+", default=[16, 32, 64], metavar="B", help="requests (16 32 64)"
@@ -95,12 +109,7 @@ def run(args: argparse.Namespace) -> int:
         return _policy(args)
     args.latency_us = 2.0 if args.latency_us is None else args.latency_us
     check_values(args)
-    needed = ("values",) if args.topology is not None else ("values", "nodes", "gbps")
-    missing = [f"--{key}" for key in needed if getattr(args, key) is None]
-    if missing:
-        raise ValueError(
-            f"predict needs {', '.join(missing)} (or --policy, or --offload): oscar predict --help"
-        )
+    _check_options(args)
     one_blas_thread()  # a low-rank method is not to be measured by how its threads wait
     from oscar.planning.case import assumed, estimated
     from oscar.planning.predict import predict
@@ -122,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
         f"# {args.values:,} values, {network}, "
         f"{case.bits:.4g} bits/value{case.source}, schedule {case.schedule.name}"
     )
-    print(f"# times are modelled, {case.clock}")
+    print(f"# times are modelled, {case.clock}{_part(args)}")
     times = {
         "fp32": found.fp32_time_s,
         "fp32 direct": found.fp32_direct_time_s,
@@ -139,13 +148,49 @@ def run(args: argparse.Namespace) -> int:
     print(f"speedup over fp32: {found.speedup:.2f}, sent direct {found.speedup_direct:.2f}")
     if found.breakeven_values is not None:
         print(f"pays from {found.breakeven_values:,} values on this link")
-    print(breakeven_text(found))
-    print(found.reason if found.pays else f"does not pay: {found.reason}")
+    if case.schedule.nodes > 1:
+        print(breakeven_text(found))
+    print(_verdict(found, case.schedule.nodes, coded, lambda s: f"{s * scale:.{digits}f} {unit}"))
     if args.json is not None:
         _write(args.json, found, case)
     if args.codec == "ideal" and args.codec_gvalues is None:
         print("# on a codec at line rate; this machine's own: --codec host")
     return 0 if found.pays else 3
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Raise ValueError for options that are missing, and for those that others leave without effect."""
+    for option, given in (("--nic-file", args.nic_file is not None), ("--no-driver", args.no_driver)):
+        if given and args.codec != "rtl":
+            raise ValueError(f"{option} needs --codec rtl, got --codec {args.codec}")
+    needed = ("values",) if args.topology is not None else ("values", "nodes", "gbps")
+    missing = [f"--{key}" for key in needed if getattr(args, key) is None]
+    if missing:
+        raise ValueError(
+            f"predict needs {', '.join(missing)} (or --policy, or --offload): oscar predict --help"
+        )
+
+
+def _part(args: argparse.Namespace) -> str:
+    """Return where the NIC comes from that nobody named."""
+    from oscar.timeline.nic import shipped_text
+
+    if args.codec != "rtl" or args.nic_file is not None:
+        return ""
+    return f" ({shipped_text(args.gbps)}; --nic-file for another)"
+
+
+def _verdict(found: Any, nodes: int, coded: str, text: Callable[[float], str]) -> str:
+    """Return whether coding pays, against what and why; text: of a time."""
+    from oscar.planning.predict import MIN_GAIN
+
+    if found.pays:
+        return str(found.reason)
+    if nodes == 1:
+        return f"does not pay: {found.reason}"
+    rival_s = {"bf16": found.bf16_time_s, "int8": found.int8_time_s}[found.rival]
+    times = f"{found.rival} takes {text(rival_s)}, {coded} {text(found.time_s)}"
+    return f"does not pay: {times} ({100 * (MIN_GAIN - 1):.0f} % needed): {found.reason}"
 
 
 def _policy(args: argparse.Namespace) -> int:
@@ -195,10 +240,13 @@ def _policy_times(args: argparse.Namespace) -> int:
 
 def _config(args: argparse.Namespace) -> Any:
     """Return the configuration that the options ask for; `nodes` and `gbps` are those of a topology."""
-    from oscar.collective.schedules import KINDS
+    from oscar.cli.schedule import refuse_strangers
+    from oscar.collective.schedules import GROUPED, KINDS
     from oscar.config import BY_NETWORK, BY_TIME, Config
     from oscar.config.topology import read_section
 
+    grouped = (*(kind.name for kind in GROUPED), BY_NETWORK, BY_TIME)
+    refuse_strangers(args.schedule, {"--group": (args.group, grouped)})
     topology = {}
     if args.topology is not None:
         section, network = read_section(args.topology, args.nodes)
@@ -261,22 +309,48 @@ def _write(path: Path, found: Any, case: Any) -> None:
 
 def _offload(args: argparse.Namespace) -> int:
     """Print what cards beside a GPU bring; return 0 where they pay for a batch, else 3."""
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
-    from oscar.planning.offload import TABLE, LanguageModel, find_card, parse_cards, plan
+    from oscar.planning.offload import (
+        TABLE,
+        AttentionUnits,
+        LanguageModel,
+        contexts_that_pay,
+        find_card,
+        parse_cards,
+        plan,
+    )  # fmt: skip
 
     name, cards = parse_cards(args.offload)
-    gpu, card, model = find_card(args.gpu), find_card(name), LanguageModel()
+    gpu, card, model, units = find_card(args.gpu), find_card(name), LanguageModel(), None
+    if args.unit == "rtl":
+        units, model = AttentionUnits(args.units, args.unit_mhz), replace(model, cache_bytes=1)
     print(
         f"# {cards} x {card.name} beside {gpu.name}: Llama-2 7B, {model.prompt} tokens in, {model.output} out"
     )
     print(
         f"# ridge, flops a byte: {gpu.name} {gpu.ridge:.0f}, {card.name} {card.ridge:.1f}; all at their peaks"
     )
-    plans = [plan(gpu, card, cards, batch, model) for batch in args.batch]
+    if units is not None:
+        rate = units.number * units.mhz * 8e-3
+        print(
+            f"# {units.number} attention units of {units.mhz:g} MHz a card read {rate:.0f} GB/s of its "
+            f"{1e-9 * card.bandwidth:.0f}; keys and values of 8 bits, on the GPU too"
+        )
+    plans = [plan(gpu, card, cards, batch, model, units=units) for batch in args.batch]
     print(TABLE.heading)
     for one in plans:
         print(TABLE.line({key: 1e3 * v if key.endswith("_s") else v for key, v in asdict(one).items()}))
+    pays = (
+        {b: contexts_that_pay(gpu, card, cards, b, model, units=units) for b in args.batch} if units else {}
+    )
+    for batch, lengths in pays.items():
+        text = "at no length of a context that GPU and cards hold"
+        if lengths is not None:
+            first, last, full = lengths
+            text = f"from {first:,} to {last:,} tokens of context{', all that memory holds' if full else ''}"
+        print(f"batch {batch}: cards gain 5 % or more {text}")
     if args.json is not None:
-        write_json(args.json, {"gpu": asdict(gpu), "card": asdict(card), "plans": [asdict(p) for p in plans]})
+        found = {"gpu": asdict(gpu), "card": asdict(card), "plans": [asdict(p) for p in plans]}
+        write_json(args.json, found | ({"contexts": pays} if units else {}))
     return 0 if any(one.pays for one in plans) else 3

@@ -17,18 +17,16 @@ def compiling_said() -> AbstractContextManager[Any]:
     """Print a line when numba compiles what its cache lacks: once, also for processes forked meanwhile."""
     from numba.core import event
 
+    from oscar.kernels import COMPILES, Compiling
+
     said = mmap.mmap(-1, 1)  # forked processes share it
 
-    class Say(event.Listener):
-        def on_start(self, event: Any) -> None:
-            if said[0] == 0:
-                said[0] = 1
-                print(COMPILING, file=sys.stderr, flush=True)
+    def say() -> None:
+        if said[0] == 0:
+            said[0] = 1
+            print(COMPILING, file=sys.stderr, flush=True)
 
-        def on_end(self, event: Any) -> None:
-            pass
-
-    installed: AbstractContextManager[Any] = event.install_listener("numba:compile", Say())
+    installed: AbstractContextManager[Any] = event.install_listener(COMPILES, Compiling(say))
     return installed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from oscar.cli.common import amount, check_values, declare
 from oscar.cli.schedule_scale import add_link, add_scale, link_of
-from oscar.errors import ConfigError
+from oscar.errors import ConfigError, did_you_mean
 from oscar.files import check_outputs, write_text
 
 MOST_PER_RANK = 8  # chunks of a rank that the solver is given
@@ -51,6 +51,7 @@ def add_command(commands: Any) -> None:
     )
     part.add_argument("--nodes", type=int, default=8, metavar="N", help="ranks (%(default)s)")
     part.add_argument("--group", type=int, metavar="G", help="ranks of a group: hierarchical, exchange")
+    part.add_argument("--slices", type=int, default=1, metavar="S", help="of the switch (%(default)s)")
     _add_synth(parts)
     part = declare(
         parts,
@@ -96,9 +97,8 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
     parser.add_argument("--group", type=int, metavar="G", help="ranks of a group: hierarchical, exchange")
-    parser.add_argument(
-        "--root", type=int, default=0, metavar="R", help="rank that adds in star (%(default)s)"
-    )
+    parser.add_argument("--root", type=int, metavar="R", help="rank that adds, of star alone (0)")
+    parser.add_argument("--slices", type=int, metavar="S", help="that add, of switch alone (1)")
 
 
 def _add_bits(parser: argparse.ArgumentParser) -> None:
@@ -134,14 +134,16 @@ def _help(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     from oscar.collective.schedules import SCHEDULES, make_schedule
+    from oscar.collective.trees import Switch
     from oscar.tables import Table
 
+    slices = _slices(args)
     table = Table(
         "name <13", "chunks >7", "frames:frames a rank >14", "hops >6", "terms:most terms >11", "floats >7"
     )
     print(table.heading)
-    for name in SCHEDULES:
-        schedule = make_schedule(name, args.nodes, group=args.group)
+    for name in (*SCHEDULES, Switch.name):
+        schedule = make_schedule(name, args.nodes, group=args.group, slices=slices)
         sent = schedule.sends
         frames = str(sent[0]) if len(set(sent)) == 1 else f"{min(sent)} to {max(sent)}"
         print(
@@ -150,20 +152,52 @@ def _list(args: argparse.Namespace) -> int:
                 "terms": schedule.most_terms, "floats": not schedule.integers,
             })
         )  # fmt: skip
-    print(f"# {args.nodes} ranks. hops: frames in sequence. most terms: workers whose values one frame sums")
+    print(f"# {args.nodes} ranks, and slices of the switch for {Switch.name}, which no host runs")
+    print("# hops: frames in sequence. most terms: workers whose values one frame sums")
     print("# floats: whether sums of floats end alike on all ranks; of integers they always do")
     return 0
+
+
+def _slices(args: argparse.Namespace) -> int:
+    """Return --slices, 1 where it is not given; raise ConfigError for less."""
+    if args.slices is not None and args.slices < 1:
+        raise ConfigError(f"--slices: expected 1 or more, got {args.slices}")
+    return args.slices or 1
+
+
+def refuse_strangers(name: str, options: dict[str, tuple[Any, tuple[str, ...]]]) -> None:
+    """Raise ConfigError for an option that is given and is for other schedules than `name`.
+
+    options: of each its value, None where it is not given, and the schedules that have it.
+    """
+    for option, (value, names) in options.items():
+        if value is not None and name not in names:
+            raise ConfigError(f"{option} is for {' and '.join(names)} alone, got it with {name}")
 
 
 def _schedule(args: argparse.Namespace) -> Any:
     """Return the schedule that is named: a built-in one, or one from a file."""
     from oscar.collective.schedule_file import read_schedule
-    from oscar.collective.schedules import SCHEDULES, make_schedule
+    from oscar.collective.schedules import GROUPED, SCHEDULES, make_schedule
+    from oscar.collective.trees import Star, Switch
 
-    if args.schedule in SCHEDULES and not Path(args.schedule).exists():
+    names, there = (*SCHEDULES, Switch.name), Path(args.schedule).exists()
+    if not there and args.schedule not in names and (near := did_you_mean(args.schedule, names).strip()):
+        raise ConfigError(f"{args.schedule}: no such file, nor schedule; {near}")
+    name = "a file" if there or args.schedule not in names else args.schedule
+    refuse_strangers(
+        name,
+        {
+            "--group": (args.group, tuple(kind.name for kind in GROUPED)),
+            "--root": (args.root, (Star.name,)),
+            "--slices": (args.slices, (Switch.name,)),
+        },
+    )
+    slices = _slices(args)
+    if args.schedule in names and not there:
         return make_schedule(
             args.schedule, 8 if args.nodes is None else args.nodes,
-            subframes=args.subframes, group=args.group, root=args.root,
+            subframes=args.subframes, group=args.group, root=args.root or 0, slices=slices,
         )  # fmt: skip
     return read_schedule(args.schedule, nodes=args.nodes, subframes=args.subframes)
 
@@ -202,7 +236,7 @@ def _export(args: argparse.Namespace) -> int:
 def _draw(args: argparse.Namespace) -> int:
     from oscar.studies.schedule_figure import draw_schedule
     from oscar.timeline.equal import assumed_frames
-    from oscar.timeline.topology import switch
+    from oscar.timeline.topology import adding_switch, switch
 
     output = args.output or Path("schedule.png")
     check_values(args)
@@ -216,7 +250,10 @@ def _draw(args: argparse.Namespace) -> int:
         schedule = _schedule(args)
     else:
         schedule = _schedule(args)
-        topology = switch([args.gbps] * schedule.nodes, args.latency_us * 1e-6)
+        hosts, latency_s = schedule.valued, args.latency_us * 1e-6
+        topology = switch([args.gbps] * hosts, latency_s)
+        if hosts < schedule.nodes:
+            topology = adding_switch(hosts, schedule.nodes - hosts, args.gbps, latency_s)
     sizes = frame_sizes(args.bits, args.values, schedule.nodes)
     frames = assumed_frames(schedule, args.values, lambda workers: sizes[workers - 1] * 8 / args.values)
     seconds = draw_schedule(output, schedule, topology, link, frames)

@@ -30,7 +30,9 @@ def association(schedule: Schedule) -> tuple[Tree, ...]:
         )
     ranks = range(schedule.nodes)
     sums: dict[tuple[int, int], Tree] = {
-        (rank, chunk): rank for rank in ranks for chunk in range(schedule.chunks)
+        (rank, chunk): rank if rank < schedule.valued else None
+        for rank in ranks
+        for chunk in range(schedule.chunks)
     }
     coded: dict[tuple[int, int], Tree] = {}
     programs = [
@@ -49,7 +51,8 @@ def association(schedule: Schedule) -> tuple[Tree, ...]:
                 if action.op is Op.ENCODE:
                     coded[rank, action.chunk] = sums[rank, action.chunk]
                 elif (action.source, action.chunk) in coded:
-                    sums[rank, action.chunk] = (sums[rank, action.chunk], coded[action.source, action.chunk])
+                    own, came = sums[rank, action.chunk], coded[action.source, action.chunk]
+                    sums[rank, action.chunk] = came if own is None else (own, came)
                 else:
                     break
                 at[rank], moved = at[rank] + 1, True

@@ -63,7 +63,7 @@ class _Rules:
 
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
-        self.every = (1 << schedule.nodes) - 1
+        self.every = (1 << schedule.valued) - 1
 
     def refuse(self, rank: int, action: Action, what: str) -> NoReturn:
         raise ConfigError(
@@ -162,7 +162,7 @@ class _Run(_Rules):
         super().__init__(schedule)
         self.programs = programs
         ranks, places = range(schedule.nodes), self._places()
-        self.sums = [dict.fromkeys(places, 1 << rank) for rank in ranks]
+        self.sums = [dict.fromkeys(places, 1 << rank & self.every) for rank in ranks]
         self.apart = [dict.fromkeys(places, 0) for _ in ranks]
         self.final: list[set[_Place]] = [set() for _ in ranks]
         self.frames: list[dict[tuple[int, ...], _Frame]] = [{} for _ in ranks]
@@ -285,12 +285,14 @@ class _Run(_Rules):
         owners = s.owners
         for rank, (sums, apart) in enumerate(zip(self.sums, self.apart, strict=True)):
             for place, terms in sums.items():
-                mine = owners[place[0]] == rank
+                mine, valued = owners[place[0]] == rank, rank < s.valued
+                if not mine and not valued:
+                    continue
                 whole = terms if mine else terms | apart[place]
                 if whole != self.every:
                     missing = _ranks(self.every & ~whole)
                     self._lack(rank, place, f"expected the whole sum in the end, {missing} are missing")
-                added = s.integers or s.nodes == 1 or (mine and not s.adopt)
+                added = s.integers or s.nodes == 1 or (mine and not (s.adopt and valued))
                 if not added and place not in self.final[rank]:
                     self._lack(
                         rank, place, "expected the owner's final frame decoded, got the rank's own sum"

@@ -45,7 +45,7 @@ def to_msccl(schedule: Schedule, name: str | None = None) -> str:
     and one to receive; each phase has its own channel. A step depends on earlier steps that read or write the
     same piece. MSCCL moves plain floats; nothing is coded.
     Raises ConfigError where `schedule` breaks a rule, or would deadlock on links that keep their order;
-    ValueError for a schedule that is for integers only.
+    ValueError for a schedule that is for integers only, or has ranks without values.
 
     >>> from oscar.collective.schedules import make_schedule
     >>> to_msccl(make_schedule("ring", 2), name="pair").startswith('<algo name="pair"')
@@ -55,6 +55,10 @@ def to_msccl(schedule: Schedule, name: str | None = None) -> str:
         raise ValueError(
             f"expected a schedule whose owners send final sums, got {schedule.name}: its ranks add in "
             "different orders, so sums of floats would differ; take ring, direct, hierarchical, star or file"
+        )
+    if schedule.valued < schedule.nodes:
+        raise ValueError(
+            f"expected a schedule of ranks that have values, got {schedule.name}: its last ranks add for them"
         )
     check(schedule)
     ranks = [_rank(schedule, rank) for rank in range(schedule.nodes)]

@@ -118,9 +118,9 @@ class Routed(Schedule):
     @cached_property
     def legs(self) -> tuple[tuple[Leg, ...], ...]:
         """The transfers of each phase, with their terms, steps and slots."""
-        terms = {(chunk, rank): 1 << rank for chunk in range(self.chunks) for rank in range(self.nodes)}
+        ranks, every = range(self.nodes), (1 << self.valued) - 1
+        terms = {(chunk, rank): 1 << rank & every for chunk in range(self.chunks) for rank in ranks}
         slots: dict[tuple[int, int], int] = defaultdict(int)
-        every = (1 << self.nodes) - 1
         phases = []
         for phase, transfers in (
             (Phase.REDUCE_SCATTER, self.routes.reduce),
@@ -254,7 +254,7 @@ class _Program:
             if place == 0:
                 yield self._act(Op.ENCODE, leg, sub)
             yield self._act(Op.SEND, leg, sub)
-        if onward is None and self.schedule.adopt and legs:
+        if onward is None and self.schedule.adopt and legs and self.rank < self.schedule.valued:
             yield self._act(Op.ADOPT, legs[0], sub)
 
     def _wait(self, chunk: int, sub: int) -> Iterator[Action]:

@@ -70,9 +70,14 @@ class Schedule(ABC):
         return len(self.owners)
 
     @property
+    def valued(self) -> int:
+        """How many ranks have values of their own, the first ones; the others add for them."""
+        return self.nodes
+
+    @property
     def most_terms(self) -> int:
         """Largest number of workers whose values one frame sums."""
-        return max(1, self.nodes - 1) if self.apart else self.nodes
+        return max(1, self.nodes - 1) if self.apart else self.valued
 
     @property
     def hops(self) -> int:

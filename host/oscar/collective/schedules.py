@@ -6,7 +6,7 @@ from oscar.collective.exchange import ExchangeSchedule
 from oscar.collective.ring import Boomerang, Duplex, Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule, read_schedule
-from oscar.collective.trees import Direct, Hierarchical, Star
+from oscar.collective.trees import Direct, Hierarchical, Star, Switch
 
 SCHEDULES: dict[str, type[Schedule]] = {
     kind.name: kind for kind in (Ring, Boomerang, Duplex, Direct, Hierarchical, ExchangeSchedule, Star)
@@ -23,18 +23,22 @@ def make_schedule(
     adopt: bool = False,
     group: int | None = None,
     root: int = 0,
+    slices: int = 1,
     file: str | None = None,
 ) -> Schedule:
     """Return the schedule `name` for `nodes` ranks.
 
     subframes: sub-frames of each chunk. adopt: owners decode their own final frames; set it for lossy codecs.
     group: ranks in a group, for hierarchical and exchange (None: about the square root of `nodes`).
-    root: the rank that adds, for star. file: path of a schedule file, for file.
+    root: the rank that adds, for star. file: path of a schedule file, for file. slices: for switch, which
+    has so many ranks more, without values; no host runs it.
     Raises ValueError for arguments out of range, ConfigError for a file that cannot be used.
 
     >>> make_schedule("hierarchical", 8, group=4).describe()
     'hierarchical, 8 ranks, 8 chunks of 1 sub-frames'
     """
+    if name == Switch.name:
+        return Switch(nodes + slices, subframes, adopt, slices=slices)
     if name not in KINDS:
         raise ValueError(f"schedule must be one of {', '.join(KINDS)}, got {name!r}")
     if name == FileSchedule.name:

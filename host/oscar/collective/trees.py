@@ -1,4 +1,4 @@
-"""The built-in tree schedules: direct, hierarchical and star (docs/schedules.md)."""
+"""The built-in tree schedules: direct, hierarchical, star and switch (docs/schedules.md)."""
 
 from __future__ import annotations
 
@@ -78,6 +78,43 @@ class Star(Routed):
         push = tuple(Transfer(0, rank, self.root) for rank in others)
         pull = tuple(Transfer(0, self.root, rank) for rank in others)
         return Routes(self.nodes, (self.root,), push, pull)
+
+
+@dataclass(frozen=True)
+class Switch(Routed):
+    """The last `slices` ranks are in the switch: each owns a chunk, and adds what all others send it.
+
+    A slice has no values of its own. Rank r begins with chunk r, so that ranks meet late at a slice.
+    """
+
+    name: ClassVar[str] = "switch"
+
+    slices: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.slices < self.nodes:
+            raise ValueError(
+                f"schedule switch: expected slices of 1 to {self.nodes - 1}, got {self.slices}; they are "
+                f"the last ones of {self.nodes} ranks"
+            )
+
+    @property
+    def valued(self) -> int:
+        return self.nodes - self.slices
+
+    def describe(self) -> str:
+        """See Schedule.describe."""
+        parts = f"{self.chunks} chunks of {self.subframes} sub-frames"
+        return f"{self.name}, {self.valued} ranks and {self.slices} slices, {parts}"
+
+    @cached_property
+    def routes(self) -> Routes:
+        ranks, slices = range(self.valued), range(self.slices)
+        turns = [((rank + turn) % self.slices, rank) for turn in slices for rank in ranks]
+        push = tuple(Transfer(chunk, rank, self.valued + chunk) for chunk, rank in turns)
+        pull = tuple(Transfer(chunk, self.valued + chunk, rank) for chunk in slices for rank in ranks)
+        return Routes(self.nodes, tuple(range(self.valued, self.nodes)), push, pull)
 
 
 @dataclass(frozen=True)

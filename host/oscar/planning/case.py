@@ -40,7 +40,7 @@ class PredictionCase:
 def assumed(config: Config, values: int, nodes: int, bits: float | None) -> PredictionCase:
     """Return the case of no method in particular; bits: per value, None for those of a dense transformer."""
     chosen, link = DENSE_BITS if bits is None else bits, config.link
-    schedule = schedule_of(config, make_codec_of(config), nodes, values)
+    schedule = schedule_of(config, make_codec_of(config), nodes, values, chosen)
     check_one_sum(config, schedule)
     return PredictionCase(
         link.model(), schedule, chosen, "", link.clock_text(), topology=topology_of(config, nodes)
@@ -71,10 +71,12 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Pr
         raise ConfigError(f"link.codec is rtl, which codes ASC only, not {name}: take host or ideal")
     made, cost = make_codec_of(config), method_cost(config)
     coded = made.coded and cost.frame is not None
-    schedule = schedule_of(config, made, nodes, values) if codec or coded else Ring(nodes)
-    check_one_sum(config, schedule)
+    per_value = cost.bits_per_value if bits is None else bits
     if host and cost.frame is not None:
         section = LinkSection.as_kept(section.model_dump(), core(f"{name} on a core", cost.frame))
+        config = config.model_copy(update={"link": section})
+    schedule = schedule_of(config, made, nodes, values, per_value) if codec or coded else Ring(nodes)
+    check_one_sum(config, schedule)
     clock = section.clock_text() if coded else f"codec: {section.codec} ({name} has no coded frames)"
     if host:
         took = cost.scheme.seconds(values) * 1e3
@@ -82,7 +84,7 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Pr
     return PredictionCase(
         section.model(),
         schedule,
-        cost.bits_per_value if bits is None else bits,
+        per_value,
         f" as {'given' if bits is not None else f'estimated on {config.nodes} nodes'} for {name}",
         clock,
         cost.scheme if host else NOTHING,

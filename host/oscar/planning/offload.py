@@ -5,14 +5,16 @@ whatever the batch. Attention reads each request's own keys and values, and gain
 bound by memory. A card with much memory bandwidth takes attention. Two sub-batches take turns, so that the
 GPU works on one while the cards work on the other; vectors cross PCIe in both directions between the stages.
 
-Time of a stage is max(flops / F, bytes / B): the roofline. Everything runs at its published peak.
+Time of a stage is max(flops / F, bytes / B): the roofline. Everything runs at its published peak. Or a card's
+attention takes the clocks of the units of docs/attention.md, which read keys and values of 8 bits.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +22,11 @@ from oscar.errors import ConfigError, did_you_mean
 from oscar.tables import Table
 
 GIGA = 1e9
+# Of an attention unit's RTL, which a test compares: values of a word, rows of a head, and clocks between two
+# heads, of division for each word of a row, and around it.
+LANES, MOST_ROWS, BETWEEN, DIVISION, AROUND = 8, 1 << 16, 32, 188, 31
+PAYS = 1.05  # a gain that is worth a card
+LONGEST = 1 << 20  # tokens of a context that are looked at
 
 
 @dataclass(frozen=True)
@@ -64,11 +71,13 @@ class LanguageModel:
     """A transformer that decodes: by default Llama-2 7B, 16-bit weights, 1,024 tokens in and out."""
 
     layers: int = 32
+    heads: int = 32
     hidden: int = 4096
     parameters: float = 6.74e9
     prompt: int = 1024
     output: int = 1024
     bytes_each: int = 2
+    cache_bytes: int = 2  # of a key's or a value's number
 
     @property
     def context(self) -> float:
@@ -83,7 +92,7 @@ class LanguageModel:
     @property
     def cache(self) -> float:
         """Bytes of one request's keys and values, on average: requests are of all ages."""
-        return 2 * self.context * self.hidden * self.layers * self.bytes_each
+        return 2 * self.context * self.hidden * self.layers * self.cache_bytes
 
     def linear(self, card: Card, batch: float) -> float:
         """Return the seconds of the linear layers for one token of each request."""
@@ -94,9 +103,44 @@ class LanguageModel:
         flops = 4 * self.context * self.hidden * self.layers * batch
         return card.seconds(flops, self.cache * batch)
 
-    def transfer(self, card: Card, batch: float) -> float:
-        """Return the seconds in which queries, keys, values go to the card and results come back."""
-        return 4 * self.hidden * self.layers * self.bytes_each * batch / card.link
+    def transfer(self, card: Card, batch: float, parts: int = 1) -> float:
+        """Return the seconds in which queries, keys, values go to the card and parts of results come back."""
+        return (3 + parts) * self.hidden * self.layers * self.bytes_each * batch / card.link
+
+
+@dataclass(frozen=True)
+class AttentionUnits:
+    """Attention units on a card (docs/attention.md): how many, and their clock."""
+
+    number: int
+    mhz: float
+
+    def __post_init__(self) -> None:
+        if self.number < 1 or not 0 < self.mhz < math.inf:
+            raise ConfigError(f"offload: expected units and MHz above 0, got {self.number}, {self.mhz}")
+
+    @staticmethod
+    def clocks(rows: int, width: int) -> int:
+        """Return the clocks from one head of rows of `width` values to the next: reading, or division."""
+        words = width // LANES
+        return max(2 * words * rows + BETWEEN, DIVISION * words + AROUND)
+
+    def shared(self, heads: int, rows: int, width: int) -> tuple[int, int]:
+        """Return the clocks of `heads` heads at once, and in how many parts units share a context."""
+        least = -(-rows // MOST_ROWS)
+        most = min(rows, max(least + 15, self.number // heads))
+        found = (
+            (-(-heads * parts // self.number) * self.clocks(-(-rows // parts), width), parts)
+            for parts in range(least, most + 1)
+        )
+        return min(found)
+
+    def attention(self, model: LanguageModel, card: Card, batch: float) -> tuple[float, int]:
+        """Return the seconds of attention for one token of `batch` requests, in two turns, and the parts."""
+        heads, rows = math.ceil(batch / 2) * model.heads, math.ceil(model.context)
+        clocks, parts = self.shared(heads, rows, model.hidden // model.heads)
+        seconds = 2 * model.layers * clocks / (1e6 * self.mhz)
+        return max(seconds, model.cache * batch / card.bandwidth), parts
 
 
 @dataclass(frozen=True)
@@ -119,9 +163,18 @@ class OffloadPlan:
     bound: str
 
 
-def plan(gpu: Card, card: Card, cards: int, batch: int, model: LanguageModel) -> OffloadPlan:
+def plan(
+    gpu: Card,
+    card: Card,
+    cards: int,
+    batch: int,
+    model: LanguageModel,
+    *,
+    units: AttentionUnits | None = None,
+) -> OffloadPlan:
     """Return the plan of `batch` requests on a GPU alone, and with `cards` cards that do attention.
 
+    units: on each card, instead of its roofline.
     Raises ConfigError for fewer than one card or request, and where weights or caches fit nowhere.
     """
     if cards < 1 or batch < 1:
@@ -142,8 +195,10 @@ def plan(gpu: Card, card: Card, cards: int, batch: int, model: LanguageModel) ->
     each = batch / passes
     alone = passes * (model.linear(gpu, each) + model.attention(gpu, each))
     # Each card has its own PCIe and its own share of the requests. The batch is one of two that take turns.
-    linear, attention = model.linear(gpu, batch), model.attention(card, batch / cards)
-    transfer = model.transfer(card, batch / cards)
+    linear, attention, parts = model.linear(gpu, batch), model.attention(card, batch / cards), 1
+    if units is not None:
+        attention, parts = units.attention(model, card, batch / cards)
+    transfer = model.transfer(card, batch / cards, parts)
     behind = attention + transfer
     offloaded = max(linear, behind)
     return OffloadPlan(
@@ -158,6 +213,33 @@ def plan(gpu: Card, card: Card, cards: int, batch: int, model: LanguageModel) ->
         pays=offloaded < alone,
         bound="linear layers on the GPU" if linear >= behind else "attention on the cards",
     )
+
+
+def contexts_that_pay(
+    gpu: Card,
+    card: Card,
+    cards: int,
+    batch: int,
+    model: LanguageModel,
+    *,
+    units: AttentionUnits | None = None,
+) -> tuple[int, int, bool] | None:
+    """Return the shortest and the longest context with which the cards gain PAYS; None: there is none.
+
+    Contexts of eight lengths an octave are looked at, as long as GPU and cards hold them. The bool: it ends
+    there, not because the cards are too slow.
+    """
+    lengths = sorted({round(2 ** (n / 8)) for n in range(8 * LONGEST.bit_length() - 7)})
+    paying, looked = [], 0
+    for context in lengths:
+        try:
+            found = plan(gpu, card, cards, batch, replace(model, prompt=context, output=0), units=units)
+        except ConfigError:
+            break
+        looked = context
+        if found.gain >= PAYS:
+            paying.append(context)
+    return (paying[0], paying[-1], paying[-1] == looked) if paying else None
 
 
 def parse_cards(text: str) -> tuple[str, int]:

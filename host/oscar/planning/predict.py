@@ -10,11 +10,12 @@ import numpy as np
 
 from oscar.coding.costs import Cost
 from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
 from oscar.timeline.equal import equal_time, has_short_cut
-from oscar.timeline.link import FP32_BITS, LinkModel
+from oscar.timeline.link import FP32_BITS, MOST_VALUES, LinkModel, Pipeline
 from oscar.timeline.ports import MissingLinkError
 from oscar.timeline.topology import Topology
 
@@ -32,6 +33,7 @@ class Prediction:
 
     fp32 has a time for its ring, as libraries send it, and one for the direct schedule, and a speed-up over
     each; bf16 and int8 have that of the faster one. `int8_time_s` is None where sums overflow 8 bits.
+    rival: which of these coding has to beat, bf16 or int8, the one with fewer bytes.
     `breakeven_values` is the smallest model for which compression pays on this schedule (None: no size does);
     `breakeven_gbps` the fastest link on which it pays for this model (None: on no link; inf: on all up to
     FASTEST_GBPS); `pays_below`: whether it pays on all that are slower. searched: whether these were looked
@@ -45,6 +47,7 @@ class Prediction:
     fp32_direct_time_s: float
     bf16_time_s: float
     int8_time_s: float | None
+    rival: str
     speedup: float
     speedup_direct: float
     breakeven_values: int | None
@@ -75,6 +78,14 @@ class _Case:
     @property
     def nodes(self) -> int:
         return self.schedule.nodes
+
+    @property
+    def largest(self) -> int:
+        """The most values that all frames together may have: a NIC's frames have a limit."""
+        most = 1 << _LOG_LARGEST
+        if not self.coded or not isinstance(self.link.coder, Pipeline):
+            return most
+        return min(most, self.link.coder.most * self.schedule.chunks * self.schedule.subframes)
 
     @property
     def rivals(self) -> dict[str, int]:
@@ -140,7 +151,8 @@ def predict(
 
     topology: ports and latencies other than the link's, which rivals use, too.
 
-    Raises ValueError for arguments out of range, and for a topology without the schedule's links.
+    Raises ValueError for arguments out of range, frames that a NIC does not take, and a topology without the
+    schedule's links.
     """
     if not 1 <= values <= 2**_LOG_LARGEST:
         raise ValueError(f"values: expected 1 to {2**_LOG_LARGEST:,}, got {values}")
@@ -149,6 +161,8 @@ def predict(
     if not 0 < bits_per_value < 1024:
         raise ValueError(f"bits_per_value: expected more than 0 and less than 1,024, got {bits_per_value}")
     case = _Case(values, schedule, link, bits_per_value, coded, HEADER_BYTES, peak, around, topology)
+    if values > case.largest:
+        raise ValueError(_too_large(case))
     times = {name: case.raw_time(name) for name in case.rivals}
     ring, direct = case.raw_time("fp32", Ring), case.raw_time("fp32", Direct)
     time_s = case.coded_time()
@@ -164,6 +178,7 @@ def predict(
         fp32_direct_time_s=direct,
         bf16_time_s=times["bf16"],
         int8_time_s=times.get("int8"),
+        rival=case.rival,
         speedup=1.0 if alone else ring / time_s,
         speedup_direct=1.0 if alone else direct / time_s,
         breakeven_values=_breakeven_values(case) if search else None,
@@ -171,6 +186,23 @@ def predict(
         pays_below=below,
         searched=search,
     )
+
+
+def _too_large(case: _Case) -> str:
+    """Say that frames are larger than the NIC takes, and how many sub-frames or values would do."""
+    coder, schedule = case.link.coder, case.schedule
+    assert isinstance(coder, Pipeline)
+    has = math.ceil(case.values / schedule.chunks / schedule.subframes)
+    needed = math.ceil(case.values / schedule.chunks / coder.most)
+    cure = f"add --subframes {needed}"
+    if needed > MAX_SUBFRAMES:
+        fits = coder.most * schedule.chunks * MAX_SUBFRAMES
+        cure = (
+            f"that takes {needed} sub-frames a chunk, and {MAX_SUBFRAMES} is the most: take buckets of up to "
+            f"{fits:,} values with --subframes {MAX_SUBFRAMES}, or another --nic-file"
+        )
+    where = "a NIC's frame" if coder.most == MOST_VALUES else "this NIC's memory"
+    return f"a frame has {has:,} values, {where} holds {coder.most:,}: {cure}"
 
 
 def _praise(times: dict[str, float], time_s: float) -> str:
@@ -191,15 +223,16 @@ def _refusal(case: _Case, time_s: float) -> str:
         return f"{case.raw_time(rival) / time_s:.2f}x over {rival}; what holds it back was not looked for"
     if replace(case, header_bytes=0).pays():
         count = max(1, case.values // (case.schedule.chunks * case.schedule.subframes))
-        cure = "fewer sub-frames" if case.schedule.subframes > 1 else "larger buckets"
-        return f"frames too small: {case.header_bytes} bytes of header for {count} values; use {cure}"
+        return f"frames too small: {case.header_bytes} bytes of header for {count} values; {_larger(case)}"
     if replace(case, around=NOTHING).pays():
         return f"the method computes too long: {case.around.seconds(case.values) / time_s:.1%} of the time"
+    if link.driver is not None and replace(case, link=replace(link, driver=None)).pays():
+        return _driver_bound(case, time_s)
     if replace(case, link=link.without_codec_rate()).pays():
-        return _codec_bound(case, link.bandwidth_bps / rival_bits)
+        return _codec_bound(case, time_s)
     still = replace(case, link=link.without_latency())
     share = 1.0 - still.coded_time() / time_s
-    codec, count = link.codec(True), case.schedule.hops
+    codec, count = link.codec(coded=True), case.schedule.hops
     hops = f"{count} hops of {link.latency_s * 1e6:.3g} us"
     if codec.hop_once:
         hops += f" and {codec.hop_once * 1e6:.3g} us of codec each"
@@ -209,20 +242,60 @@ def _refusal(case: _Case, time_s: float) -> str:
     causes = [hops, f"{case.header_bytes} bytes of header per frame"]
     if case.around.seconds(case.values):
         causes.append(f"{case.around.seconds(case.values) * 1e6:.3g} us of computing before and after")
-    if codec.values_per_s is not None:
-        causes.insert(0, _codec_bound(case, link.bandwidth_bps / rival_bits))
+    if link.driver is not None:
+        causes.insert(0, _driver_bound(case, time_s))
+    elif codec.values_per_s is not None:
+        causes.insert(0, _codec_bound(case, time_s))
     return f"several costs together: {'; '.join(causes)}"
 
 
-def _codec_bound(case: _Case, rival_rate: float) -> str:
-    """Say by how much the codec is too slow; `rival_rate` is in values/s."""
-    rate = case.link.codec(True).values_per_s or 0.0
+def _larger(case: _Case) -> str:
+    """Say how frames become larger; a NIC may not hold those of fewer sub-frames."""
+    subs = case.schedule.subframes - 1
+    fewer = subs > 0 and case.values <= case.largest // (subs + 1) * subs
+    return "use fewer sub-frames" if fewer else "use larger buckets"
+
+
+def _driver_bound(case: _Case, time_s: float) -> str:
+    """Say what the NIC's driver costs: its commands, or that it moves rows into the NIC and out."""
+    link, driver = case.link, case.link.driver
+    alone = replace(case, link=replace(link, driver=None)).coded_time()
+    text = f"the NIC's driver takes its time: {time_s * 1e6:.4g} us, {alone * 1e6:.4g} without it"
+    if driver is not None and replace(case, link=replace(link, driver=driver.without("once_s"))).pays():
+        return f"{text}; commands are what costs: {_larger(case)}"
+    return f"{text}; commands are not all of it: rows are moved into the NIC and out"
+
+
+def _codec_bound(case: _Case, time_s: float) -> str:
+    """Say by how much the codec is too slow, or what to do where it is not hidden; time_s: coded."""
+    rate = case.link.codec(coded=True).values_per_s or 0.0
+    rival_rate = case.link.bandwidth_bps / case.rivals[case.rival]
     gbps, made = case.link.bandwidth_bps / 1e9, f"codec makes {rate / 1e9:.3g} G"
     carried = f"{gbps:.4g} Gb/s carries {case.rival} at {rival_rate / 1e9:.3g} G values/s"
     if rate < rival_rate:
         return f"link is faster than the codec: {carried}, {made}"
-    cut = f"{case.schedule.subframes} sub-frame(s) per chunk; use more"
-    return f"coding is not hidden behind sending: {carried}, {made}, {cut}"
+    return f"coding is not hidden behind sending: {carried}, {made}; {_cut(case, time_s)}"
+
+
+def _cut(case: _Case, time_s: float) -> str:
+    """Say how many sub-frames a chunk are faster, or what else takes the time where none are."""
+    subs, best, best_s = case.schedule.subframes, case.schedule.subframes, time_s
+    while subs < MAX_SUBFRAMES:
+        subs = min(2 * subs, MAX_SUBFRAMES)
+        cut_s = replace(case, schedule=replace(case.schedule, subframes=subs)).coded_time()
+        if cut_s >= best_s:
+            break
+        best, best_s = subs, cut_s
+    if best_s < time_s:
+        return f"use more sub-frames per chunk: {best} take {best_s * 1e6:.4g} us, not {time_s * 1e6:.4g}"
+    parts, without = [], case.link.without_latency()
+    if (driver := case.link.driver) is not None:
+        without = replace(without, driver=driver)
+        alone_s = replace(case, link=replace(case.link, driver=None)).coded_time()
+        parts.append(f"the NIC's driver takes {1 - alone_s / time_s:.1%} of the time")
+    share = 1 - replace(case, link=without).coded_time() / time_s
+    parts.append(f"latency of links and codec in {case.schedule.hops} hops takes {share:.1%}")
+    return f"more sub-frames are no faster: {', '.join(parts)}"
 
 
 def _breakeven_values(case: _Case) -> int | None:
@@ -231,9 +304,10 @@ def _breakeven_values(case: _Case) -> int | None:
     def pays(log_values: float) -> bool:
         return replace(case, values=round(2.0**log_values)).pays()
 
-    if not pays(_LOG_LARGEST):
+    largest = math.log2(case.largest)
+    if not pays(largest):
         return None
-    return 1 if pays(0.0) else round(2.0 ** _bisect(pays, _LOG_LARGEST, 0.0))
+    return 1 if pays(0.0) else round(2.0 ** _bisect(pays, largest, 0.0))
 
 
 def _breakeven_gbps(case: _Case) -> tuple[float | None, bool]:

@@ -11,6 +11,7 @@ from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.association import add_up as added
 from oscar.collective.association import association
+from oscar.collective.frames import Frames
 from oscar.collective.hand_over import HandOver, handed_over
 from oscar.collective.local import Fault, LocalRun
 from oscar.collective.node import Node
@@ -111,7 +112,11 @@ class LocalWire(Wire):
         """Return the frames of a ring AllReduce of `items` in equal chunks."""
         lengths = np.diff(self._bounds(items))
         frames = ring_frames(lengths * per_item, lengths * item_bytes + HEADER_BYTES)
-        return self._traffic(Moved(Ring(self.nodes), False, frames, self.clock), "equal")
+        return self._raw(Ring(self.nodes), frames)
+
+    def _raw(self, schedule: Schedule, frames: Frames) -> Traffic:
+        """Return the traffic of frames that nobody codes."""
+        return self._traffic(Moved(schedule, coded=False, frames=frames, clock=self.clock), "equal")
 
     def _traffic(self, moved: Moved, plan: str, **more: Any) -> Traffic:
         return Traffic(moved=moved, sent_bytes=moved.frames.bytes, plan=plan, **more)
@@ -123,13 +128,13 @@ class LocalWire(Wire):
         if messages[0].op == "agree":
             return every, Traffic(exchange_bytes=int(lengths.sum()) * (self.nodes - 1))
         frames = passed_on(lengths, lengths + HEADER_BYTES)
-        return every, self._traffic(Moved(Ring(self.nodes), False, frames, self.clock), "equal")
+        return every, self._raw(Ring(self.nodes), frames)
 
     def _exchange(self, messages: Sequence[Message]) -> tuple[list[list[Array]], Traffic]:
         """Return the buffers for each rank, by source; each is sent directly."""
         came = [[message.part(rank) for message in messages] for rank in self.ranks]
         frames = handed_over(np.array([message.parts for message in messages]), HEADER_BYTES)
-        return came, self._traffic(Moved(HandOver(self.nodes), False, frames, self.clock), "equal")
+        return came, self._raw(HandOver(self.nodes), frames)
 
     def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
         """Run a schedule of coded frames; its links keep their tables from the channel's last message."""

@@ -15,7 +15,7 @@ from oscar.errors import ConfigError
 from oscar.numerics.plans import make_plan
 from oscar.schemes.methods import method_info
 from oscar.timeline.choose import by_kind, choose
-from oscar.timeline.equal import assumed_frames
+from oscar.timeline.equal import Bits, assumed_frames
 from oscar.timeline.replay import time_of
 from oscar.timeline.shares import auto_shares, settled
 from oscar.timeline.topology import Topology
@@ -24,8 +24,10 @@ LEAST_BITS = 0.25  # bits of a value whose step is coarser than its distribution
 MOST_REPLAYED = 32  # ranks; nine replays of a larger schedule would take seconds
 
 
-def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedule:
+def schedule_of(config: Config, codec: Codec, nodes: int, values: int, bits: float | None = None) -> Schedule:
     """Return the configured schedule of coded messages. values: approximate values of a message.
+
+    bits: of a value, by which `auto` chooses; None: those of `bits_of`.
 
     Raises ConfigError where the schedule does not fit the codec, the number of nodes or the topology.
     """
@@ -34,7 +36,7 @@ def schedule_of(config: Config, codec: Codec, nodes: int, values: int) -> Schedu
     if topology is not None and config.schedule.group is None:
         options["group"] = topology.group
     try:
-        name = _chosen(config, codec, nodes, values, topology, options)
+        name = _chosen(config, codec, nodes, values, topology, options, bits)
         refuse_unfit(name, codec)
         schedule = make_schedule(name, nodes, adopt=not codec.lossless, **options)
     except ValueError as error:
@@ -64,8 +66,9 @@ def topology_of(config: Config, nodes: int) -> Topology | None:
 
 
 def _chosen(
-    config: Config, codec: Codec, nodes: int, values: int, topology: Topology | None, options: dict[str, Any]
-) -> str:
+    config: Config, codec: Codec, nodes: int, values: int, topology: Topology | None,
+    options: dict[str, Any], bits: Bits | None,
+) -> str:  # fmt: skip
     """Return the schedule's name; the network or the time model chooses it where configured."""
     name, exact = config.schedule.name, is_exact(codec)
     if name not in (BY_NETWORK, BY_TIME):
@@ -74,9 +77,8 @@ def _chosen(
         return by_kind(topology, nodes, exact=exact and config.plan.shares != "auto")
     names = [name for name, kind in SCHEDULES.items() if exact or not kind.integers]
     candidates = [make_schedule(name, nodes, **options) for name in names]
-    return choose(
-        candidates, values, config.link.model(), topology, bits_of(config, nodes), coded=codec.coded
-    )
+    assumed = bits_of(config, nodes) if bits is None else bits
+    return choose(candidates, values, config.link.model(), topology, assumed, coded=codec.coded)
 
 
 def _check_links(schedule: Schedule, topology: Topology) -> None:

@@ -148,7 +148,8 @@ def choose(
     """
     totals = [[int(x) for x in row] for row in beyond.reshape(len(sizes), -1)]
     tops = [[*row, 0].index(0) if size else 0 for size, row in zip(sizes, totals, strict=True)]
-    best, chosen = FOREVER, WidthPlan((0,) * len(sizes), (0,) * len(sizes), 0, (0.0,) * len(sizes), False)
+    none = (0,) * len(sizes)
+    best, chosen = FOREVER, WidthPlan(none, none, spare=0, expected=(0.0,) * len(sizes), staged=False)
     for variant in rules.variants():
         classes = [_Class(ladder, variant, *each) for each in zip(sizes, totals, tops, spread, strict=True)]
         options = [[each.option(level) for level in range(max(tops, default=0) + 1)] for each in classes]

@@ -105,9 +105,9 @@ def pushed(model: str, nodes: int, seed: int) -> list[tuple[Array, Array]]:
 def _train(model: str, nodes: int, coder: _NotingCoder, iterations: int, seed: int) -> int:
     """Train; return the values of a gradient. The coder has the frames of the last AllReduce."""
     codec = Codec(
-        "asc", "int", True, lambda: Encoder(coder.params, coder=coder),
-        lambda: Decoder(coder.params, coder=coder), partial(max_frame, coder.params), uses_context=True,
-        decodes_into=True,
+        "asc", "int", lossless=True, make_encoder=lambda: Encoder(coder.params, coder=coder),
+        make_decoder=lambda: Decoder(coder.params, coder=coder),
+        max_frame=partial(max_frame, coder.params), uses_context=True, decodes_into=True,
     )  # fmt: skip
     workload = make_workload(model, nodes=nodes, seed=seed)
     config = {"nodes": nodes, "schedule": {"name": "direct"}, "quantiser": {"bits": 12}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +11,7 @@ from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
 from oscar.studies.plotting import GRID, INK, PALETTE, SOFT, figure
 from oscar.timeline.link import LinkModel
-from oscar.timeline.replay import replay
-from oscar.timeline.spans import Span
+from oscar.timeline.replay import Replay, replay
 from oscar.timeline.topology import Topology
 
 MOST_CHUNKS = 8  # that have a panel
@@ -32,6 +30,16 @@ class Hop(NamedTuple):
     after: int
 
 
+class Bar(NamedTuple):
+    """What a rank, or a slice of a switch, did with a frame of a chunk."""
+
+    stage: str
+    rank: int
+    chunk: int
+    start_s: float
+    duration_s: float
+
+
 def draw_schedule(
     path: Path, schedule: Schedule, topology: Topology, link: LinkModel, frames: Frames
 ) -> float:
@@ -39,7 +47,8 @@ def draw_schedule(
 
     Above: a panel for each of the first chunks, with a lane for each rank and an arrow for each frame (of
     several sub-frames the first), from hop to hop. Below: when every rank sends (its upper bar), codes and
-    decodes. Raises ValueError for frames of another schedule, and for a topology without a link that it uses.
+    decodes. A slice of a switch sends while its frame comes in at ranks. Raises ValueError for frames of
+    another schedule, and for a topology without a link that it uses.
     """
     done = replay(schedule, frames, link, topology, spans=True)
     title = f"{schedule.describe()}: {done.total_s * 1e6:,.1f} us on {topology.text}"
@@ -49,12 +58,16 @@ def draw_schedule(
     with figure(path, height=0.4 + sum(heights), title=title) as drawn:
         upper, lower = drawn.subfigures(2, 1, height_ratios=heights)
         _routes(upper, schedule, chunks, rows)
-        _timeline(lower.subplots(), schedule, done.spans)
+        _timeline(lower.subplots(), schedule, done)
     return done.total_s
 
 
 def _colour(schedule: Schedule, chunk: int) -> str:
     return PALETTE[schedule.owners[chunk] % len(PALETTE)]
+
+
+def _name(schedule: Schedule, rank: int) -> str:
+    return str(rank) if rank < schedule.valued else f"s{rank - schedule.valued}"
 
 
 def hops(schedule: Schedule) -> list[Hop]:
@@ -97,8 +110,10 @@ def _routes(part: Any, schedule: Schedule, chunks: range, rows: int) -> None:
         for hop in every:
             if hop.chunk == chunk:
                 _arrow(axes, hop, colour if hop.phase is Phase.REDUCE_SCATTER else INK)
-        axes.set_title(f"chunk {chunk}: rank {schedule.owners[chunk]} adds", color=colour, pad=12)
-        axes.set_xticks(lanes, [str(rank) for rank in lanes], fontsize=9, color=SOFT)
+        owner = schedule.owners[chunk]
+        adds = f"rank {owner}" if owner < schedule.valued else f"slice {owner - schedule.valued}"
+        axes.set_title(f"chunk {chunk}: {adds} adds", color=colour, pad=12)
+        axes.set_xticks(lanes, [_name(schedule, rank) for rank in lanes], fontsize=9, color=SOFT)
         axes.tick_params(labeltop=True, labelbottom=False, labelleft=False, pad=0)
         axes.set(xlim=(-0.6, schedule.nodes - 0.4), ylim=(deep + 0.15, -0.15))
     left_out = len(schedule.owners) > len(chunks)
@@ -115,21 +130,40 @@ def _arrow(axes: Any, hop: Hop, colour: str) -> None:
     axes.annotate("", xy=(hop.receiver, hop.after + 1), xytext=(hop.sender, hop.after), arrowprops=style)
 
 
-def _timeline(axes: Any, schedule: Schedule, spans: Sequence[Span]) -> None:
+def bars(schedule: Schedule, done: Replay) -> list[Bar]:
+    """Return what ranks did; a slice, which has all ports, sends while its frames come in at ranks."""
+    found = [
+        Bar(span.stage, span.rank, span.chunk, span.start_s, span.duration_s)
+        for span in done.spans
+        if span.stage != "send" or span.rank < schedule.valued
+    ]
+    copies: dict[tuple[int, int, int], tuple[float, float]] = {}  # of a frame for all: from the first on
+    for one in done.carried:
+        if one.sender >= schedule.valued:
+            frame = one.sender, one.chunk, one.sub
+            start_s, end_s = copies.get(frame, (math.inf, 0.0))
+            copies[frame] = min(start_s, one.start_s), max(end_s, one.end_s)
+    found += [Bar("send", rank, chunk, at, end - at) for (rank, chunk, _), (at, end) in copies.items()]
+    return found
+
+
+def _timeline(axes: Any, schedule: Schedule, done: Replay) -> None:
     """Draw a row for each rank: what it sends on top, below it what its codec does."""
-    coded = any(span.stage in ("encode", "decode-add") and span.duration_s > 0 for span in spans)
+    every = bars(schedule, done)
+    coded = any(bar.stage in ("encode", "decode-add") and bar.duration_s > 0 for bar in every)
     heights = HEIGHTS if coded else {"send": 0.86}
-    bars: dict[tuple[float, float, str], list[tuple[float, float]]] = {}
-    for span in spans:
-        if span.stage in heights:
-            key = span.rank + LANES[span.stage], heights[span.stage], _colour(schedule, span.chunk)
-            bars.setdefault(key, []).append((span.start_s * 1e6, span.duration_s * 1e6))
-    for (low, height, colour), places in bars.items():
+    drawn: dict[tuple[float, float, str], list[tuple[float, float]]] = {}
+    for bar in every:
+        if bar.stage in heights:
+            key = bar.rank + LANES[bar.stage], heights[bar.stage], _colour(schedule, bar.chunk)
+            drawn.setdefault(key, []).append((bar.start_s * 1e6, bar.duration_s * 1e6))
+    for (low, height, colour), places in drawn.items():
         axes.broken_barh(places, (low, height), facecolors=colour, edgecolor="white", linewidth=0.3)
     axes.set_ylim(schedule.nodes, 0)
     if schedule.nodes <= 32:
         axes.set_yticks(
-            [rank + 0.43 for rank in range(schedule.nodes)], [str(r) for r in range(schedule.nodes)]
+            [rank + 0.43 for rank in range(schedule.nodes)],
+            [_name(schedule, rank) for rank in range(schedule.nodes)],
         )
     axes.set(xlabel="microseconds", ylabel="rank")
     axes.set_xlim(left=0)

@@ -14,13 +14,13 @@ from oscar.collective.frames import Frames
 from oscar.collective.node import ChunkLayout
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
-from oscar.collective.trees import Direct, Star
+from oscar.collective.trees import Direct, Switch
 from oscar.timeline.link import FP32_BITS, LinkModel, least
 from oscar.timeline.recurrence import equal_ring_time
 from oscar.timeline.replay import plain, time_of
 from oscar.timeline.sizes import divide
 from oscar.timeline.symmetric import symmetric_time
-from oscar.timeline.topology import Link, Port, Topology
+from oscar.timeline.topology import Topology, adding_switch
 
 Bits = (
     Callable[[int], float] | float
@@ -119,26 +119,13 @@ def in_switch_time(
     bits: Bits = FP32_BITS,
     header_bytes: int = 0,
     subframes: int = 1,
+    slices: int = 1,
 ) -> float:
-    """Return the time of a star whose root is the switch: it adds, codes once and sends to all at once.
+    """Return the time of the schedule switch: slices of the switch add, code once and send to all at once.
 
-    A model only. Every rank sends all its values and receives all sums, each through its own port; the switch
-    is half a link's latency away and has the codec of a rank for all of them. Errors as for `equal_time`.
+    A model only. A slice is half a link's latency away, and has the codec of a rank. Errors as for
+    `equal_time`, and ValueError for less than one slice.
     """
-    rate = bits if callable(bits) else lambda _: bits
-    star = Star(nodes + 1, subframes, root=nodes)
-    cost = link.seconds_per_byte
-    ports = tuple(Port(f"{way} {rank}", cost) for way in ("out", "in") for rank in range(nodes))
-    links = {}
-    for rank in range(nodes):
-        links[rank, nodes] = Link(link.latency_s / 2, (rank,), ())
-        links[nodes, rank] = Link(link.latency_s / 2, (nodes + rank,), ())
-    topology = Topology(nodes + 1, ports, links, "links", f"{nodes} ranks at a switch that adds")
-    return equal_time(
-        star,
-        values,
-        link,
-        topology,
-        bits=lambda terms: rate(min(terms, nodes)),
-        header_bytes=header_bytes,
-    )
+    schedule = Switch(nodes + slices, subframes, slices=slices)
+    topology = adding_switch(nodes, slices, link.wired(coded=True).bandwidth_bps / 1e9, link.latency_s)
+    return equal_time(schedule, values, link, topology, bits=bits, header_bytes=header_bytes)

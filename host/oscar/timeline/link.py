@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from oscar.coding.costs import Cost, check_seconds, is_number
-from oscar.timeline.driver import Driver, Listed
+from oscar.timeline.driver import Driver
 
 FP32_BITS = 32
+MOST_VALUES = (1 << 18) - 1  # of a NIC's frame
 LEAST_RATE, MOST_RATE = 1e3, 1e18  # of bits or values a second; beyond these, times mean nothing or overflow
 
 
@@ -57,12 +59,15 @@ class Pipeline:
     """A NIC whose units share every frame: encoders and decoders work side by side, frames in order.
 
     `each_s`: seconds per value with all `units` at work. block: values of a block, all coded by one unit.
+    most: values of a frame at most. port_bps: bits a second of its bus each way, which frames pass.
     """
 
     encode: Stage
     decode: Stage
     units: int = 1
     block: int = 1 << 12
+    most: int = MOST_VALUES
+    port_bps: float = math.inf
 
     def __post_init__(self) -> None:
         for name, stage in (("encode", self.encode), ("decode", self.decode)):
@@ -143,6 +148,12 @@ class LinkModel:
         """How long a byte occupies the outgoing link."""
         return 8.0 / self.bandwidth_bps
 
+    def wired(self, coded: bool) -> LinkModel:
+        """Return the link as frames see it: what a NIC codes passes no faster than the NIC's bus."""
+        if not coded or not isinstance(self.coder, Pipeline) or self.coder.port_bps >= self.bandwidth_bps:
+            return self
+        return replace(self, bandwidth_bps=self.coder.port_bps)
+
     def without_codec_rate(self) -> LinkModel:
         """Return the same link with a codec that takes no time for a value."""
         return replace(self._without("per_value_s"), codec_values_per_s=None)
@@ -159,24 +170,31 @@ class LinkModel:
     def codec(self, coded: bool) -> CodecTime:
         """Return the codec as the model counts it; raw floats (`coded` false) take it no time."""
         if not coded:
-            return CodecTime(False, 1, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+            return CodecTime()
         if isinstance(self.coder, Pipeline):
             to, back = self.coder.encode, self.coder.decode
             each, latency = to.each_s + back.each_s, to.latency_s + back.latency_s
             return CodecTime(
-                False, 1, to.each_s, to.latency_s, each, latency, back.each_s, back.latency_s, *to[1:4],
-                *back[1:4], self.coder.units, self.coder.block, self.driver,
+                encode_each=to.each_s, encode_once=to.latency_s, hop_each=each, hop_once=latency,
+                decode_each=back.each_s, decode_once=back.latency_s, encode_front=to.front_s,
+                encode_between=to.between_s, encode_least=to.least_s, decode_front=back.front_s,
+                decode_between=back.between_s, decode_least=back.least_s, sharing=self.coder.units,
+                block=self.coder.block, driver=self.driver,
             )  # fmt: skip
         if self.coder is not None:
             e = self.coder
             return CodecTime(
-                True, e.count, e.encode.per_value_s, e.encode.once_s, e.hop.per_value_s, e.hop.once_s,
-                e.decode.per_value_s, e.decode.once_s,
+                busy=True, cores=e.count, encode_each=e.encode.per_value_s, encode_once=e.encode.once_s,
+                hop_each=e.hop.per_value_s, hop_once=e.hop.once_s, decode_each=e.decode.per_value_s,
+                decode_once=e.decode.once_s,
             )  # fmt: skip
         each = 0.0 if self.codec_values_per_s is None else 1.0 / self.codec_values_per_s
         decode = self.codec_latency_s
         encode = decode if self.encode_latency_s is None else self.encode_latency_s
-        return CodecTime(False, 1, each, encode, 2 * each, decode + encode, each, decode)
+        return CodecTime(
+            encode_each=each, encode_once=encode, hop_each=2 * each, hop_once=decode + encode,
+            decode_each=each, decode_once=decode,
+        )  # fmt: skip
 
 
 class CodecTime(NamedTuple):
@@ -187,14 +205,14 @@ class CodecTime(NamedTuple):
     `block` values; what counts is its work. driver: what gives the commands, if that takes time.
     """
 
-    busy: bool
-    cores: int
-    encode_each: float
-    encode_once: float
-    hop_each: float
-    hop_once: float
-    decode_each: float
-    decode_once: float
+    busy: bool = False
+    cores: int = 1
+    encode_each: float = 0.0
+    encode_once: float = 0.0
+    hop_each: float = 0.0
+    hop_once: float = 0.0
+    decode_each: float = 0.0
+    decode_once: float = 0.0
     encode_front: float = 0.0
     encode_between: float = 0.0
     encode_least: float = 0.0
@@ -212,12 +230,12 @@ class CodecTime(NamedTuple):
         return 1 / slowest if slowest else None
 
 
-def least(link: LinkModel, listed: Listed | None, time_s: Callable[[LinkModel], float]) -> float:
+def least(link: LinkModel, listed: Driver | None, time_s: Callable[[LinkModel], float]) -> float:
     """Return the seconds by registers or by a list, whatever is less; time_s: of a link with its driver."""
     by_registers = time_s(link)
     if listed is None:
         return by_registers
-    return min(by_registers, listed.before_s + time_s(replace(link, driver=None)) + listed.after_s)
+    return min(by_registers, time_s(replace(link, driver=listed)))
 
 
 def algbw(values: int, time_s: float) -> float:

@@ -20,10 +20,11 @@ from oscar.coding.registry import make_codec
 from oscar.errors import ConfigError
 from oscar.files import write_json
 from oscar.timeline.driver import Driver, Listing
-from oscar.timeline.link import Cores, Pipeline, Stage
+from oscar.timeline.link import MOST_VALUES, Cores, Pipeline, Stage
 
 SHIPPED = {25.0: "ecp5_85f.json", math.inf: "u55c.json"}  # by the fastest link, Gb/s, that each is for
 NIC, CORE = ("encode", "decode"), ("encode", "hop", "decode")  # commands that clocks are of
+ROW_BYTES = 80, 66  # of a row that is loaded: values, side row; and read: values, descriptor
 NANOSECOND = "a clock here is a nanosecond"
 
 
@@ -47,8 +48,9 @@ class DriverFile(BaseModel):
     """What a board's driver takes: `timeline.driver`, as a NIC's file has it.
 
     writes, reads: of registers, for a command; write_us, read_us: each. notice_us: until the driver sees an
-    end or a frame that comes. load_clocks, read_clocks: of the NIC, to load or read a row of 32 values. list:
-    None: commands are given by registers alone. come_from: where the figures do.
+    end or a frame that comes. load_clocks, read_clocks: of the NIC, to load or read a row of each of its
+    units; packet_clocks: to load a frame, beside its rows. dma_gbps: what the host moves each way; None: what
+    the NIC takes. list: None: commands are given by registers alone. come_from: where the figures do.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -59,7 +61,9 @@ class DriverFile(BaseModel):
     read_us: float = Field(ge=0, allow_inf_nan=False)
     notice_us: float = Field(ge=0, allow_inf_nan=False)
     load_clocks: float = Field(ge=0, allow_inf_nan=False)
+    packet_clocks: float = Field(default=0, ge=0, allow_inf_nan=False)
     read_clocks: float = Field(ge=0, allow_inf_nan=False)
+    dma_gbps: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     list: ListFile | None = None
     come_from: str
 
@@ -68,16 +72,28 @@ class DriverFile(BaseModel):
         """What the registers of a command take."""
         return self.writes * self.write_us + self.reads * self.read_us
 
-    def model(self, mhz: float) -> Driver:
+    def row_clocks(self, mhz: float, units: int) -> tuple[float, float]:
+        """Return clocks for a row of 32 values to be loaded, and read: of the slower of NIC and host."""
+        moved = [0.0 if self.dma_gbps is None else size * 8e-3 / self.dma_gbps * mhz for size in ROW_BYTES]
+        load, read = (
+            max(c / units, m) for c, m in zip((self.load_clocks, self.read_clocks), moved, strict=True)
+        )
+        return load, read
+
+    def model(self, mhz: float, units: int) -> Driver:
         """Return the driver of a NIC of this clock rate, for the time model."""
-        load_s, read_s = (clocks / LANES / mhz * 1e-6 for clocks in (self.load_clocks, self.read_clocks))
+        load_s, read_s = (clocks / LANES / mhz * 1e-6 for clocks in self.row_clocks(mhz, units))
         listing = None
         if (few := self.list) is not None:
             listing = Listing(
                 few.writes * self.write_us * 1e-6, few.reads * self.read_us * 1e-6,
-                few.entry_clocks / mhz * 1e-6, LANES * few.rows, few.entries,
+                (self.write_us + self.read_us) * 1e-6, few.entry_clocks / mhz * 1e-6,
+                LANES * few.rows, few.entries,
             )  # fmt: skip
-        return Driver(self.command_us * 1e-6, self.notice_us * 1e-6, load_s, read_s, listing)
+        return Driver(
+            self.command_us * 1e-6, self.notice_us * 1e-6, load_s, read_s,
+            packet_s=self.packet_clocks / mhz * 1e-6, listing=listing,
+        )  # fmt: skip
 
 
 class NicFile(BaseModel):
@@ -87,8 +103,9 @@ class NicFile(BaseModel):
     units together (another number of `units` takes other clocks); front, between, least and latency of
     a frame. driver: of a board with this NIC; None: it takes no time. Of a core `encode`, `hop` (decode,
     add, encode again) and `decode`, each (for a value, once). block: values of a block of the NIC's frames.
-    revision, measured_by, mhz_from: where the figures come from. `derived`: figures for readers, computed
-    from the others and not read back.
+    bus_bits: of a word of its frames; None: the bus is never slower than the link. revision, measured_by,
+    mhz_from: where the figures come from. `derived`: figures for readers, computed from the others and not
+    read back.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -101,6 +118,7 @@ class NicFile(BaseModel):
     mhz_from: str
     clocks: dict[str, tuple[float, ...]]
     block: int = Field(default=1 << 12, ge=1 << 10, le=1 << 17)
+    bus_bits: int | None = Field(default=None, ge=64, le=512)
     driver: DriverFile | None = None
     derived: dict[str, float] = Field(default_factory=dict)
 
@@ -117,14 +135,21 @@ class NicFile(BaseModel):
         """Return what codes frames, for the time model."""
         if "hop" not in self.clocks:
             return Pipeline(
-                Stage(*self.seconds("encode")), Stage(*self.seconds("decode")), self.units, self.block
-            )
+                Stage(*self.seconds("encode")), Stage(*self.seconds("decode")), self.units, self.block,
+                self.frame_values, math.inf if self.bus_bits is None else self.bus_bits * self.mhz * 1e6,
+            )  # fmt: skip
         costs = {name: Cost(*self.seconds(name)) for name in CORE}
         return Cores(**costs, count=self.units)
 
+    @property
+    def frame_values(self) -> int:
+        """Values of a frame at most: as many as the NIC counts, and as its memory holds if that is known."""
+        few = None if self.driver is None else self.driver.list
+        return MOST_VALUES if few is None else min(MOST_VALUES, LANES * few.rows)
+
     def driver_model(self) -> Driver | None:
         """Return what gives it commands, for the time model."""
-        return None if self.driver is None else self.driver.model(self.mhz)
+        return None if self.driver is None else self.driver.model(self.mhz, self.units)
 
     def text(self, *, driven: bool = False) -> str:
         """Return the line that names the clock beside modelled times; driven: with the NIC's driver."""
@@ -135,9 +160,10 @@ class NicFile(BaseModel):
             f"costs {behind:.3g} us beside its values"
         )
         if driven and (driver := self.driver) is not None:
+            load, read = driver.row_clocks(self.mhz, self.units)
             rows = (
                 f"{text}; its driver takes {driver.command_us:.3g} us a command, and for a row of "
-                f"{LANES} values {driver.load_clocks:g} clocks to load it, {driver.read_clocks:g} to read it"
+                f"{LANES} values {load:.3g} clocks to load it, {read:.3g} to read it"
             )
             return rows if driver.list is None else f"{rows}; or gives a list of commands, if that is faster"
         return f"{text}; without a driver" if "hop" not in self.clocks else text
@@ -164,13 +190,22 @@ def load_nic(path: str | None = None, gbps: float = 100.0) -> NicFile:
     Raises ConfigError.
     """
     shipped = next(name for most, name in SHIPPED.items() if gbps <= most)
-    place: Any = resources.files("oscar.timeline") / "nics" / shipped if path is None else Path(path)
+    folder: Any = resources.files("oscar.timeline") / "nics"
+    place = folder / shipped if path is None else Path(path)
     try:
         return parse_nic(place.read_text(encoding="utf-8"), str(place))
+    except FileNotFoundError:
+        raise ConfigError(f"{place}: no such file; the package has examples: {folder}/*.json") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"{place}: expected a NIC's file, as those in nics of the package are: {error}"
         ) from None
+
+
+def shipped_text(gbps: float) -> str:
+    """Return which links the package's NIC for such a rate is for."""
+    least = min(SHIPPED)
+    return f"of the package, for links {'of up to' if gbps <= least else 'above'} {least:g} Gb/s"
 
 
 @cache

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
-from typing import Any
 
 from oscar.timeline.link import LinkModel
-from oscar.timeline.programs import Programs, Work, place
+from oscar.timeline.programs import CODES, Programs, Work, place
 from oscar.timeline.spans import Carried
 from oscar.timeline.topology import AtSwitch, Link, Pair, Topology
 
 ROUNDING = 1e-12  # of a time: a frame that follows another without a gap does not wait
-_ARRIVES, _SENDS = 0, 1  # kinds of events; of two at once, what comes in goes first
+_ARRIVES, _SENDS = CODES + 1, CODES + 2  # kinds of events; of two at once, what comes in goes first
 
 
 class MissingLinkError(ValueError):
@@ -109,8 +108,7 @@ class Network:
         self.free = [0.0] * len(self.costs)
         self.met_s = 0.0
         self.carried: list[Carried] | None = [] if keep else None
-        self._events: list[tuple[float, int, int, int, Any]] = []
-        self._count = 0
+        self._events = programs.events
         ways = [self._queue(rank, link.message_s, pulls_first) for rank in range(nodes)]
         _group([way for own in ways for way in own])
 
@@ -135,20 +133,17 @@ class Network:
 
     def wake(self, ways: list[_Way], when: float) -> None:
         """Look at the queues of a group at `when`."""
-        self._event(when, _SENDS, ways[0].rank, ways)
+        self._events.add(when, _SENDS, ways[0].rank, ways)
 
     def run(self) -> None:
         """Send everything, in order of time."""
-        while self._events:
-            now, kind, _, _, what = heappop(self._events)
-            if kind == _ARRIVES:
+        for now, kind, what in self._events:
+            if kind == CODES:
+                what.take(now)
+            elif kind == _ARRIVES:
                 self._arrive(now, *what)
             else:
                 self._serve(what, now)
-
-    def _event(self, when: float, kind: int, order: int, what: Any) -> None:
-        heappush(self._events, (when, kind, order, self._count, what))
-        self._count += 1
 
     def _serve(self, ways: Sequence[_Way], now: float) -> None:
         """Start every frame that can leave now; come back when the next one may."""
@@ -177,7 +172,7 @@ class Network:
         way.idle_since = leave
         self.sent(work, now, leave, way.number)
         work.done = leave
-        self._event(begin + frame.link.latency_s, _ARRIVES, 0, (frame, leave))
+        self._events.add(begin + frame.link.latency_s, _ARRIVES, 0, (frame, leave))
 
     def _arrive(self, first: float, frame: _Frame, leave: float) -> None:
         """Let the first bit in at the receiver's ports; from then on it is known when the last one is in."""

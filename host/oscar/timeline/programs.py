@@ -7,19 +7,22 @@ that need it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from heapq import heappop, heappush
+from typing import Any, Protocol
 
 import numpy as np
 
 from oscar.collective.actions import SENDS, Action, Op, Phase
 from oscar.collective.frames import Frames, Key
 from oscar.collective.schedule import Schedule
-from oscar.timeline.driver import DESK, Driver, fetch, give
+from oscar.timeline.driver import DESK, Driver, Part, fetch, give, goes_by_arrival, read_order
 from oscar.timeline.link import CodecTime
 from oscar.timeline.sizes import Engaged, unit_work
 
+CODES = 0  # kind of an event: a coder may begin; of events at once the lowest kind goes first
 Note = Callable[[str, float, float, "Work"], None]  # of a bar: stage, start, duration, work
 Done = Callable[["Work", float], None]  # of what was decoded, and when
 
@@ -70,8 +73,26 @@ class Work:
             waiter.go()
 
 
+class Events:
+    """What happens, in order of time; of events at once by kind, then by order, then as they were added."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, int, int, Any]] = []
+        self._count = 0
+
+    def add(self, when: float, kind: int, order: int, what: Any) -> None:
+        """Let something happen at `when`."""
+        heappush(self._heap, (when, kind, order, self._count, what))
+        self._count += 1
+
+    def __iter__(self) -> Iterator[tuple[float, int, Any]]:
+        while self._heap:
+            when, kind, _, _, what = heappop(self._heap)
+            yield when, kind, what
+
+
 class Unit:
-    """An encoder, a decoder, or an coder that is both: does its work in the order of the program."""
+    """An encoder, a decoder, or a coder that is both: does its work in the order of the program."""
 
     def __init__(self, codec: CodecTime, note: Note, done: Done) -> None:
         self.codec, self.note, self.done = codec, note, done
@@ -91,6 +112,9 @@ class Unit:
             self.at += 1
             ready = 0.0 if needs is None or needs.done is None else needs.done
             work.complete(self.do(work, ready))
+
+    def read(self) -> None:
+        """Read sums, once all frames have come: see Attendant."""
 
     def do(self, work: Work, ready: float) -> float:
         """Do the work whose input is there at `ready`; return when its result is."""
@@ -128,21 +152,104 @@ class Unit:
 
 
 class Desk(Unit):
-    """A NIC's encoder and decoder behind its driver, which gives commands in the order of the program."""
+    """A NIC's encoder and decoder behind its driver, which gives commands in the order of the program.
 
-    def __init__(self, driver: Driver, codec: CodecTime, note: Note, done: Done) -> None:
+    A list has given them already: then each has a queue of its own. desk: of `driver.give`, of both.
+    """
+
+    def __init__(self, driver: Driver, codec: CodecTime, note: Note, done: Done, desk: Any) -> None:
         super().__init__(codec, note, done)
-        self.costs, self.desk = driver.costs, np.zeros(DESK)
+        self.costs, self.end_s, self.desk = driver.costs, driver.end_s, desk
         self.units = {encodes: Unit(codec, note, self._done) for encodes in (True, False)}
 
     def do(self, work: Work, ready: float) -> float:
         """See Unit.do; final sums count once the host has read them."""
         encodes, noticed = work.action.op is Op.ENCODE, work.input is not None
-        given = give(self.desk, ready, work.values, noticed, work.loads, self.costs)
+        given = give(self.desk, ready, work.values, noticed=noticed, loads=work.loads, costs=self.costs)
         return self.units[encodes].do(work, given)
 
     def _done(self, work: Work, when: float) -> None:
-        self.done(work, fetch(self.desk, when, work.values, self.costs) if work.last else when)
+        self.done(work, when + self.end_s)
+        if work.last:
+            self.done(work, fetch(self.desk, when, work.values, self.costs))
+
+
+class Turn:
+    """A frame of an Attendant: its command is given when its input is there."""
+
+    __slots__ = "attendant", "order", "work"
+
+    def __init__(self, attendant: Attendant, order: int, work: Work) -> None:
+        self.attendant, self.order, self.work = attendant, order, work
+
+    def go(self) -> None:
+        """Take in the frame that has come; what it is added to has to be loaded."""
+        assert self.work.input is not None
+        assert self.work.input.done is not None
+        action, when = self.work.action, self.work.input.done + self.attendant.notice_s
+        if action.op is Op.DECODE_ADD:
+            when = max(when, self.attendant.loaded[action.chunk, action.sub])
+        self.at(when)
+
+    def at(self, when: float) -> None:
+        """Wait for the time at which the driver knows of the input."""
+        self.attendant.events.add(when, CODES, self.order, self)
+
+    def take(self, now: float) -> None:
+        """Give the command."""
+        self.attendant.take(self.work, now)
+
+
+class Attendant(Unit):
+    """A NIC's encoder and decoder of direct, whose commands are given as values, frames and sums are there.
+
+    loaded: when own values are, by chunk and sub-frame; reads: the order in which sums are read.
+    """
+
+    def __init__(
+        self, driver: Driver, codec: CodecTime, note: Note, done: Done, events: Events,
+        loaded: Mapping[Part, float], reads: Sequence[Part],
+    ) -> None:  # fmt: skip
+        super().__init__(codec, note, done)
+        self.costs, self.notice_s, self.end_s = driver.costs, driver.notice_s, driver.end_s
+        self.desk = np.zeros(DESK)
+        self.events, self.loaded, self.reads = events, loaded, reads
+        self.units = {encodes: Unit(codec, note, self._decoded) for encodes in (True, False)}
+        self.sums: dict[Part, Turn] = {}  # what sends a sum
+        self.missing: Counter[Part] = Counter()  # frames that are added to a sum and have still to come
+        self.whole: dict[Part, tuple[float, Work]] = {}
+
+    def go(self) -> None:
+        """See Unit.go; what waits for nothing has its turn when its values are loaded."""
+        for order, work in enumerate(self.queue):
+            part, turn = (work.action.chunk, work.action.sub), Turn(self, order, work)
+            if work.input is None:
+                turn.at(self.loaded[part])
+            elif work.action.op is Op.ENCODE:
+                self.sums[part] = turn
+            else:
+                self.missing[part] += work.action.op is Op.DECODE_ADD
+                work.input.waiters.append(turn)
+
+    def take(self, work: Work, now: float) -> None:
+        """Give the command of a frame whose input is there."""
+        given = give(self.desk, now, work.values, noticed=False, loads=False, costs=self.costs)
+        work.complete(self.units[work.action.op is Op.ENCODE].do(work, given))
+
+    def _decoded(self, work: Work, when: float) -> None:
+        self.done(work, when + self.end_s)
+        part = work.action.chunk, work.action.sub
+        if work.action.op is Op.DECODE_ADD:
+            self.missing[part] -= 1
+            when = max(when, self.whole[part][0]) if part in self.whole else when
+        self.whole[part] = when, work
+        if work.action.op is Op.DECODE_ADD and not self.missing[part]:
+            self.sums[part].at(when + self.notice_s)
+
+    def read(self) -> None:
+        """See Unit.read."""
+        for when, work in (self.whole[part] for part in self.reads if part in self.whole):
+            self.done(work, fetch(self.desk, when, work.values, self.costs))
 
 
 def _sum(work: Work) -> tuple[int, int, int]:
@@ -157,6 +264,7 @@ class Programs:
     sends: list[list[Work]] = field(default_factory=list)  # by rank, in order of the program
     waits: dict[tuple[int, int, int, int, int], Work] = field(default_factory=dict)
     received: list[int] = field(default_factory=list)  # messages that each rank makes room for
+    events: Events = field(default_factory=Events)
 
     @property
     def unfinished(self) -> dict[int, Action]:
@@ -184,8 +292,12 @@ def load(schedule: Schedule, frames: Frames, codec: CodecTime, note: Note, done:
     work = unit_work(frames, codec.sharing, codec.block) if codec.sharing else ({}, {})
     for rank in range(schedule.nodes):
         units = [Unit(codec, note, done) for _ in range((1 if codec.busy else 2) * codec.cores)]
-        if codec.driver is not None and not schedule.apart:  # no NIC runs one that keeps sums apart
-            units = [Desk(codec.driver, codec, note, done)]
+        if codec.driver is not None and goes_by_arrival(schedule):
+            loaded, reads = codec.driver.loaded(schedule, rank, values), read_order(schedule, rank)
+            units = [Attendant(codec.driver, codec, note, done, out.events, loaded, reads)]
+        elif codec.driver is not None and not schedule.apart:  # no NIC runs one that keeps sums apart
+            desk, queues = np.zeros(DESK), 2 if codec.driver.by_list else 1
+            units = [Desk(codec.driver, codec, note, done, desk) for _ in range(queues)]
         out.units += units
         _load_rank(out, schedule, rank, values, sizes, work, units[: codec.cores], units[-codec.cores :])
     sent, rows = sum(map(len, out.sends)), int((frames["count"] > 0).sum())

@@ -25,21 +25,20 @@ from oscar.timeline.sizes import Sizes, cut_tables, dense_tables, divide, ring_t
 
 @njit(cache=True, nogil=True)
 def _hop_and_sum(
-    sizes: Any, counts: Any, holds: Any, first: int, whole: bool, costs: Any, clocks: Any, ready: Any,
-    arrive: Any, following: Any, desks: Any, values: Any, driver: Any,
+    sizes: Any, counts: Any, holds: Any, wire: Any, codec: Any, clocks: Any, ready: Any, arrive: Any,
+    following: Any, desks: Any, values: Any, driver: Any, first: int, whole: bool,
 ) -> None:  # fmt: skip
     """Run the phases of [phases, steps, ranks, K] tables in which every hop decodes, adds, encodes, sends.
 
     counts, holds: as of `programs.Work`.
-    Two phases (`first` 0: both, duplex) take turns by sub-frame on the same cores and port. `costs`:
-    s/byte, latency, s/message, and the fields of `link.Codec`. `clocks`: when encoder and decoder [ranks,
-    cores] (a busy core is both, and uses the first) and link [ranks] are free, and the last result
-    [ranks]. `ready` [ranks, K]: when the values to send first are ready; on return, the time the last sums of
-    the last phase are ready; `whole`: hosts read these. `desks` [ranks, DESK], `values` as counts, `driver`
-    (costs or None): of `driver.give`. `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
+    Two phases (`first` 0: both, duplex) take turns by sub-frame on the same cores and port. `wire`: s/byte
+    and latency. `codec`: CodecTime. `clocks`: when encoder and decoder [ranks, cores] (a busy core is both,
+    and uses the first) and link [ranks] are free, and the last result [ranks]. `ready` [ranks, K]: when the
+    values to send first are ready; on return, the time the last sums of the last phase are ready; `whole`:
+    hosts read these. `desks` [ranks, DESK], `values` as counts, `driver` (costs or None): of `driver.give`.
+    `arrive`, `following` [2, ranks, K]: room for arrivals by phase.
     """
-    per_byte, latency, _, busy, cores, encode, encoded, hop, hopped, decode, decoded = costs[:11]
-    front, between, least, front_in, between_in, least_in = costs[11:]
+    (per_byte, latency), busy, cores = wire, codec.busy, codec.cores
     encoder, decoder, link, last = clocks
     phases, steps, ranks, subs = counts.shape
     for step in range(steps + 1):
@@ -55,15 +54,16 @@ def _hop_and_sum(
                         free = encoder[rank, core] if busy else decoder[rank, core]
                         there = arrive[phase, peer, sub]
                         if driver is not None:
-                            there = give(desks[rank], there, own, True, True, driver)
-                        start = max(there + front_in, free)
-                        summed = start + count * decode + decoded
+                            there = give(desks[rank], there, own, noticed=True, loads=True, costs=driver)
+                        start = max(there + codec.decode_front, free)
+                        summed = start + count * codec.decode_each + codec.decode_once
                         if busy:
                             encoder[rank, core] = summed
                         else:
                             held = holds[phase, step - 1, peer, sub]
-                            decoder[rank, core] = start + max(held * decode + between_in, least_in)
-                        last[rank] = max(last[rank], summed)
+                            hold = held * codec.decode_each + codec.decode_between
+                            decoder[rank, core] = start + max(hold, codec.decode_least)
+                        last[rank] = max(last[rank], summed if driver is None else summed + driver.end_s)
                         if driver is not None and step == steps and whole:
                             last[rank] = max(last[rank], fetch(desks[rank], summed, own, driver))
                     if step == steps:
@@ -71,14 +71,14 @@ def _hop_and_sum(
                     elif counts[phase, step, rank, sub] > 0:
                         count = counts[phase, step, rank, sub]
                         if driver is not None:
-                            own, sums = values[phase, step, rank, sub], step > 0
-                            summed = give(desks[rank], summed, own, sums, not sums, driver)
-                        begin = max(summed + front, encoder[rank, core])
-                        frame = begin + count * encode + encoded
+                            own, desk = values[phase, step, rank, sub], desks[rank]
+                            summed = give(desk, summed, own, noticed=step > 0, loads=step == 0, costs=driver)
+                        begin = max(summed + codec.encode_front, encoder[rank, core])
+                        frame = begin + count * codec.encode_each + codec.encode_once
                         if busy and start >= 0:  # decoded, added and coded again in one go
-                            frame = start + count * hop + hopped
-                        held = holds[phase, step, rank, sub]
-                        encoder[rank, core] = frame if busy else begin + max(held * encode + between, least)
+                            frame = start + count * codec.hop_each + codec.hop_once
+                        hold = holds[phase, step, rank, sub] * codec.encode_each + codec.encode_between
+                        encoder[rank, core] = frame if busy else begin + max(hold, codec.encode_least)
                         cost = sizes[phase, step, rank, sub] * per_byte
                         link[rank] = max(frame, link[rank]) + cost
                         following[phase, rank, sub] = link[rank] + latency
@@ -87,12 +87,11 @@ def _hop_and_sum(
 
 @njit(cache=True, nogil=True)
 def _hop_and_forward(
-    sizes: Any, counts: Any, holds: Any, adopt: bool, costs: Any, clocks: Any, ready: Any, arrive: Any,
-    following: Any, desks: Any, values: Any, driver: Any,
+    sizes: Any, counts: Any, holds: Any, wire: Any, codec: Any, clocks: Any, ready: Any, arrive: Any,
+    following: Any, desks: Any, values: Any, driver: Any, adopt: bool,
 ) -> None:  # fmt: skip
     """Run the phase in which owners encode once and every hop forwards the frame, then decodes it."""
-    per_byte, latency, _, busy, cores, encode, encoded, _, _, decode, decoded = costs[:11]
-    front, between, least, front_in, between_in, least_in = costs[11:]
+    (per_byte, latency), busy, cores = wire, codec.busy, codec.cores
     encoder, decoder, link, last = clocks
     if busy:
         decoder = encoder
@@ -109,10 +108,12 @@ def _hop_and_forward(
                 if step == 0:
                     summed = ready[rank, sub]
                     if driver is not None:
-                        summed = give(desks[rank], summed, values[0, rank, sub], True, False, driver)
-                    begin = max(summed + front, encoder[rank, core])
-                    frame = begin + count * encode + encoded
-                    encoder[rank, core] = frame if busy else begin + max(held * encode + between, least)
+                        own = values[0, rank, sub]
+                        summed = give(desks[rank], summed, own, noticed=True, loads=False, costs=driver)
+                    begin = max(summed + codec.encode_front, encoder[rank, core])
+                    frame = begin + count * codec.encode_each + codec.encode_once
+                    hold = held * codec.encode_each + codec.encode_between
+                    encoder[rank, core] = frame if busy else begin + max(hold, codec.encode_least)
                 else:
                     frame = arrive[peer, sub]
                 if step < steps:
@@ -121,11 +122,12 @@ def _hop_and_forward(
                 if step > 0 or adopt:
                     own = values[0, rank, sub] if step == 0 else values[step - 1, peer, sub]
                     if driver is not None:
-                        frame = give(desks[rank], frame, own, True, False, driver)
-                    begin = max(frame + front_in, decoder[rank, core])
-                    done = begin + count * decode + decoded
-                    decoder[rank, core] = done if busy else begin + max(held * decode + between_in, least_in)
-                    last[rank] = max(last[rank], done)
+                        frame = give(desks[rank], frame, own, noticed=True, loads=False, costs=driver)
+                    begin = max(frame + codec.decode_front, decoder[rank, core])
+                    done = begin + count * codec.decode_each + codec.decode_once
+                    hold = held * codec.decode_each + codec.decode_between
+                    decoder[rank, core] = done if busy else begin + max(hold, codec.decode_least)
+                    last[rank] = max(last[rank], done if driver is None else done + driver.end_s)
                     if driver is not None:
                         last[rank] = max(last[rank], fetch(desks[rank], done, own, driver))
         arrive, following = following, arrive
@@ -133,13 +135,13 @@ def _hop_and_forward(
 
 @njit(cache=True, nogil=True)
 def _finish(
-    sizes: Any, counts: Any, holds: Any, boomerang: bool, duplex: bool, adopt: bool, costs: Any, values: Any,
-    driver: Any,
+    sizes: Any, counts: Any, holds: Any, wire: Any, message: float, codec: Any, values: Any, driver: Any,
+    boomerang: bool, duplex: bool, adopt: bool,
 ) -> Any:  # fmt: skip
     """Return when every rank finishes; one rank models a symmetric ring, it is its own neighbour."""
     _, steps, ranks, subs = counts.shape
-    message, cores = costs[2], costs[4]
-    clocks = (np.zeros((ranks, cores)), np.zeros((ranks, cores)), np.zeros(ranks), np.zeros(ranks))
+    rooms = ranks, codec.cores
+    clocks = (np.zeros(rooms), np.zeros(rooms), np.zeros(ranks), np.zeros(ranks))
     for phase in range(2 if message > 0 else 0):  # room for all frames is made before the first one leaves
         back = phase == 1 and boomerang
         for step in range(steps):
@@ -151,24 +153,26 @@ def _finish(
     arrive, following = np.zeros((2, ranks, subs)), np.zeros((2, ranks, subs))
     if steps > 0 and duplex:
         _hop_and_sum(
-            sizes, counts, holds, 0, False, costs, clocks, ready, arrive, following, desks, values, driver
-        )
+            sizes, counts, holds, wire, codec, clocks, ready, arrive, following, desks, values, driver,
+            first=0, whole=False,
+        )  # fmt: skip
     elif steps > 0:
         _hop_and_sum(
-            sizes[:1], counts[:1], holds[:1], 0, not adopt, costs, clocks, ready, arrive, following, desks,
-            values, driver,
+            sizes[:1], counts[:1], holds[:1], wire, codec, clocks, ready, arrive, following, desks, values,
+            driver, first=0, whole=not adopt,
         )  # fmt: skip
         if boomerang:
             _hop_and_sum(
-                sizes[1:], counts[1:], holds[1:], 1, False, costs, clocks, ready, arrive, following, desks,
-                values, driver,
+                sizes[1:], counts[1:], holds[1:], wire, codec, clocks, ready, arrive, following, desks,
+                values, driver, first=1, whole=False,
             )  # fmt: skip
         else:
             _hop_and_forward(
-                sizes[1], counts[1], holds[1], adopt, costs, clocks, ready, arrive[0], following[0], desks,
-                values[1], driver,
+                sizes[1], counts[1], holds[1], wire, codec, clocks, ready, arrive[0], following[0], desks,
+                values[1], driver, adopt=adopt,
             )  # fmt: skip
-    return np.maximum(clocks[2], clocks[3])
+    left = clocks[2] if driver is None else np.where(clocks[2] > 0, clocks[2] + driver.end_s, 0.0)
+    return np.maximum(left, clocks[3])
 
 
 def tables_finish(
@@ -179,13 +183,16 @@ def tables_finish(
 
     holds: of units that share frames, as counts; None: the same. values: of frames, where counts are work.
     """
-    codec = link.codec(gather.coded)
+    link, codec = link.wired(gather.coded), link.codec(gather.coded)
     sizes, counts = cut_tables(sizes, counts, codec.cores)
-    costs = (link.seconds_per_byte, link.latency_s, link.message_s, *codec[:-3])
+    wire = link.seconds_per_byte, link.latency_s
     holds, values = (counts if other is None else other for other in (holds, values))
-    ways = gather.boomerang, gather.duplex, gather.adopt
     driver = None if codec.driver is None or gather.boomerang else codec.driver.costs  # no NIC runs these
-    return np.asarray(_finish(sizes, counts, holds, *ways, costs, values, driver))
+    finish = _finish(
+        sizes, counts, holds, wire, link.message_s, codec._replace(driver=None), values, driver,
+        boomerang=gather.boomerang, duplex=gather.duplex, adopt=gather.adopt,
+    )  # fmt: skip
+    return np.asarray(finish)
 
 
 def ring_finish(

@@ -13,8 +13,8 @@ from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.errors import OscarError
-from oscar.timeline.driver import Listed
-from oscar.timeline.link import LinkModel, least
+from oscar.timeline.driver import Driver
+from oscar.timeline.link import CodecTime, LinkModel, least
 from oscar.timeline.ports import ROUNDING, Network
 from oscar.timeline.programs import Work, load
 from oscar.timeline.recurrence import ring_time
@@ -37,24 +37,14 @@ class Replay:
     spans: list[Span]
     carried: list[Carried]
 
-    def later(self, listed: Listed) -> Replay:
-        """Return the same, run by a list."""
-        total_s = listed.before_s + self.total_s + listed.after_s
-        finish_s = self.finish_s + (listed.before_s + listed.after_s)
-        spans = [replace(span, start_s=span.start_s + listed.before_s) for span in self.spans]
-        carried = [
-            one._replace(start_s=one.start_s + listed.before_s, end_s=one.end_s + listed.before_s)
-            for one in self.carried
-        ]
-        return Replay(total_s, finish_s, self.met_s, spans, carried)
-
 
 class _Notes:
     """When each rank finishes, and the bars of its timeline."""
 
-    def __init__(self, nodes: int, cores: int, *, coded: bool, spans: bool) -> None:
+    def __init__(self, nodes: int, codec: CodecTime, *, coded: bool, spans: bool) -> None:
         self.finish = [0.0] * nodes
-        self.cores, self.coded = cores, coded
+        self.cores, self.coded = codec.cores, coded
+        self.end_s = 0.0 if codec.driver is None else codec.driver.end_s
         self.spans: list[Span] = []
         self._waited = [0.0] * nodes
         self._kept = spans
@@ -78,7 +68,7 @@ class _Notes:
 
     def sent(self, work: Work, start: float, end: float, way: int) -> None:
         """Note that a rank's frame has left."""
-        self.done(work, end)
+        self.done(work, end + self.end_s)
         if self._kept:
             self._span("send", start, end - start, work, way)
 
@@ -118,15 +108,13 @@ def replay(
     listed = _listed(schedule, frames, link, coded=coded)
     if listed is None:
         return played
-    alone = replace(link, driver=None)
-    other = _replay(schedule, frames, alone, topology, coded=coded, spans=spans)
-    if played.total_s <= listed.before_s + other.total_s + listed.after_s:
-        return played
-    return other.later(listed)
+    by_list = replace(link, driver=listed)
+    other = _replay(schedule, frames, by_list, topology, coded=coded, spans=spans)
+    return played if played.total_s <= other.total_s else other
 
 
-def _listed(schedule: Schedule, frames: Frames, link: LinkModel, *, coded: bool) -> Listed | None:
-    """Return what a list takes beside its commands, where the driver may give one."""
+def _listed(schedule: Schedule, frames: Frames, link: LinkModel, *, coded: bool) -> Driver | None:
+    """Return what loads and reads while a list runs, where the driver may give one."""
     if link.driver is None or not coded:
         return None
     return link.driver.listed(schedule, frames.gradient)
@@ -137,14 +125,16 @@ def _replay(
     spans: bool,
 ) -> Replay:  # fmt: skip
     """See `replay`; by registers, if there is a driver."""
-    codec = link.codec(coded)
+    link, codec = link.wired(coded), link.codec(coded)
     schedule, frames = cut_for(schedule, frames, codec.cores)
-    notes = _Notes(schedule.nodes, codec.cores, coded=coded, spans=spans)
+    notes = _Notes(schedule.nodes, codec, coded=coded, spans=spans)
     programs = load(schedule, frames, codec, notes.codec, notes.done)
     network = Network(programs, link, topology, pulls_first=schedule.pulls_first, sent=notes.sent, keep=spans)
     for unit in programs.units:
         unit.go()
     network.run()
+    for unit in programs.units:
+        unit.read()
     if stuck := programs.unfinished:
         raise OscarError(
             f"expected a send for every wait, got ranks that wait for ever: {stuck}; fix the schedule"

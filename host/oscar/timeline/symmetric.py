@@ -17,9 +17,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from oscar.collective.actions import SENDS, Op, Phase
+from oscar.collective.actions import SENDS, Op
 from oscar.collective.schedule import Schedule
-from oscar.timeline.driver import DESK, fetch, give
+from oscar.timeline.driver import DESK, fetch, give, read_order
 from oscar.timeline.link import LinkModel
 from oscar.timeline.sizes import cut_tables, dense_tables
 
@@ -31,8 +31,9 @@ class Lowered(NamedTuple):
     """Rank 0's actions as arrays [action], those that make room left out.
 
     kind: encode, decode, send, wait. needs: the action whose result it uses, or -1. wakes: of a send, the
-    WAIT that the frame of the same distance ends. sums: a number for phase, chunk and sub-frame. loads: of
-    one that is the first to need the rank's own values; last: of one whose result is the final one.
+    WAIT that the frame of the same distance ends. sums: a number for phase, chunk and sub-frame. chunk: as
+    the rank that owns it. owns: of one that needs the rank's own values. reads [chunks K]: the decode, the
+    last of its sum, behind which each part is read.
     """
 
     kind: Ints
@@ -42,8 +43,9 @@ class Lowered(NamedTuple):
     phase: Ints
     sub: Ints
     terms: Ints
-    loads: Ints
-    last: Ints
+    chunk: Ints
+    owns: Ints
+    reads: Ints
 
 
 @lru_cache(maxsize=32)
@@ -55,35 +57,31 @@ def lowered(schedule: Schedule) -> Lowered:
     waits: dict[tuple[int, int, int, int], int] = {}
     numbers: dict[tuple[int, int, int], int] = {}
     rows: list[tuple[int, ...]] = []
-    added: list[int] = []
     sends: list[tuple[int, tuple[int, int, int, int]]] = []
     for op, phase, _, chunk, sub, peer, source, _, terms, _ in schedule.actions(0):
         if op is Op.POST_RECV:
             continue
         at, frame = len(rows), (phase, source, chunk, sub)
-        kind, needs, loads = _DECODE, held.get(frame, -1), False
+        kind, needs, owns = _DECODE, held.get(frame, -1), op is Op.DECODE_ADD
         if op is Op.WAIT:  # at distance -peer from its sender, whose chunk it is turned by peer
             waits[phase, -peer % n, (chunk - peer) % n, sub] = held[frame] = at
             kind, needs = _WAIT, -1
         elif op is Op.ENCODE:
             kind, needs = _ENCODE, summed.get((chunk, sub), -1)
-            held[frame], loads = at, needs < 0
+            held[frame], owns = at, needs < 0
         elif op in SENDS:
             kind = _SEND
             sends.append((at, (phase, peer, chunk, sub)))
         else:
-            loads = op is Op.DECODE_ADD and (chunk, sub) not in summed
-            added.append(summed.get((chunk, sub), -1))
             summed[chunk, sub] = at
         number = numbers.setdefault((phase, chunk, sub), len(numbers))
-        rows.append((kind, needs, number, phase, sub, terms.bit_count(), loads))
+        rows.append((kind, needs, number, phase, sub, terms.bit_count(), chunk, owns))
     wakes = np.full(len(rows), -1, np.int64)
     for at, key in sends:
         wakes[at] = waits[key]
-    kinds, needed, sums, phases, subs, every, loading = np.array(rows, np.int64).reshape(-1, 7).T.copy()
-    last = np.ones(len(rows) + 1, np.int64)
-    last[needed[phases == Phase.REDUCE_SCATTER]] = last[added] = 0
-    return Lowered(kinds, needed, wakes, sums, phases, subs, every, loading, last[:-1])
+    columns = np.array(rows, np.int64).reshape(-1, 8).T.copy()
+    reads = [summed[part] for part in read_order(schedule, 0) if part in summed]
+    return Lowered._make([*columns[:2], wakes, *columns[2:], np.array(reads, np.int64)])
 
 
 def symmetric_time(
@@ -94,7 +92,7 @@ def symmetric_time(
     count: values of every sub-frame, int64 [K]. sizes: bytes of every sub-frame [K], by how many workers'
     values it sums; without values none. Equal to the replay of such frames to the bit.
     """
-    codec = link.codec(coded)
+    link, codec = link.wired(coded), link.codec(coded)
     terms = list(sizes)
     table = np.stack([sizes[number] for number in terms])[None, None]
     counts = np.broadcast_to(count, table.shape)
@@ -109,8 +107,6 @@ def symmetric_time(
     unit = core if codec.busy else core + codec.cores * (do.kind == _DECODE)
     codes = np.flatnonzero(do.kind <= _DECODE)
     queue, queues = unit, codec.cores * (1 if codec.busy else 2)
-    if codec.driver is not None:
-        queue, queues = np.zeros_like(unit), 1
     order = codes[np.argsort(queue[codes], kind="stable")]
     starts = np.searchsorted(queue[order], np.arange(queues + 1))
     room_s = 0.0
@@ -118,31 +114,37 @@ def symmetric_time(
         room_s += link.message_s
     values, held = counts[0, do.sub], holds[0, do.sub]
     bytes_ = table[row[do.terms], do.sub]
-    costs = (link.seconds_per_byte, link.latency_s, room_s, *codec[:-3])
-    driven, driver = (plain[0, do.sub], do.loads, do.last), codec.driver and codec.driver.costs
-    return float(_play(*do[:5], values, held, bytes_, unit, order, starts, costs, driven, driver))
+    work = *do[:5], values, held, bytes_, unit
+    costs = link.seconds_per_byte, link.latency_s, room_s, codec._replace(driver=None)
+    if codec.driver is None:
+        return float(_play(*work, *costs, order, starts))
+    parts = {(chunk, sub): int(n) for chunk in range(schedule.nodes) for sub, n in enumerate(plain[0])}
+    when = codec.driver.loaded(schedule, 0, parts)
+    loaded = np.array([when[part] for part in zip(do.chunk.tolist(), do.sub.tolist(), strict=True)])
+    driven = np.where(do.owns > 0, loaded, 0.0), plain[0, do.sub], do.reads
+    return float(_attend(*work, *costs, *driven, codec.driver.costs))
 
 
 @njit(cache=True, nogil=True)
 def _code(
     at: int, ready: float, unit: int, kind: Any, sums: Any, counts: Any, holds: Any, free: Any, last: Any,
-    costs: Any,
+    codec: Any,
 ) -> float:  # fmt: skip
     """Do one encode or decode on its unit and return when its result is there, as `programs.Unit` does."""
-    _, _, _, busy, _, encode, encoded, hop, hopped, decode, decoded = costs[:11]
-    front, between, least, front_in, between_in, least_in = costs[11:]
     count, held = counts[at], holds[at]
     if kind[at] == _DECODE:
-        start = max(ready + front_in, free[unit])
-        done = start + count * decode + decoded
-        free[unit] = done if busy else start + max(held * decode + between_in, least_in)
+        start = max(ready + codec.decode_front, free[unit])
+        done = start + count * codec.decode_each + codec.decode_once
+        hold = held * codec.decode_each + codec.decode_between
+        free[unit] = done if codec.busy else start + max(hold, codec.decode_least)
         last[unit, 0], last[unit, 1] = sums[at], start
         return float(done)
-    start = max(ready + front, free[unit])
-    done = start + count * encode + encoded
-    if busy and last[unit, 0] == sums[at]:
-        done = last[unit, 1] + count * hop + hopped
-    free[unit] = done if busy else start + max(held * encode + between, least)
+    start = max(ready + codec.encode_front, free[unit])
+    done = start + count * codec.encode_each + codec.encode_once
+    if codec.busy and last[unit, 0] == sums[at]:
+        done = last[unit, 1] + count * codec.hop_each + codec.hop_once
+    hold = held * codec.encode_each + codec.encode_between
+    free[unit] = done if codec.busy else start + max(hold, codec.encode_least)
     last[unit, 0] = -1.0
     return float(done)
 
@@ -150,16 +152,15 @@ def _code(
 @njit(cache=True, nogil=True)
 def _play(
     kind: Any, needs: Any, wakes: Any, sums: Any, phase: Any, counts: Any, holds: Any, sizes: Any, units: Any,
-    order: Any, starts: Any, costs: Any, driven: Any, driver: Any,
+    per_byte: float, latency: float, room_s: float, codec: Any, order: Any, starts: Any,
 ) -> float:  # fmt: skip
     """Return when the rank finishes; what is ready leaves the port as in `ports`, pulls first.
 
-    starts: where each queue begins in `order`. driven: values, loads, last of each action; driver: the
-    costs of what gives commands, or None.
+    starts: where each queue begins in `order`.
     """
-    per_byte, latency, room_s, done = costs[0], costs[1], costs[2], np.full(kind.size, -1.0)
+    done = np.full(kind.size, -1.0)
     number = units.max() + 1 if units.size else 1
-    free, last, desk = np.zeros(number), np.full((number, 2), -1.0), np.zeros(DESK)
+    free, last = np.zeros(number), np.full((number, 2), -1.0)
     head = starts[:-1].copy()
     first, following = np.full(kind.size, -1), np.full(kind.size, -1)  # sends by what they need
     for at in range(kind.size):
@@ -180,15 +181,9 @@ def _play(
                     if counts[at] > 0:
                         if ready < 0:
                             break
-                        if driver is not None:
-                            noticed = needs[at] >= 0
-                            own, loads = driven[0][at], driven[1][at] > 0
-                            ready = give(desk, ready, own, noticed, loads, driver)
-                        done[at] = _code(at, ready, units[at], kind, sums, counts, holds, free, last, costs)
+                        done[at] = _code(at, ready, units[at], kind, sums, counts, holds, free, last, codec)
                         if kind[at] == _DECODE:
                             finish = max(finish, done[at])
-                        if driver is not None and kind[at] == _DECODE and driven[2][at]:
-                            finish = max(finish, fetch(desk, done[at], driven[0][at], driver))
                         send = first[at]
                         while send >= 0:
                             heappush(later, (max(done[at], room_s), -phase[send], send))
@@ -207,3 +202,66 @@ def _play(
             clock = later[0][0]
         else:
             return max(finish, room_s)
+
+
+@njit(cache=True, nogil=True)
+def _attend(
+    kind: Any, needs: Any, wakes: Any, sums: Any, phase: Any, counts: Any, holds: Any, sizes: Any, units: Any,
+    per_byte: float, latency: float, room_s: float, codec: Any, loaded: Any, values: Any, reads: Any,
+    driver: Any,
+) -> float:  # fmt: skip
+    """Return when the rank finishes whose driver gives commands as `programs.Attendant` does.
+
+    loaded: when own values of each action are, 0 of those that need none. values: of its frame. reads: as of
+    Lowered. driver: DriverCosts of what gives commands.
+    """
+    notice, end = driver.notice_s, driver.end_s
+    number = units.max() + 1 if units.size else 1
+    free, last, desk = np.zeros(number), np.full((number, 2), -1.0), np.zeros(DESK)
+    done, whole = np.zeros(kind.size), np.zeros(kind.size)  # whole, missing: by number of a sum
+    missing, sender = np.zeros(kind.size, np.int64), np.full(kind.size, -1)
+    first, following = np.full(kind.size, -1), np.full(kind.size, -1)  # what needs an action's result
+    due, later, now = [(0.0, -1)][:0], [(0.0, 0, -1)][:0], [(0, -1)][:0]
+    for at in range(kind.size):
+        if counts[at] == 0:
+            continue
+        if kind[at] == _ENCODE and needs[at] < 0:
+            heappush(due, (loaded[at], at))
+        elif kind[at] == _ENCODE:
+            sender[sums[needs[at]]] = at
+        elif kind[at] != _WAIT:
+            following[at], first[needs[at]] = first[needs[at]], at
+            missing[sums[at]] += kind[at] == _DECODE
+    clock = finish = 0.0
+    while len(due) or len(later) or len(now):
+        port = clock if len(now) else max(clock, later[0][0]) if len(later) else np.inf
+        if len(due) and due[0][0] <= port:
+            when, at = heappop(due)
+            ready = give(desk, when, values=0, noticed=False, loads=False, costs=driver)
+            done[at] = _code(at, ready, units[at], kind, sums, counts, holds, free, last, codec)
+            if kind[at] == _DECODE:
+                finish, part = max(finish, done[at] + end), sums[at]
+                whole[part] = max(whole[part], done[at])
+                missing[part] -= 1
+                if not missing[part] and sender[part] >= 0:
+                    heappush(due, (whole[part] + notice, sender[part]))
+        else:
+            clock = port
+            while len(later) and later[0][0] <= clock:
+                _, turn, at = heappop(later)
+                heappush(now, (turn, at))
+            _, send = heappop(now)
+            clock += sizes[send] * per_byte
+            finish, at = max(finish, clock + end), wakes[send]
+            done[at] = clock + latency
+        then = first[at]
+        while then >= 0:
+            if kind[then] == _SEND:
+                heappush(later, (max(done[at], room_s), -phase[then], then))
+            else:
+                heappush(due, (max(done[at] + notice, loaded[then]), then))
+            then = following[then]
+    for at in reads:
+        if counts[at] > 0:
+            finish = max(finish, fetch(desk, whole[sums[at]], values[at], driver))
+    return max(finish, room_s)

@@ -78,6 +78,22 @@ def switch(gbps: Sequence[float], latency_s: float) -> Topology:
     return Topology(n, tuple(ports), AtSwitch(n, latency_s), "switch", f"{n} ranks at a switch, {rates}")
 
 
+def adding_switch(ranks: int, slices: int, gbps: float, latency_s: float) -> Topology:
+    """Return ranks at a switch that adds: its slices are the last ranks, half a link away, with all ports.
+
+    >>> adding_switch(4, 2, 100.0, 2e-6).text
+    '4 ranks at a switch that adds in 2 slices, 100 Gb/s each'
+    """
+    ports = tuple(Port(f"{way} {rank}", 8e-9 / gbps) for way in ("out", "in") for rank in range(ranks))
+    links = {}
+    for rank in range(ranks):
+        for slice in range(ranks, ranks + slices):
+            links[rank, slice] = Link(latency_s / 2, (rank,), ())
+            links[slice, rank] = Link(latency_s / 2, (), (ranks + rank,))
+    text = f"{ranks} ranks at a switch that adds in {slices} slices, {gbps:g} Gb/s each"
+    return Topology(ranks + slices, ports, links, "links", text)
+
+
 def wires(nodes: int, every: Mapping[Pair, tuple[float, float]]) -> Topology:
     """Return point-to-point links of their own: every[i, j] is (Gb/s, seconds of latency)."""
     ports = tuple(Port(f"{i} -> {j}", 8e-9 / rate) for (i, j), (rate, _) in every.items())

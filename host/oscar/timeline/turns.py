@@ -1,53 +1,102 @@
-"""Clocks of a NIC's barrel units, and the blocks that they code (docs/engine.md, "Barrel units")."""
+"""Clocks of a NIC's units, and the blocks that they code (docs/engine.md, "Barrel units").
+
+A turn begins when memory answers it, in a clock that four divides. Each constant is a number of clocks unless
+its comment says otherwise. All are the RTL's; `oscar_sim.step_clocks` compares.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-TURN, THREADS = 4, 8  # clocks; threads of a unit
-# Clocks from a thread's turn to its next one, and behind a header (decoding: classes).
+from numba import njit
+
+# Units. A pair is for encoders and decoders, in that order.
+TURN, THREADS = 4, 8  # clocks of a turn; threads of a unit
+# From a thread's turn to its next one; behind a header, of a decoder behind classes.
 AGAIN, HEADED = (20, 28), (24, 36)
-SEED_TURNS = 4  # of an encoder, beside one for each seed row: most blocks have 1 to 5 such rows, and 3 to 5
 FINAL = 2  # turns for the final states
-# Encoding: clocks of the dealer for a block; from there to its first turn; from its last turn's begin until
-# the judge finds it; of the judge for a block, and until its bytes may be drained.
-DEAL, FIRST, JUDGED, JUDGE, SETTLE = 3, 14, 20, 4, 4
-# From a drain's begin to its first word; from its last word, or the last turn, until all is collected; until
-# its thread is free.
-DRAIN, GATHERED, LEFT = 8, 12, 4
-BUFFER = 112 * 16  # bytes of a thread's block beyond which it waits to be drained
-CRC = 3, 11, 1  # to add a block's CRC, and for each digit of how many words lie between, of 16: not 0, or 0
-HEAD = 140, 3  # from the last byte to the frame's first word: header, CRC; and for each block, its entry
-# Decoding: clocks of the dealer for a block; from there until its first line of bytes counts; from its last
-# turn's begin until its thread is free.
-GIVE, FETCH, FREE = 7, 30, 52
-ENOUGH, BEGUN, ROOM = 128, 64, 384  # bytes for a turn, for a block's first one, that a thread takes
-STATES = 96  # bytes of the final states
-SUMMED = 34  # clocks from a turn's begin to its last sum
-RAW_SENT, RAW_CODED = (60, 41), 1.6  # to send a raw block, and its rows; how many times as long it was coded
-# To receive one: each 1,024 values, and each row beside the clock that a value or a byte takes to come.
-RAW_GROUP, RAW_ROW = 192, 32
-# From a command, or a frame's last word, until its blocks may be dealt: tables are built. To send, memory
-# finds the last symbol before, in some clocks more for each 1,024 values of a bank.
-FRONT, SEARCH = (180, 250), 8
-# Received: blocks whose entries of the directory are read while tables are built, and clocks for each more.
-LISTED, ENTRY = 18, 8
-NEXT = 20, 20  # until they may behind the first word of the frame before, or its last block that is dealt
-DONE, LEARN = 20, 300  # from the last sum to the end of a command; to learn
+SEEDS = 4  # seed rows of a block where nobody tells how many it has
+SEED_TURNS = (0, 5, 3, 2, 2, 2)  # turns of an encoder for each seed row, by how many there are
+IN_FLIGHT = 2, 4  # frames of a direction that are under way, in a NIC of one unit and of more
 NEVER = 1e18
+
+# Encoders: dealer and judge.
+DEAL, BEHIND = 3, 6  # the dealer's for a block; behind the last block of a frame
+FIRST = 14  # from the deal to the block's first turn
+JUDGED, JUDGE = 23, 4  # from the last turn until the block is settled; the judge's for a block
+# From when the frame before is out, and this one's blocks may be dealt, until the judge takes it.
+NEXT_JUDGED = 4
+
+# Encoders: a block on its way to the store.
+KEPT = 2  # from when the block is settled until its drain begins, or until it is dropped
+DRAIN = 18  # of a drain, beside those of its words
+LASTED, SETTLED = 41, 3  # least until it is in the store: from its last turn, from when it is settled
+BUFFER = 112 * 16  # bytes of a thread's block, beyond which the thread waits for the drain
+# Units' collectors take turns at the store, a clock each.
+STORED_TURN, CRC_TURN = 5, 3  # from the turn until a block is in the store; until its CRC may be asked for
+ENTRY_WORD = 7  # from when a block is settled until a word of the head takes a turn
+NEXT_DRAIN, THREAD_FREE = 1, 2  # from when a block leaves: to the next drain; until its thread is free
+RAW_SENT = 60, 41  # to send a raw block: of the block, of each row
+RAW_CODED = 1.66  # bytes that the encoder makes of a raw block, for each byte that is sent
+
+# Encoders: the end of a frame.
+CRC = 3, 5, 2  # to add a CRC: the first, or one that ends in the same word; any other; each step of that
+LENGTH_CRC, HEAD_CRC = 7, 2  # from the last settled block to asking for the length's CRC; then for the head's
+OUT = 11  # from the last CRC to the first word
+PAD = 2  # for each step by which the CRC goes back over the pad, and a clock for all
+FRAME_GAP = 4  # from a frame's last word to the next one's first
+
+# Decoders: dealer and turns.
+GIVE, BEHIND_SENT = 5, 17  # the dealer's for a block; behind the last block of a frame
+START, SUMMED = 17, 34  # from the deal to the first turn, if its bytes are there; from the last turn to sums
+OVER, FREE = 41, 7  # from the last turn until a look may find the block over; then until its thread is free
+# From a frame's last sum to the end of its command, in the mean: a thread is looked at once in LOOK_EVERY
+# clocks. To learn.
+DONE, LEARN = 20, 300
+
+# Decoders: bytes. Each thread is looked at once in LOOK_EVERY clocks.
+FETCH, FED = 6, 9  # from the deal until a line may be chosen for the thread; from the choice until it counts
+LOOK_EVERY = 8
+LEVEL_LOOK, ROOM_LOOK = 18, 4  # how old the look is that a turn goes by; that the choice of a line goes by
+TAKEN = 31  # from a turn's begin until its bytes count as taken
+ENOUGH, BEGUN, ROOM = 128, 64, 384  # bytes: for a turn, for a block's first turn, from which on no line comes
+CHUNK = 16  # bytes of a unit's word
+STATES, CLASSES = (64, 32), 12  # bytes: of the turns for final states, of one for classes in the mean
+RAW_GROUP, RAW_ROW = 192, 32  # to receive each 1,024 raw values; each row, beside one for each value or byte
+
+# From a command to send until its blocks may be dealt, and from a received frame's last word, in the mean. A
+# sender builds tables first, for the last symbol of the frame before; a receiver has built them by then.
+FRONT = 153, 25
+SEARCH = 41, 8  # until memory has found the last symbol: of the frame, of each 1,024 values of a bank
+REBUILT = 134  # from there, if it is another symbol
+ASKED = 9  # fewer where the command waits already
+WHOLE = 22  # of a received frame whose last word is whole
+# Of a received frame that waits in the store, the later one of two: tables are built; the directory is read.
+WAITED = 143
+LISTED, ENTRY = 50, 4.25  # of the directory, of each block's entry
+HEAD_READ, LIST_READ = 13, 22  # until the store is read: for the header, for the directory
 
 
 class CodedBlocks(NamedTuple):
     """The blocks of frames, one frame behind the other.
 
-    gaps: uint8, of every turn the clocks to the thread's next one. turns: int64 [blocks + 1], where each
-    block's begin. sizes: bytes. raw: rows of raw blocks (sent), or their clocks (received). unit: who does
-    each. frames: int64 [frames + 1], where each frame's begin.
+    Of turns: gaps uint8, clocks to the thread's next turn; takes float64, bytes that a decoder takes. Of
+    blocks: turns int64 [blocks + 1], where each block's turns begin; sizes, bytes, 0 if it is constant;
+    places, the byte of the frame at which it begins; raw, rows to send if it is raw, or clocks to receive it;
+    unit, which codes it. frames: int64 [frames + 1], where each frame's blocks begin.
     """
 
     gaps: Any
+    takes: Any
     turns: Any
     sizes: Any
+    places: Any
     raw: Any
     unit: Any
     frames: Any
+
+
+@njit(cache=True, nogil=True)
+def waits_for(frame: int, units: int) -> int:
+    """Return the frame of the same direction that has to be done before this one; below 0: none."""
+    return frame - (IN_FLIGHT[1] if units > 1 else IN_FLIGHT[0])

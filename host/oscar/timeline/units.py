@@ -1,4 +1,4 @@
-"""Clocks in which a NIC's barrel units code frames, turn by turn (docs/engine.md, "Barrel units").
+"""Clocks in which a NIC's units code frames, turn by turn (docs/engine.md, "Barrel units").
 
 Block b of memory is coded by unit b mod U, in one of its eight threads. Every four clocks a unit has a turn
 for the next thread in a ring that may go on. Frames of a direction share units: the blocks of a frame are
@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from oscar.coding.asc.params import GROUP_ROWS, LANES
+from oscar.coding.asc.params import DIRECTORY_BYTES, GROUP_ROWS, LANES, PREFIX_BYTES
 from oscar.coding.asc.turns import GROUP, cell_values
+from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     AGAIN,
+    ASKED,
+    CLASSES,
     ENTRY,
     FINAL,
     FRONT,
@@ -24,8 +28,13 @@ from oscar.timeline.turns import (
     LISTED,
     RAW_GROUP,
     RAW_ROW,
+    REBUILT,
     SEARCH,
     SEED_TURNS,
+    SEEDS,
+    STATES,
+    WAITED,
+    WHOLE,
     CodedBlocks,
 )
 from oscar.timeline.units_receive import receive_ends
@@ -36,8 +45,10 @@ from oscar.timeline.units_send import send_ends
 class UnitFrame:
     """A frame to model.
 
-    cells: of `asc.turns.cells_of`. count: values; size: bytes; sizes: of its blocks, None: as their rows
-    share the frame's. row: the first one in memory.
+    cells: int64 [cells, 4], of `asc.turns.cells_of`. count: values. size: bytes. sizes: bytes of each block;
+    None: blocks share the frame's bytes by their rows. row: its first row in memory. seeds: seed rows of each
+    block; None: SEEDS. last: its last symbol; None: that of the frame before. takes: of each coded block the
+    bytes of each step, in a decoder's order; None: all rows of a block take the same.
     """
 
     cells: Any
@@ -45,45 +56,68 @@ class UnitFrame:
     size: int
     sizes: Any
     row: int
+    seeds: Any = None
+    last: int | None = None
+    takes: Sequence[Sequence[int]] | None = None
 
 
 def sent(
     frames: Sequence[UnitFrame], units: int, block: int, begin: float, *, bus: int = 0
 ) -> list[float]:  # fmt: skip
-    """Return when the first word of each goes out, of frames one right after the other.
+    """Return the clocks in which frames' first words go out, one frame right after the other.
 
-    block: values of a block. begin: when blocks of the first may be dealt. Those of another are when the one
-    before is dealt and its front is done, which begins when the one before is collected; and the one before
-    that is learnt. bus: bytes of a word; 0: of the narrowest with which all units have eight a clock.
+    block: values of a block. begin: the clock from which blocks of the first frame may be dealt. bus: bytes
+    of a word; 0: of the narrowest bus with which all units have eight bytes a clock.
+
+    A frame's front begins when the frame before is dealt. Its blocks are dealt when the front is done, and
+    the frame IN_FLIGHT ahead is out and learnt.
     """
     work = blocks_of(frames, units, block, 0)
-    fronts = np.array([send_front(frame.count, units) for frame in frames], float)
-    found = send_ends(work, fronts, units, begin, bus or bus_bytes(units))
+    pairs = pairwise([frames[0], *frames])
+    fronts = [send_front(frame.count, units, known=_same(before, frame)) - ASKED for before, frame in pairs]
+    found = send_ends(work, np.array(fronts, float), units, begin, bus or bus_bytes(units))
     return [float(end) for end in found]
 
 
 def received(
     frames: Sequence[UnitFrame], units: int, block: int, begin: float, *, bus: int = 0
 ) -> list[float]:  # fmt: skip
-    """Return when the last sum of each is there; arguments as of `sent`.
+    """Return the clocks in which frames' last sums are there; arguments as of `sent`.
 
-    Blocks of a frame are dealt when those of the one before are, and when its front is done: this begins
-    when the one before is dealt, and one before that is done and learnt.
+    A frame's front begins when the frame before is dealt and the one IN_FLIGHT ahead is done. Its blocks are
+    dealt when the front is done, and that one has learnt.
     """
     work = blocks_of(frames, units, block, 1)
-    fronts = np.array([receive_front(frame.count, block) for frame in frames], float)
+    fronts = np.array([waited_front(frame.count, block) for frame in frames], float)
     found = receive_ends(work, fronts, units, begin, bus or bus_bytes(units))
     return [float(end) for end in found]
 
 
-def send_front(count: int, units: int) -> int:
-    """Return clocks from the command to send a frame of `count` values until its blocks may be dealt."""
-    return FRONT[0] + -(-SEARCH * count // (GROUP * units))
+def _same(before: UnitFrame, frame: UnitFrame) -> bool:
+    return frame.last is None or frame.last == before.last
 
 
-def receive_front(count: int, block: int) -> int:
-    """Return clocks from the last word of a frame of `count` values until its blocks may be dealt."""
-    return FRONT[1] + ENTRY * max(0, -(-count // block) - LISTED)
+def send_front(count: int, units: int, *, known: bool = True) -> int:
+    """Return clocks from the command to send a frame of `count` values until its blocks may be dealt.
+
+    known: its last symbol is that of the frame before.
+    """
+    search = SEARCH[0] + SEARCH[1] * -(-count // (GROUP * units))
+    return max(FRONT[0], search) if known else search + REBUILT
+
+
+def received_front(size: int, bus: int) -> int:
+    """Return clocks from the last word of a frame of `size` bytes until its blocks may be dealt.
+
+    bus: bytes of a word. The CRC goes back over the bytes that the last one lacks.
+    """
+    lacks = -size % bus
+    return WHOLE + lacks // 4 + lacks % 4
+
+
+def waited_front(count: int, block: int) -> float:
+    """Return clocks until a frame of `count` values that waits in the store may be dealt."""
+    return max(WAITED, LISTED + ENTRY * -(-count // block))
 
 
 def bus_bytes(units: int) -> int:
@@ -92,15 +126,32 @@ def bus_bytes(units: int) -> int:
 
 
 def blocks_of(frames: Sequence[UnitFrame], units: int, block: int, way: int) -> CodedBlocks:
-    """Return the blocks of frames; way: 0 to encode, 1 to decode."""
+    """Return the blocks of frames; way: 0 to encode, 1 to decode; block: values of a block."""
     every = [_frame_blocks(frame, units, block, way) for frame in frames]
-    gaps, turns, sizes, raw, unit = (np.concatenate(part) for part in zip(*every, strict=True))
-    ends = np.cumsum([0, *(len(one[1]) for one in every)])
-    return CodedBlocks(gaps, np.append(0, np.cumsum(turns)), sizes, raw, unit, ends)
+    gaps, takes, turns, sizes, places, raw, unit = (np.concatenate(part) for part in zip(*every, strict=True))
+    ends, begins = np.cumsum([0, *(len(one[2]) for one in every)]), np.append(0, np.cumsum(turns))
+    return CodedBlocks(gaps, takes, begins, sizes, places, raw, unit, ends)
+
+
+class _Cells(NamedTuple):
+    """The cells of a frame's blocks: arrays [blocks, cells], but for seeds.
+
+    rows: turns of rows. groups: groups of rows. classes: turns for classes. first (bool): the cell is the
+    first live one of its block, so it has the seed rows; found: how many it has. inside (bool): the cell is
+    not a dead one before the first live one or behind the last. seeds [blocks]: most seed rows of a block.
+    """
+
+    rows: Any
+    groups: Any
+    classes: Any
+    first: Any
+    inside: Any
+    found: Any
+    seeds: Any
 
 
 def _frame_blocks(frame: UnitFrame, units: int, block: int, way: int) -> tuple[Any, ...]:
-    """Return gaps, and of each block: turns, bytes, rows or clocks if it is raw, its unit."""
+    """Return a frame's part of CodedBlocks: gaps, takes, turns of each block, sizes, places, raw, unit."""
     values = cell_values(frame.count)
     number, each = -(-frame.count // values), max(1, block // values)
     part = np.zeros((-(-number // each) * each, 5), np.int64)
@@ -109,29 +160,58 @@ def _frame_blocks(frame: UnitFrame, units: int, block: int, way: int) -> tuple[A
     rows, live, plain_rows, raw, groups = (x.reshape(-1, each) for x in part.T)
     live_rows, plain = plain_rows + raw, raw.sum(axis=1)
     some = live > 0
-    any_live = some.any(axis=1)
     begun = np.cumsum(some, axis=1) > 0
     inside = begun & (np.cumsum(some[:, ::-1], axis=1)[:, ::-1] > 0)
-    first = some & (np.cumsum(some, axis=1) == 1)
     # Classes of a dead group are coded where live ones are before and behind it.
     classes = np.where(some, live, inside)
-    if way:
-        others = rows * inside
-        others[:, -1] += FINAL  # the first cell that is decoded
-        counts = np.stack([others, classes], axis=2)[:, ::-1, ::-1] * (any_live & (plain == 0))[:, None, None]
-        pattern = HEADED[1], AGAIN[1]
-    else:
-        others = rows + np.minimum(SEED_TURNS, live_rows) * first + classes
-        others[:, -1] += np.where(any_live, FINAL, 1)
-        counts = np.stack([groups, others], axis=2)
-        pattern = HEADED[0], AGAIN[0]
-    gaps = np.repeat(np.resize(np.array(pattern, np.uint8), counts.size), counts.reshape(-1))
+    first = some & (np.cumsum(some, axis=1) == 1)
+    seeds = np.full(len(plain), SEEDS) if frame.seeds is None else np.asarray(frame.seeds)
+    found = np.minimum(seeds[:, None], live_rows) * first
+    cells = _Cells(rows, groups, classes, first, inside, found, seeds)
     sizes = frame.sizes
     if sizes is None:
         sizes = frame.size * live_rows.sum(axis=1) / max(1, live_rows.sum())
     sizes = np.asarray(sizes, float)
+    ends = np.cumsum(sizes) + HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES * len(sizes)
     if way:
+        counts, pattern, takes = _decoded(cells, (plain == 0) & (sizes > 0), sizes, frame.takes)
         comes = np.maximum(LANES * plain, sizes)
         plain = (RAW_GROUP * -(-plain // GROUP_ROWS) + RAW_ROW * plain + comes) * (plain > 0)
+    else:
+        counts, pattern = _encoded(cells)
+        takes = np.zeros(0)
+    gaps = np.repeat(np.tile(np.array(pattern, np.uint8), len(plain)), counts.reshape(-1))
     unit = (frame.row // (block // LANES) + np.arange(len(sizes))) % units
-    return gaps, counts.sum(axis=(1, 2)), sizes, plain.astype(float), unit
+    return gaps, takes, counts.sum(axis=1), sizes, ends - sizes, plain.astype(float), unit
+
+
+def _encoded(cells: _Cells) -> tuple[Any, list[int]]:
+    """Return counts [blocks, kinds], turns of each kind in a block, and of each kind the clocks behind it."""
+    blocks, each = cells.rows.shape
+    others = cells.rows + cells.found * (np.array(SEED_TURNS)[cells.seeds] - 1)[:, None] + cells.classes
+    others[:, -1] += np.where(cells.first.any(axis=1), FINAL, 1)
+    return np.stack([cells.groups, others], axis=2).reshape(blocks, -1), [HEADED[0], AGAIN[0]] * each
+
+
+def _decoded(cells: _Cells, coded: Any, sizes: Any, told: Any) -> tuple[Any, list[int], Any]:
+    """Return the same as `_encoded`, and the bytes of each turn.
+
+    coded: bool [blocks], neither raw nor constant. sizes: bytes [blocks]. told: UnitFrame.takes.
+    """
+    blocks, each = cells.rows.shape
+    rows = (cells.rows - cells.found) * cells.inside
+    final = np.ones((blocks, FINAL), np.int64)
+    pairs = np.stack([cells.classes, rows], axis=2)[:, ::-1].reshape(blocks, -1)
+    counts = np.hstack([final, pairs, np.maximum(cells.seeds, 1)[:, None]])
+    counts *= (cells.first.any(axis=1) & coded)[:, None]
+    left = np.maximum(0, sizes - sum(STATES) - CLASSES * cells.classes.sum(axis=1))
+    kinds = np.zeros(counts.shape)  # bytes of a turn; seed rows take none
+    kinds[:, :FINAL] = STATES
+    kinds[:, FINAL:-1:2] = CLASSES
+    kinds[:, FINAL + 1 : -1 : 2] = (left / np.maximum(1, rows.sum(axis=1)))[:, None]
+    takes, turns = np.repeat(kinds.reshape(-1), counts.reshape(-1)), counts.sum(axis=1)
+    if told is not None:
+        begins = (np.cumsum(turns) - turns)[turns > 0] + FINAL
+        for begin, steps in zip(begins, told, strict=True):
+            takes[begin : begin + len(steps)] = steps
+    return counts, [AGAIN[1]] * FINAL + [HEADED[1], AGAIN[1]] * each + [AGAIN[1]], takes

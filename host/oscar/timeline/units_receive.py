@@ -1,4 +1,4 @@
-"""Turns of barrel decoders, and how they are dealt to and fed, until sums are there."""
+"""Turns of decoders, and how they are dealt to and fed, until sums are there."""
 
 from __future__ import annotations
 
@@ -7,47 +7,72 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES
+from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     BEGUN,
+    BEHIND_SENT,
+    CHUNK,
     DONE,
     ENOUGH,
+    ENTRY,
+    FED,
     FETCH,
-    FINAL,
     FREE,
     GIVE,
+    HEAD_READ,
     LEARN,
+    LEVEL_LOOK,
+    LIST_READ,
+    LOOK_EVERY,
     NEVER,
-    NEXT,
+    OVER,
     ROOM,
-    STATES,
+    ROOM_LOOK,
+    START,
     SUMMED,
+    TAKEN,
     THREADS,
     TURN,
     CodedBlocks,
+    waits_for,
 )
 
-FRAME, BLOCK, DEALER, ENDED, RAW_END, RAW_FRAME = range(6)  # of `at`
+# Places in `Receiving.at`. FRAME, BLOCK: what is dealt next; DEALER: when the dealer is free. ENDED: frames
+# that are over. RAW_END, RAW_FRAME: when the last raw block is received, and its frame. DEALT: blocks so far.
+# NEXT_LISTED: the frame whose head is read next. Of the head before that: HEAD_CHUNKS it has, HEAD_DONE are
+# read, HEAD_BEGIN is when that began.
+FRAME, BLOCK, DEALER, ENDED, RAW_END, RAW_FRAME = range(6)
+DEALT, NEXT_LISTED, HEAD_DONE, HEAD_CHUNKS, HEAD_BEGIN = range(6, 11)
 
 
 class Receiving(NamedTuple):
-    """What is under way.
+    """What is under way; times are clocks, NEVER if not known yet.
 
-    Of threads: own block, place in its turns, when the next may be, bytes there and to come, when they begin
-    to come, when the thread is free. Of units: who had a turn last, a line last, lines to spare. Of frames:
-    blocks under way, when they may be dealt, the last sum, when they are over and learnt. at: see the numbers
-    above.
+    Of threads [units, THREADS]: own, the block, -1 for none; place, its next turn; ready, when that may be;
+    enough, whether its bytes are there; room, a bit for each look, the last one lowest: whether there was
+    room for more; fed and owed, bytes that are there and that are to come; takes and began, [2, units,
+    THREADS], bytes of the last two turns and when they began; feeds, from when on lines may come; free. puts:
+    clocks of the last deals. Of units: last and line, the threads that had a turn and a line last; chosen,
+    when that line was. Of frames: under_way, blocks; deal, when they may be dealt; end, the last sum; over,
+    learnt. at: the numbers above.
     """
 
     own: Any
     place: Any
     ready: Any
+    enough: Any
+    room: Any
     fed: Any
     owed: Any
+    takes: Any
+    began: Any
     feeds: Any
     free: Any
+    puts: Any
     last: Any
     line: Any
-    spare: Any
+    chosen: Any
     under_way: Any
     deal: Any
     end: Any
@@ -58,61 +83,81 @@ class Receiving(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def receive_ends(work: CodedBlocks, fronts: Any, units: int, begin: float, word: int) -> Any:
-    """Return when the last sum of each frame is there; arguments as of `send_ends`."""
+    """Return the clocks, float64 [frames], in which the last sums are there; arguments as of `send_ends`."""
     count, threads = fronts.size, (units, THREADS)
     s = Receiving(
-        np.full(threads, -1), np.zeros(threads, np.int64), np.full(threads, NEVER), np.zeros(threads),
-        np.zeros(threads), np.zeros(threads), np.zeros(threads), np.zeros(units, np.int64),
-        np.zeros(units, np.int64), np.zeros(units), np.zeros(count, np.int64), np.full(count, NEVER),
-        np.zeros(count), np.full(count, NEVER), np.full(count, NEVER), np.zeros(6),
+        np.full(threads, -1), np.zeros(threads, np.int64), np.full(threads, NEVER),
+        np.zeros(threads, np.bool_), np.zeros(threads, np.int64), np.zeros(threads), np.zeros(threads),
+        np.zeros((2, *threads)), np.full((2, *threads), -NEVER), np.full(threads, NEVER), np.zeros(threads),
+        np.full(THREADS, -NEVER),
+        np.zeros(units, np.int64), np.zeros(units, np.int64), np.full(units, -NEVER),
+        np.zeros(count, np.int64), np.full(count, NEVER), np.zeros(count), np.full(count, NEVER),
+        np.full(count, NEVER), np.zeros(11),
     )  # fmt: skip
     s.at[DEALER] = s.at[RAW_END] = s.deal[0] = begin
-    now = np.ceil(begin / TURN) * TURN
+    s.at[NEXT_LISTED] = 1
+    now = int(np.ceil(begin / TURN) * TURN)
     while s.at[ENDED] < count:
         _deal(work, s, now)
         _end(s, fronts, begin, now)
+        _list(work, s, begin)
+        for clock in range(now - LEVEL_LOOK - TURN + 1, now - LEVEL_LOOK + 1):
+            _feed(work, s, clock - FED, word)
+            _look(work, s, clock)
         for u in range(units):
-            _feed(s, u, now, word)
             _turn(work, s, u, now)
         now += TURN
     return s.end
 
 
 @njit(cache=True, nogil=True)
-def _deal(work: CodedBlocks, s: Receiving, now: float) -> None:
+def _deal(work: CodedBlocks, s: Receiving, now: int) -> None:
     """Deal blocks to threads that are free; raw ones wait until nobody has a block of another frame."""
     frame, b = int(s.at[FRAME]), int(s.at[BLOCK])
     while b < work.sizes.size and s.deal[frame] <= now:
-        u, when = work.unit[b], max(s.at[DEALER], s.deal[frame]) + GIVE
+        u, when = work.unit[b], max(s.at[DEALER], s.deal[frame])
         if work.turns[b + 1] > work.turns[b]:
-            t = -1
+            first = NEVER
             for k in range(THREADS):
-                if t < 0 and s.own[u, k] < 0 and s.free[u, k] <= max(when, now):
-                    t = k
-            if t < 0 or (s.at[RAW_END] > when and s.at[RAW_FRAME] < frame):
-                if when <= now:
-                    s.at[DEALER] = max(s.at[DEALER], now + TURN - GIVE)
+                if s.own[u, k] < 0:
+                    first = min(first, s.free[u, k])
+            when = max(when, first)
+            if when > now or (s.at[RAW_END] > when and s.at[RAW_FRAME] < frame):
                 break
-            when = max(when, s.free[u, t])
-            s.own[u, t], s.place[u, t], s.ready[u, t] = b, work.turns[b], when
-            s.fed[u, t], s.owed[u, t], s.feeds[u, t] = 0.0, work.sizes[b], when + FETCH
+            t = 0
+            while s.own[u, t] >= 0 or s.free[u, t] > when:
+                t += 1
+            _begin(work, s, u, t, b, when)
             s.under_way[frame] += 1
+        elif when > now:
+            break
         elif work.raw[b] > 0:
             if frame and s.over[frame - 1] == NEVER:
                 break
             when = max(when, s.at[RAW_END], s.over[frame - 1] if frame else 0.0)
             s.at[RAW_END], s.at[RAW_FRAME] = when + work.raw[b], frame
             s.end[frame] = max(s.end[frame], s.at[RAW_END])
-        s.at[DEALER] = when
+        s.at[DEALER] = when + GIVE
         b += 1
         if b == work.frames[frame + 1]:
+            s.at[DEALER] = when + BEHIND_SENT
             frame += 1
             break
     s.at[FRAME], s.at[BLOCK] = frame, b
 
 
 @njit(cache=True, nogil=True)
-def _end(s: Receiving, fronts: Any, begin: float, now: float) -> None:
+def _begin(work: CodedBlocks, s: Receiving, u: int, t: int, b: int, when: float) -> None:
+    """Begin a block on a thread."""
+    s.own[u, t], s.place[u, t], s.ready[u, t] = b, work.turns[b], when + START
+    s.fed[u, t], s.owed[u, t], s.feeds[u, t] = 0.0, work.sizes[b], when + FETCH
+    s.enough[u, t], s.room[u, t], s.takes[:, u, t], s.began[:, u, t] = False, -1, 0.0, -NEVER
+    s.puts[int(s.at[DEALT]) % THREADS] = when + 1
+    s.at[DEALT] += 1
+
+
+@njit(cache=True, nogil=True)
+def _end(s: Receiving, fronts: Any, begin: float, now: int) -> None:
     """End frames whose blocks are done, in their order, and say when the next one may be dealt."""
     frame, n = int(s.at[FRAME]), int(s.at[ENDED])
     while n < fronts.size and frame > n and s.under_way[n] == 0 and s.end[n] <= now:
@@ -121,52 +166,99 @@ def _end(s: Receiving, fronts: Any, begin: float, now: float) -> None:
         s.learnt[n] = max(s.over[n], s.learnt[n - 1] if n else 0.0) + LEARN
         n += 1
     s.at[ENDED] = n
-    if frame < fronts.size and s.deal[frame] == NEVER and (frame < 2 or s.over[frame - 2] < NEVER):
-        front = max(s.deal[frame - 1], s.over[frame - 2] if frame > 1 else begin) + fronts[frame]
-        learnt = s.learnt[frame - 2] if frame > 1 else 0.0
-        s.deal[frame] = max(s.at[DEALER] + NEXT[1], front, learnt)
+    ahead = waits_for(frame, s.last.size)
+    if frame < fronts.size and s.deal[frame] == NEVER and (ahead < 0 or s.over[ahead] < NEVER):
+        front = max(s.deal[frame - 1], s.over[ahead] if ahead >= 0 else begin) + fronts[frame]
+        learnt = s.learnt[ahead] if ahead >= 0 else 0.0
+        s.deal[frame] = max(s.at[DEALER], front, learnt)
 
 
 @njit(cache=True, nogil=True)
-def _feed(s: Receiving, u: int, now: float, word: int) -> None:
-    """Give lines of the store to the unit's threads, in a ring."""
-    chunks = max(1, word // 16)  # of sixteen bytes, of a line
-    lines = TURN / max(s.last.size, 2 * chunks)  # of a unit in a turn
-    s.spare[u] = min(s.spare[u] + lines, lines + 1)
-    tries = 0
-    while s.spare[u] >= 1 and tries < THREADS:
-        tries += 1
-        s.line[u] = (s.line[u] + 1) % THREADS
-        t = s.line[u]
-        if s.own[u, t] >= 0 and s.owed[u, t] > 0 and s.feeds[u, t] <= now and s.fed[u, t] < ROOM:
-            some = min(s.owed[u, t], 16.0 * chunks)
+def _list(work: CodedBlocks, s: Receiving, begin: float) -> None:
+    """Let the directory of the next frame in the store be read, when its front begins."""
+    frame = int(s.at[NEXT_LISTED])
+    ahead = waits_for(frame, s.last.size)
+    if s.at[HEAD_DONE] < s.at[HEAD_CHUNKS] or frame >= s.deal.size or s.deal[frame - 1] == NEVER:
+        return
+    if ahead < 0 or s.over[ahead] < NEVER:
+        blocks = work.frames[frame + 1] - work.frames[frame]
+        place = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES * blocks
+        s.at[HEAD_DONE], s.at[HEAD_CHUNKS] = 0, 1 - (-place // CHUNK) - HEADER_BYTES // CHUNK
+        s.at[HEAD_BEGIN] = max(s.deal[frame - 1], s.over[ahead] if ahead >= 0 else begin)
+        s.at[NEXT_LISTED] += 1
+
+
+@njit(cache=True, nogil=True)
+def _head_reads(s: Receiving, clock: int) -> bool:
+    """Whether the next frame's front takes the turn at the store, for a chunk of its head."""
+    read = int(s.at[HEAD_DONE])
+    if read >= s.at[HEAD_CHUNKS]:
+        return False
+    when = LIST_READ + (read - 1) * ENTRY * CHUNK // DIRECTORY_BYTES if read else HEAD_READ
+    if clock < s.at[HEAD_BEGIN] + when:
+        return False
+    s.at[HEAD_DONE] += 1
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _feed(work: CodedBlocks, s: Receiving, clock: int, word: int) -> None:
+    """Give a line of the store to a thread of the unit whose turn it is, in a ring."""
+    chunks, units = max(1, word // CHUNK), s.last.size
+    if _head_reads(s, clock):
+        return
+    u = clock % max(units, 2 * chunks)
+    if u >= units:
+        return
+    for put in s.puts:
+        if put == clock:
+            return
+    just = s.chosen[u] == clock - max(units, 2 * chunks)
+    for k in range(1, THREADS if just else THREADS + 1):
+        t = (s.line[u] + k) % THREADS
+        known, newest = clock - ROOM_LOOK - t, clock + FED - 1 - t  # looks in between are not seen yet
+        looks = newest // LOOK_EVERY - known // LOOK_EVERY
+        if s.own[u, t] >= 0 and s.owed[u, t] > 0 and s.feeds[u, t] <= clock and s.room[u, t] >> looks & 1:
+            behind = work.places[s.own[u, t]] + s.owed[u, t] - 1
+            some = min(s.owed[u, t], behind % (CHUNK * chunks) + 1)  # blocks begin and end anywhere in lines
             s.fed[u, t] += some
             s.owed[u, t] -= some
-            s.spare[u] -= 1
-            tries = 0
+            s.line[u], s.chosen[u] = t, clock
+            return
 
 
 @njit(cache=True, nogil=True)
-def _turn(work: CodedBlocks, s: Receiving, u: int, now: float) -> None:
+def _look(work: CodedBlocks, s: Receiving, clock: int) -> None:
+    """See whether bytes of a turn are there, of a thread of each unit."""
+    t = clock % LOOK_EVERY
+    for u in range(s.last.size):
+        if s.own[u, t] >= 0 and s.feeds[u, t] <= clock:
+            level = s.fed[u, t]
+            for n in range(2):
+                if s.began[n, u, t] + TAKEN > clock:
+                    level += s.takes[n, u, t]
+            s.room[u, t] = s.room[u, t] << 1 | int(level < ROOM)
+            need = BEGUN if s.place[u, t] == work.turns[s.own[u, t]] else ENOUGH
+            s.enough[u, t] = s.owed[u, t] <= 0 or level >= need
+
+
+@njit(cache=True, nogil=True)
+def _turn(work: CodedBlocks, s: Receiving, u: int, now: int) -> None:
     """Give the unit's turn to the next thread that may go on and has the bytes for it."""
     for k in range(1, THREADS + 1):
         t = (s.last[u] + k) % THREADS
         o = s.own[u, t]
-        if o < 0 or s.ready[u, t] > now:
-            continue
-        need = BEGUN if s.place[u, t] == work.turns[o] else ENOUGH
-        if s.owed[u, t] > 0 and s.fed[u, t] < need:
+        if o < 0 or s.ready[u, t] > now or not s.enough[u, t]:
             continue
         s.last[u] = t
-        number = work.turns[o + 1] - work.turns[o]
-        if s.place[u, t] < work.turns[o] + FINAL:
-            s.fed[u, t] -= STATES / FINAL
-        else:
-            s.fed[u, t] -= (work.sizes[o] - STATES) / max(1, number - FINAL)
+        s.takes[1, u, t], s.began[1, u, t] = s.takes[0, u, t], s.began[0, u, t]
+        s.takes[0, u, t], s.began[0, u, t] = work.takes[s.place[u, t]], now
+        s.fed[u, t] -= s.takes[0, u, t]
         s.ready[u, t] = now + work.gaps[s.place[u, t]]
         s.place[u, t] += 1
         if s.place[u, t] == work.turns[o + 1]:
-            s.own[u, t], s.free[u, t] = -1, now + FREE
+            over = now + OVER
+            s.own[u, t], s.free[u, t] = -1, over + (t - over) % LOOK_EVERY + FREE
             frame = np.searchsorted(work.frames, o, side="right") - 1
             s.end[frame] = max(s.end[frame], now + SUMMED)
             s.under_way[frame] -= 1

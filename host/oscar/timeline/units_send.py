@@ -1,4 +1,4 @@
-"""Turns of barrel encoders, and what becomes of their blocks, until frames go out."""
+"""Turns of encoders, and what becomes of their blocks, until frames go out."""
 
 from __future__ import annotations
 
@@ -7,38 +7,58 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES
+from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
+    BEHIND,
     BUFFER,
+    CHUNK,
     CRC,
+    CRC_TURN,
     DEAL,
     DRAIN,
+    ENTRY_WORD,
     FIRST,
-    GATHERED,
-    HEAD,
+    FRAME_GAP,
+    HEAD_CRC,
     JUDGE,
     JUDGED,
+    KEPT,
+    LASTED,
     LEARN,
-    LEFT,
+    LENGTH_CRC,
     NEVER,
-    NEXT,
+    NEXT_DRAIN,
+    NEXT_JUDGED,
+    OUT,
+    PAD,
     RAW_CODED,
     RAW_SENT,
-    SETTLE,
+    SETTLED,
+    STORED_TURN,
+    THREAD_FREE,
     THREADS,
     TURN,
     CodedBlocks,
+    waits_for,
 )
 
-FRAME, BLOCK, DEALER, MINE, JUDGING, JUDGE_AT, RAW_FREE, PLACE, CRC_AT, CRC_PLACE, OUT = range(11)  # of `at`
+# Places in `Sending.at`. FRAME, BLOCK: what is dealt next; DEALER: when the dealer is free. MINE, JUDGING:
+# the frame and the block that are judged next; JUDGE_AT: when the judge settled a block last. RAW_FREE: when
+# the packer of raw blocks is free. CRC_ADDED: when the last CRC is added; CRC_WORDS: words of the frame up to
+# its end, -1 for none. LENGTH_AT, HEAD_AT: when the CRCs of the length and of the head are asked for.
+FRAME, BLOCK, DEALER, MINE, JUDGING, JUDGE_AT, RAW_FREE, CRC_ADDED, CRC_WORDS, LENGTH_AT, HEAD_AT = range(11)
 
 
 class Sending(NamedTuple):
-    """What is under way.
+    """What is under way; times are clocks, NEVER if not known yet.
 
-    Of threads: own block, place in its turns, when the next may be; oldest: their blocks in a ring. Of units:
-    who had a turn last, blocks given and left, when one left, when the drain is free, began with the oldest
-    block, and has it. Of blocks: when all turns are done, when it is settled. Of frames: when they may be
-    dealt and judged, when learnt, when the first word goes out. at: see the numbers above.
+    Of threads [units, THREADS]: own, the block, -1 for none; place, its next turn; ready, when that may be;
+    oldest, the blocks in a ring. Of units: last, the thread that had a turn last; given and left, how many
+    blocks were dealt and have left; freed and drain, when a thread and the drain are free. Of each unit's
+    oldest block: launched, when its drain began; lost, clocks that words of the head took since; stored, when
+    it is in the store. Of blocks: done, when the last turn began; settled. Of frames: deal and judge_from,
+    when it may be dealt and judged; learnt; ends, when the first word goes out. at: the numbers above.
     """
 
     own: Any
@@ -51,11 +71,12 @@ class Sending(NamedTuple):
     freed: Any
     drain: Any
     launched: Any
-    gathered: Any
+    lost: Any
+    stored: Any
     done: Any
     settled: Any
     deal: Any
-    take: Any
+    judge_from: Any
     learnt: Any
     ends: Any
     at: Any
@@ -63,29 +84,34 @@ class Sending(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def send_ends(work: CodedBlocks, fronts: Any, units: int, begin: float, word: int) -> Any:
-    """Return when the first word of each frame goes out; fronts: clocks of each; word: bytes of the bus."""
+    """Return the clocks, float64 [frames], in which the first words go out.
+
+    fronts: float64 [frames], clocks from a command that waits until its blocks may be dealt; the first is not
+    looked at. begin: clock from which blocks of the first frame may be dealt. word: bytes of the bus.
+    """
     blocks, count, threads = work.sizes.size, fronts.size, (units, THREADS)
     s = Sending(
         np.full(threads, -1), np.zeros(threads, np.int64), np.full(threads, NEVER), np.full(threads, -1),
         np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units),
-        np.full(units, begin), np.full(units, NEVER), np.full(units, NEVER), np.full(blocks, NEVER),
-        np.full(blocks, NEVER), np.full(count, NEVER), np.full(count, NEVER), np.full(count, -NEVER),
-        np.zeros(count), np.zeros(11),
+        np.full(units, begin), np.full(units, NEVER), np.zeros(units), np.full(units, NEVER),
+        np.full(blocks, NEVER), np.full(blocks, NEVER), np.full(count, NEVER), np.full(count, NEVER),
+        np.full(count, -NEVER), np.zeros(count), np.zeros(11),
     )  # fmt: skip
-    for n in (DEALER, JUDGE_AT, RAW_FREE, CRC_AT):
+    for n in (DEALER, RAW_FREE):
         s.at[n] = begin
-    s.deal[0] = s.take[0] = begin
-    every = min(16.0, word / units)  # bytes a clock of a drain
+    s.deal[0] = begin
+    _judge_next(work, s, begin)
     now = np.ceil(begin / TURN) * TURN
     while s.at[MINE] < count:
         _deal(work, s, fronts, now)
-        _judge(work, s, now)
+        _judge(work, s, now, word)
         for u in range(units):
-            if s.left[u] < s.given[u]:
-                _collect(work, s, u, now, every, word)
-        _end(work, s, fronts)
+            while s.left[u] < s.given[u] and _collect(work, s, u, now, word):
+                pass
+        _add_crcs(work, s, now, word)
+        _end(work, s, fronts, word)
         for u in range(units):
-            _turn(work, s, u, now, every)
+            _turn(work, s, u, now, word)
         now += TURN
     return s.ends
 
@@ -106,6 +132,7 @@ def _deal(work: CodedBlocks, s: Sending, fronts: Any, now: float) -> None:
         s.at[DEALER] = when + DEAL
         b += 1
         if b == work.frames[frame + 1]:
+            s.at[DEALER] = when + BEHIND
             frame += 1
             if frame < fronts.size:
                 _open(s, fronts, frame)
@@ -115,86 +142,184 @@ def _deal(work: CodedBlocks, s: Sending, fronts: Any, now: float) -> None:
 
 @njit(cache=True, nogil=True)
 def _open(s: Sending, fronts: Any, frame: int) -> None:
-    """Say when a frame may be dealt, if that is known: the one before is dealt, and is judged."""
-    if s.deal[frame] == NEVER and s.take[frame - 1] < NEVER:
-        before = s.learnt[frame - 2] if frame > 1 else 0.0
-        s.deal[frame] = max(s.at[DEALER] + NEXT[0], s.take[frame - 1] + fronts[frame], before)
+    """Say when a frame may be dealt, once that is known.
+
+    The one before must be dealt, and the one IN_FLIGHT ahead be out and learnt.
+    """
+    ahead = waits_for(frame, s.last.size)
+    if s.deal[frame] == NEVER and (ahead < 0 or s.learnt[ahead] > -NEVER):
+        out, learnt = (s.ends[ahead], s.learnt[ahead]) if ahead >= 0 else (0.0, 0.0)
+        s.deal[frame] = max(s.at[DEALER], max(s.deal[frame - 1], out) + fronts[frame], learnt)
 
 
 @njit(cache=True, nogil=True)
-def _judge(work: CodedBlocks, s: Sending, now: float) -> None:
+def _judge_next(work: CodedBlocks, s: Sending, when: float) -> None:
+    """Let the judge take the next frame, from then on. The CRCs of its head come last."""
+    mine = int(s.at[MINE])
+    s.judge_from[mine] = max(when, s.deal[mine]) + NEXT_JUDGED
+    s.at[JUDGE_AT] = s.judge_from[mine]
+    s.at[CRC_WORDS] = -1
+    s.at[LENGTH_AT] = s.at[HEAD_AT] = NEVER
+    if work.frames[mine] == work.frames[mine + 1]:
+        s.at[LENGTH_AT] = s.judge_from[mine] + LENGTH_CRC
+
+
+@njit(cache=True, nogil=True)
+def _judge(work: CodedBlocks, s: Sending, now: float, word: int) -> None:
     """Settle blocks in the order of the frame."""
     mine, j = int(s.at[MINE]), int(s.at[JUDGING])
-    while j < work.frames[mine + 1] and s.take[mine] <= now and s.done[j] + JUDGED <= now:
-        if s.at[JUDGE_AT] > now:
-            break
-        when = max(s.at[JUDGE_AT], s.done[j] + JUDGED, s.take[mine])
+    while j < work.frames[mine + 1] and s.judge_from[mine] <= now:
+        when = max(s.at[JUDGE_AT] + JUDGE, s.done[j] + JUDGED)
         if work.raw[j] > 0:
             when = max(when, s.at[RAW_FREE])
+        if when > now:
+            break
+        if work.raw[j] > 0:
             s.at[RAW_FREE] = when + RAW_SENT[0] + RAW_SENT[1] * work.raw[j]
-        s.at[JUDGE_AT] = when + JUDGE
-        s.settled[j] = s.at[JUDGE_AT] + SETTLE
+        s.at[JUDGE_AT] = s.settled[j] = when
+        place = DIRECTORY_BYTES * (j - work.frames[mine]) + HEADER_BYTES + PREFIX_BYTES
         j += 1
+        left = word - place % word if j < work.frames[mine + 1] else DIRECTORY_BYTES  # of a word of the head
+        if left <= DIRECTORY_BYTES:
+            _write_head(s, when + ENTRY_WORD + left // 2)
+        if j == work.frames[mine + 1]:
+            s.at[LENGTH_AT] = when + LENGTH_CRC
     s.at[JUDGING] = j
 
 
 @njit(cache=True, nogil=True)
-def _collect(work: CodedBlocks, s: Sending, u: int, now: float, every: float, word: int) -> None:
-    """Drain a unit's blocks in their order, and add their CRCs."""
-    t, mine, judge = s.left[u] % THREADS, int(s.at[MINE]), s.at[JUDGE_AT]
-    o = s.oldest[u, t]
-    free = s.drain[u] if u else max(s.drain[u], s.at[RAW_FREE])  # raw blocks take the first unit's way out
-    if s.launched[u] == NEVER and free <= now:
-        if s.settled[o] < NEVER:
-            s.launched[u] = max(free, s.settled[o])
-        elif o == s.at[JUDGING] and s.take[mine] <= now and judge <= now:
-            s.launched[u] = max(free, judge, s.take[mine])
-    if s.launched[u] < NEVER and s.settled[o] < NEVER and s.gathered[u] == NEVER:
-        s.gathered[u] = s.settled[o]
-        if work.sizes[o] > 0 and work.raw[o] == 0:
-            end = max(s.launched[u] + work.sizes[o] / every, s.done[o]) + DRAIN + GATHERED
-            s.at[PLACE] += work.sizes[o] / word
-            s.gathered[u] = max(end, s.settled[o], s.at[CRC_AT])  # its CRC is added beside the next drain
-            s.at[CRC_AT] = s.gathered[u] + CRC[0]
-            far = abs(int(s.at[PLACE]) - int(s.at[CRC_PLACE]))
-            while far:
-                s.at[CRC_AT] += CRC[1] if far & 15 else CRC[2]
-                far >>= 4
-            s.at[CRC_PLACE] = max(s.at[CRC_PLACE], s.at[PLACE])
-    if s.gathered[u] <= now:
-        s.at[OUT] = max(s.at[OUT], s.gathered[u])
-        s.drain[u] = s.freed[u] = s.gathered[u] + LEFT
-        s.own[u, t] = -1
-        s.left[u] += 1
-        s.launched[u] = s.gathered[u] = NEVER
+def _write_head(s: Sending, when: float) -> None:
+    """Let a word of the head take the turn of a unit's collector."""
+    units = s.last.size
+    u = int(when) % units
+    if s.launched[u] + DRAIN <= when + STORED_TURN:
+        if s.stored[u] == NEVER:
+            s.lost[u] += units
+        elif s.stored[u] >= when + STORED_TURN:
+            s.stored[u] += units
 
 
 @njit(cache=True, nogil=True)
-def _end(work: CodedBlocks, s: Sending, fronts: Any) -> None:
+def _turn_of(u: int, when: float, units: int) -> float:
+    """Return the unit's next turn at the store, from then on."""
+    return when + (u - when) % units
+
+
+@njit(cache=True, nogil=True)
+def _collect(work: CodedBlocks, s: Sending, u: int, now: float, word: int) -> bool:
+    """Drain a unit's oldest block; return whether it left."""
+    o, mine = s.oldest[u, s.left[u] % THREADS], int(s.at[MINE])
+    kept = work.sizes[o] > 0 and work.raw[o] == 0
+    free = s.drain[u] if u else max(s.drain[u], s.at[RAW_FREE])  # raw blocks take the first unit's way out
+    if free > now or s.stored[u] < NEVER:
+        return False
+    if s.launched[u] == NEVER:
+        if s.settled[o] < NEVER:
+            begins = max(free, s.settled[o] + KEPT)
+            if not kept:
+                _leave(s, u, begins)
+                return True
+            s.launched[u] = begins
+        elif o == s.at[JUDGING] and o < work.frames[mine + 1] and s.judge_from[mine] <= now:
+            # The judge waits for this block, so the drain may begin before its word.
+            begins = max(free, s.at[JUDGE_AT] + 1)
+            if s.done[o] + JUDGED - JUDGE > begins:
+                s.launched[u] = begins
+    if s.launched[u] < NEVER and s.settled[o] < NEVER:
+        stored = max(s.done[o] + LASTED, s.settled[o] + SETTLED)
+        if not kept:
+            _leave(s, u, stored)
+            return True
+        words = np.ceil((work.places[o] % word + work.sizes[o]) / word)
+        stored = max(stored, s.launched[u] + DRAIN + words * word / _every(s, word) + s.lost[u])
+        s.stored[u] = _turn_of(u + STORED_TURN, stored, s.last.size)
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _every(s: Sending, word: int) -> float:
+    """Return the bytes a clock of a drain."""
+    return min(float(CHUNK), word / s.last.size)
+
+
+@njit(cache=True, nogil=True)
+def _leave(s: Sending, u: int, when: float) -> None:
+    """Let a unit's oldest block leave."""
+    s.own[u, s.left[u] % THREADS] = -1
+    s.left[u] += 1
+    s.drain[u], s.freed[u] = when + NEXT_DRAIN, when + THREAD_FREE
+    s.launched[u] = s.stored[u] = NEVER
+    s.lost[u] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _add_crcs(work: CodedBlocks, s: Sending, now: float, word: int) -> None:
+    """Add CRCs of blocks that are in the store, and of the head, as they were asked for."""
+    mine, units = int(s.at[MINE]), s.last.size
+    blocks = work.frames[mine + 1] - work.frames[mine]
+    head = min(s.at[LENGTH_AT], s.at[HEAD_AT])
+    while True:
+        asked = head
+        for u in range(units):
+            asked = min(asked, s.stored[u])
+        when = max(asked, s.at[CRC_ADDED] - 1)
+        u = int(when - CRC_TURN) % units  # whose turn it is; the head asks in the turns of those who do not
+        who = u if s.stored[u] <= when else -1
+        while who < 0 and head > when and when < now:
+            when += 1
+            u = int(when - CRC_TURN) % units
+            who = u if s.stored[u] <= when else -1
+        if when >= now or (who < 0 and head > when):
+            return
+        when += 1
+        if who >= 0:
+            o = s.oldest[who, s.left[who] % THREADS]
+            end = np.ceil((work.places[o] + work.sizes[o]) / word)
+            _leave(s, who, when)
+        elif s.at[LENGTH_AT] < NEVER:
+            end = np.ceil(HEADER_BYTES / word)
+            head = when + HEAD_CRC
+            s.at[LENGTH_AT], s.at[HEAD_AT] = NEVER, head
+        else:
+            end = np.ceil((HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES * blocks) / word)
+            head = s.at[HEAD_AT] = NEVER
+        far = int(abs(end - s.at[CRC_WORDS]))
+        if s.at[CRC_WORDS] < 0 or not far:
+            s.at[CRC_ADDED] = when + CRC[0]
+        else:
+            s.at[CRC_ADDED] = when + CRC[1] + CRC[2] * (far // 64 + far // 8 % 8 + far % 8)
+        s.at[CRC_WORDS] = max(s.at[CRC_WORDS], end)
+
+
+@njit(cache=True, nogil=True)
+def _end(work: CodedBlocks, s: Sending, fronts: Any, word: int) -> None:
     """End the frame that is judged when all its blocks have left, and begin with the next."""
-    mine, j = int(s.at[MINE]), s.at[JUDGING]
-    if j < work.frames[mine + 1] or s.take[mine] == NEVER:
+    mine, j = int(s.at[MINE]), int(s.at[JUDGING])
+    if j < work.frames[mine + 1] or s.at[LENGTH_AT] < NEVER or s.at[HEAD_AT] < NEVER:
         return
     for u in range(s.left.size):
         if s.left[u] < s.given[u] and s.oldest[u, s.left[u] % THREADS] < j:
             return
-    over = max(s.at[OUT], s.at[JUDGE_AT], s.at[RAW_FREE], s.at[CRC_AT])
-    s.ends[mine] = over + HEAD[0] + HEAD[1] * (work.frames[mine + 1] - work.frames[mine])
-    s.learnt[mine] = max(over, s.learnt[mine - 1] if mine else 0.0) + LEARN
+    size = work.places[j - 1] + work.sizes[j - 1] if j > work.frames[mine] else float(HEADER_BYTES)
+    pad = int(-size % word)
+    out = max(s.at[CRC_ADDED], s.at[RAW_FREE]) + OUT + (1 + PAD * (pad // 8 + pad % 8) if pad else 0)
+    if mine:
+        before = work.frames[mine] - 1
+        words = np.ceil((work.places[before] + work.sizes[before]) / word)
+        out = max(out, s.ends[mine - 1] + words + FRAME_GAP)
+    s.ends[mine] = out
+    s.learnt[mine] = max(s.at[JUDGE_AT], s.learnt[mine - 1] if mine else 0.0) + LEARN
     mine += 1
     s.at[MINE] = mine
     if mine < fronts.size:
-        if s.at[FRAME] >= mine:
-            _open(s, fronts, mine)
-        s.take[mine] = max(s.ends[mine - 1] + NEXT[0], s.deal[mine])
-        s.at[JUDGE_AT] = max(s.at[JUDGE_AT], s.take[mine])
-        s.at[PLACE] = s.at[CRC_PLACE] = 0.0
-        if mine + 1 < fronts.size and s.at[FRAME] == mine + 1:
-            _open(s, fronts, mine + 1)
+        dealt = int(s.at[FRAME])
+        if dealt < fronts.size:
+            _open(s, fronts, dealt)
+        _judge_next(work, s, out)
 
 
 @njit(cache=True, nogil=True)
-def _turn(work: CodedBlocks, s: Sending, u: int, now: float, every: float) -> None:
+def _turn(work: CodedBlocks, s: Sending, u: int, now: float, word: int) -> None:
     """Give the unit's turn to the next thread that may go on and has room for its bytes."""
     for k in range(1, THREADS + 1):
         t = (s.last[u] + k) % THREADS
@@ -205,7 +330,7 @@ def _turn(work: CodedBlocks, s: Sending, u: int, now: float, every: float) -> No
         if size > BUFFER:
             made = size * (s.place[u, t] - work.turns[o]) / (work.turns[o + 1] - work.turns[o])
             if o == s.oldest[u, s.left[u] % THREADS] and s.launched[u] <= now:
-                made -= min(made, (now - s.launched[u]) * every)
+                made -= min(made, (now - s.launched[u]) * _every(s, word))
             if made > BUFFER:
                 continue
         s.last[u] = t

@@ -56,6 +56,7 @@ def trained(model: Any, steps: int, seed: int) -> tuple[float, int]:
 
 
 def main() -> None:
+    """Train on one rank as the command line says, and write what came of it as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--hosts", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)

@@ -27,6 +27,7 @@ Span = tuple[float, float]
 
 
 def main() -> None:
+    """Time steps of one rank as the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--values", type=int, required=True)
     parser.add_argument("--turns", type=int, required=True)

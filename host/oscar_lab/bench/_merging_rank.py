@@ -124,6 +124,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Time groups of tensors on one rank as the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--method", required=True)
     for name in ("batch", "most", "warmups", "iterations", "turns"):

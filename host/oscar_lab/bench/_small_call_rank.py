@@ -23,6 +23,7 @@ SIGMA = 0.01  # of the gradients
 
 
 def main() -> None:
+    """Time calls of few values on one rank as the command line says."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--method", required=True)
     parser.add_argument("--schedule", required=True)

@@ -17,7 +17,7 @@ from typing import Any
 from oscar.errors import OscarError
 from oscar.tables import Table
 from oscar_lab.lab.launch import launch
-from oscar_lab.lab.network import Network
+from oscar_lab.lab.network import HostNetwork
 
 SCRIPT = Path(__file__).resolve().parents[3] / "examples" / "ddp_transformer.py"
 BARS = {"none": 5.0, "fp16": 2.5}  # times the speed of a step
@@ -94,7 +94,7 @@ def _in_lab(args: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]:
     """Run the ranks on hosts of a lab whose links have been calibrated; bytes on the wire are counted."""
     from oscar_lab.lab.calibrate import calibrate
 
-    with Network(args.ranks) as network:
+    with HostNetwork(args.ranks) as network:
         network.shape(args.mbps * 1e6)
         flows = calibrate(network, args.mbps * 1e6, tolerance=args.tolerance)
         before = network.wires()
@@ -112,7 +112,7 @@ def _in_lab(args: argparse.Namespace, words: Sequence[str]) -> dict[str, Any]:
 
 
 def run_ranks(
-    args: argparse.Namespace, program: Sequence[str], network: Network | None = None
+    args: argparse.Namespace, program: Sequence[str], network: HostNetwork | None = None
 ) -> dict[str, Any]:
     """Run a program as `args.ranks` processes, on hosts of a network or here; return what a rank reports.
 

@@ -188,7 +188,7 @@ class _Card:
 
     def hop(self) -> None:
         """Decode, add and encode; the values stand for the sum, so that every turn codes the same."""
-        self.decode(True)
+        self.decode(add=True)
         self.encode()
 
     def whole_encode(self) -> None:
@@ -199,7 +199,7 @@ class _Card:
         self.coder.decode(self.frame, count, self.classes, WIDTH, state, self.out, self.out if add else None)
 
     def whole_hop(self) -> None:
-        self.whole_decode(True)
+        self.whole_decode(add=True)
         self.whole_encode()
 
 

@@ -8,6 +8,7 @@ those first that can go on.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from oscar.collective.frames import Frames
 from oscar.collective.schedules import make_schedule
+from oscar.errors import ConfigError
 from oscar.studies.plotting import PALETTE, figure
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames
@@ -25,6 +28,13 @@ from oscar.timeline.replay import replay
 from oscar_lab.rivals.by_frame import Production, allreduce, sums_s
 
 BITS, HEADER = 3, 20
+WRITER = "python -m oscar_sim.allreduce --driver list --json FILE"
+TIMES = "write_us", "read_us", "notice_us"  # of make sim's host
+MADE = {  # how values are, by the order of a row of make sim
+    "plain": "made chunk by chunk",
+    "rotated": "made in the order in which they are sent",
+    "pieces": "loaded sub-frame by sub-frame",
+}
 SHARES = 0.5, 1.0, 2.0  # production over communication
 PIECES = 1, 2, 3, 4, 6, 8
 TABLE = Table(
@@ -33,18 +43,32 @@ TABLE = Table(
 )  # fmt: skip
 
 DRIVERS = Table(
-    "values >9,d", "pieces >6", "registers >9.1f", "list >7.1f", "triggered >9.1f", "ideal >7.1f"
+    "values >9,d", "pieces >6", "registers >9.1f", "list >7.1f", "triggered >9.1f", "asked >7.1f",
+    "ideal >7.1f"
 )  # fmt: skip
+BESIDE = Table(
+    "schedule <8", "make:clocks a value >14g", "way <12", "rtl:RTL >7,d", "model >7,.0f", "ratio >6.3f"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
     parser.add_argument("--nodes", type=int, nargs="+", default=[2, 4, 8])
-    parser.add_argument("--figure", type=Path, metavar="PNG", help="draw speed-up by production there")
+    parser.add_argument(
+        "--rtl", type=Path, nargs="+", metavar="FILE", help=f"of `{WRITER}`: the model beside it"
+    )
+    parser.add_argument(
+        "--figure",
+        type=Path,
+        metavar="PNG",
+        help="draw gains there; with --rtl the NICs",
+    )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Print the tables; return their rows."""
+    if args.rtl:
+        return _beside(args.rtl, args.figure)
     rows: list[Row] = []
     print("# c: us by registers, a list, one whose values load meanwhile, without a driver; direct, 8 nodes")
     print(DRIVERS.heading)
@@ -62,6 +86,89 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if args.figure:
         _draw(args.figure)
     return {"rows": rows, "mean": mean}
+
+
+def _beside(files: Sequence[Path], picture: Path | None) -> dict[str, Any]:
+    """Print clocks of simulated NICs by lists, and what the model says of the same frames; draw the NICs."""
+    rows: list[Row] = []
+    every: list[dict[str, Any]] = []
+    for file in files:
+        for told in _told(file):
+            model = _clocks(told)
+            row = {
+                "schedule": told["schedule"], "make": told["options"]["make"], "rtl": told["clocks"],
+                "way": "in sequence" if told["driver"] == "list" else told["options"]["order"],
+                "model": model, "ratio": model / told["clocks"],
+            }  # fmt: skip
+            rows.append(row)
+            every.append(told)
+    print(BESIDE.heading)
+    for row in rows:
+        print(BESIDE.line(row))
+    if picture:
+        _draw_nics(picture, every)
+    return {"rows": rows}
+
+
+def _told(file: Path) -> list[dict[str, Any]]:
+    """Return the rows of AllReduces by a list in a file of make sim; raise ConfigError where it has none."""
+    try:
+        found = [
+            told for told in json.loads(file.read_text(encoding="utf-8"))["rows"]
+            if told["iteration"] == 0 and _modelled(told)
+        ]  # fmt: skip
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}; `{WRITER}` writes one") from None
+    except (LookupError, TypeError, ValueError):
+        raise ConfigError(f"{file}: expected a table as `{WRITER}` writes it, got another file") from None
+    if not found:
+        raise ConfigError(f"{file}: expected an AllReduce by a list that is modelled; `{WRITER}` runs one")
+    return found
+
+
+def _modelled(told: dict[str, Any]) -> bool:
+    """Whether there is a model of a row: of a list in sequence, or triggered as values are made.
+
+    Of pieces it is that of the driver alone, which loads values that are all there, and reads sums meanwhile:
+    a rank begins with what it sends first, while those of `Production` all begin with chunk 0.
+    """
+    options, driver = told["options"], told["driver"]
+    if driver == "triggered" and options["order"] == "pieces":
+        return bool(options["asks"]) and not options["make"]
+    return driver in ("list", "triggered") and not options["asks"]
+
+
+def _clocks(told: dict[str, Any]) -> float:
+    """Return the model's clocks of a row of make sim: from the first value made to the end the host sees."""
+    options, clock = told["options"], 1e-8
+    nic = load_nic(None, 10.0)
+    if options["units"] != nic.units:
+        raise ConfigError(f"expected NICs of {nic.units} unit, as the model's, got {options['units']}")
+    block = 1 << options["block_log2"]
+    coder = nic.model_copy(update={"mhz": 1e-6 / clock, "block": block}).model()
+    link = LinkModel(
+        bandwidth_bps=64 * options["rate"] / clock, latency_s=options["latency"] * clock, coder=coder
+    )
+    schedule = make_schedule(told["schedule"], options["nodes"], subframes=options["subframes"])
+    frames = Frames.from_tree(told["moved"])
+    made, (write, read, notice) = options["make"] * options["values"], options["host"]
+    if options["asks"]:
+        assert nic.driver is not None
+        assert nic.driver.list is not None
+        times = {name: took * clock * 1e6 for name, took in zip(TIMES, options["host"], strict=True)}
+        room = {"list": nic.driver.list.model_copy(update={"rows": 1 << 30})}
+        driver = nic.driver.model_copy(update=times | room).model(1e-6 / clock, nic.units)
+        loading = replace(link, driver=driver.listed(schedule, frames.gradient))
+        return replay(schedule, frames, loading).total_s / clock
+    triggered = told["driver"] == "triggered"
+    production = None
+    if triggered:
+        production = Production(made * clock, options["order"], triggered=True)
+    took = allreduce(schedule, frames, link, production=production).run().total_s / clock
+    entries = (3 * options["nodes"] - 2) * options["subframes"]
+    entry = 0.0 if nic.driver is None or nic.driver.list is None else nic.driver.list.entry_clocks
+    before = 0.0 if triggered else 2 * write + entry * entries + made
+    return float(before + took + notice + 2 * read)
 
 
 def links() -> dict[str, LinkModel]:
@@ -152,27 +259,27 @@ def _best() -> Iterator[Row]:
 
 
 def _drivers() -> Iterator[Row]:
-    """c: registers, a list, and one whose values load while it runs, by the driver of the NIC's file."""
+    """c: registers, a list, one whose values load while it runs, and one whose sums are read then, too."""
     nic = load_nic(None, 100.0)
     driver = nic.driver_model()
     assert driver is not None
-    registers, loader = (
-        replace(driver, listing=None),
-        replace(driver, listing=None, command_s=0.0, notice_s=0.0, read_s=0.0),
-    )
+    registers = replace(driver, listing=None)
     for values in (1 << 18, 288_440):
         for pieces in (1, 4):
             schedule = make_schedule("direct", 8, subframes=pieces)
             frames = assumed_frames(schedule, values, BITS, header_bytes=HEADER)
-            listed = driver.listed(schedule, values)
-            assert listed is not None
-            load_s = values * driver.load_s
+            asked = driver.listed(schedule, values)
+            assert asked is not None
+            loader = replace(asked, read_s=0.0, ask_s=0.0)
+            load_s = values * driver.load_s + schedule.nodes * pieces * driver.packet_s
+            read_s = values * driver.read_s
             times = {
                 name: extra + replay(schedule, frames, LinkModel(coder=nic.model(), driver=one)).total_s
                 for name, one, extra in (
                     ("registers", registers, 0.0),
-                    ("list", None, listed.before_s + listed.after_s),
-                    ("triggered", loader, listed.before_s - load_s + listed.after_s),
+                    ("list", None, asked.armed_s + load_s + asked.end_s + read_s),
+                    ("triggered", loader, read_s),
+                    ("asked", asked, 0.0),
                     ("ideal", None, 0.0),
                 )
             }
@@ -182,11 +289,10 @@ def _drivers() -> Iterator[Row]:
 def _draw(path: Path) -> None:
     """Draw the gain by production over communication: direct, 8 nodes, 2^20 values, in pieces."""
     shares = np.geomspace(0.25, 4, 9)
-    schedule, link = make_schedule("direct", 8, subframes=4), links()["ecp5"]
+    schedule, link = make_schedule("direct", 8, subframes=8), links()["ecp5"]
     found = [gains(schedule, 1 << 20, link, float(share), "pieces") for share in shares]
-    with figure(
-        path, height=3.6, title="Direct, 8 nodes, 2^20 values in 4 pieces, ECP5 with 2 units, 10 Gb/s"
-    ) as drawn:
+    title = f"Direct, 8 nodes, 2^20 values in 8 pieces, ECP5 of {load_nic(None, 10.0).units} unit, 10 Gb/s"
+    with figure(path, height=3.6, title=title) as drawn:
         axes = drawn.subplots()
         for index, name in enumerate(("ideal", "triggered", "listed")):
             axes.plot(
@@ -194,7 +300,42 @@ def _draw(path: Path) -> None:
             )
         axes.set_xscale("log")
         axes.set_xticks([0.25, 0.5, 1, 2, 4], ["1:4", "1:2", "1:1", "2:1", "4:1"])
+        axes.minorticks_off()
         axes.set_xlabel("production : communication")
         axes.set_title("times as fast as one after the other")
         axes.grid()
         axes.legend()
+
+
+def _draw_nics(path: Path, every: Sequence[dict[str, Any]]) -> None:
+    """Draw when values were made and frames went by, of each NIC; a panel for each row of make sim."""
+    options = every[0]["options"]
+    nodes, made = options["nodes"], options["make"] * options["values"]
+    title = (
+        f"{nodes} NICs of {options['units']} unit in RTL, {every[0]['schedule']}: "
+        f"{options['values']:,} values, made in {made:,.0f} clocks"
+    )
+    kinds = (("values are made", None), ("frames leave", "out"), ("frames come", "in"))
+    with figure(path, height=1.0 + 1.7 * len(every), title=title) as drawn:
+        panels = np.atleast_1d(drawn.subplots(len(every), sharex=True))
+        for axes, told in zip(panels, every, strict=True):
+            for place, (label, way) in enumerate(kinds):
+                bars = [
+                    (node, span["begin"], span["end"])
+                    for node, spans in enumerate(told["spans"])
+                    for span in (spans if way else [{"begin": 0, "end": made, "way": None}])
+                    if span["way"] == way
+                ]
+                nics, begins, ends = (np.array(column, float) for column in zip(*bars, strict=True))
+                axes.barh(
+                    nics + 0.27 * (place - 1), ends - begins, 0.25, left=begins, color=PALETTE[place],
+                    label=label,
+                )  # fmt: skip
+            axes.axvline(told["clocks"], color=PALETTE[4], linewidth=1)
+            axes.set_yticks(range(nodes), [f"NIC {node}" for node in range(nodes)])
+            axes.invert_yaxis()
+            triggered = f"triggered, {MADE[told['options']['order']]}"
+            way = triggered if told["driver"] == "triggered" else "in sequence"
+            axes.set_title(f"{way}: {told['clocks']:,} clocks")
+        panels[-1].set_xlabel("clocks; the line is the end that the last host sees")
+        panels[-1].legend(loc="right")

@@ -1,9 +1,13 @@
 """AllReduce, direct, with NICs of so many units, clock rates and block sizes (docs/measuring.md).
 
 Real gradients, coded with blocks of that size; every frame's rows are counted, and its blocks are dealt to
-units as the RTL does (`oscar.timeline.units`). `--values`: rows repeat up to so many values, and chunks
-are cut into frames that a NIC takes. fp32's best is the faster of ring and direct, without a codec. "faster
-up to": the highest link rate at which coding is faster than that. A board's driver counts.
+units as the RTL does (`oscar.timeline.units`). `--values`: rows repeat up to so many values. "frames": of a
+chunk, the best of one, two and three times as many as its values take at least. fp32's best is the faster of
+ring and direct, without a codec. "faster up to": the highest link rate at which coding is faster than that,
+with its own best cut. A board's driver counts; it and the memory that frames have to fit into are those of
+the package's NIC for the fastest of the links.
+`--slices`: the same by a switch that adds in so many slices, each a NIC like the ranks', without drivers; the
+best of three numbers of frames a chunk, as direct beside it.
 """
 
 from __future__ import annotations
@@ -21,23 +25,35 @@ from oscar.coding.asc import AscParams
 from oscar.coding.asc.params import LANES
 from oscar.coding.asc.turns import cells_of
 from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.frames import KEY, Frames, Key
 from oscar.collective.schedules import make_schedule
 from oscar.planning.predict import last_rate, last_text
 from oscar.studies.integers import CodedFrame, measured
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames, equal_time
-from oscar.timeline.link import LinkModel, Pipeline
+from oscar.timeline.link import MOST_VALUES, LinkModel, Pipeline
 from oscar.timeline.nic import NicFile, load_nic
 from oscar.timeline.replay import time_of
+from oscar.timeline.topology import adding_switch
+from oscar.timeline.units import bus_bytes
 from oscar.workloads import WORKLOADS
 
-MOST = (1 << 18) - 1  # values of a NIC's frame
+Coded = tuple[list[CodedFrame], list[CodedFrame]]  # of workers, of sums
+UNITS = (1, 2, 4, 8)
+BOUNDS = {  # of options, least and most
+    "nodes": (2, 256), "slices": (1, 256), "values": (1, 10**12), "iterations": (1, 10_000),
+    "block_log2": (10, 17), "mhz": (1, 10_000), "gbps": (1e-3, 1e6), "latency_us": (0, 1e6),
+}  # fmt: skip
 RAW = ("ring", "direct")  # by which fp32 goes
 TABLE = Table(
-    "model <12", "values >10,d", "block >5", "bits:bits/val >8.3f", "units >5", "mhz:MHz >5g",
-    "gbps:Gb/s >5g", "time_us:time us >9.1f", "over_ring:x ring >7.2f", "over_fp32:x best >7.2f",
+    "model <12", "values >10,d", "block >5", "units >5", "mhz:MHz >5g", "gbps:Gb/s >5g", "frames >6",
+    "bits:bits/val >8.3f", "time_us:time us >9.1f", "over_ring:x ring >7.2f", "over_fp32:x best >7.2f",
     "pays_to:faster up to >12",
+)  # fmt: skip
+SWITCHED = Table(
+    "model <12", "values >10,d", "block >5", "units >5", "mhz:MHz >5g", "gbps:Gb/s >5g", "slices >6",
+    "direct_us:direct us >9.1f", "time_us:switch us >9.1f", "over_direct:x direct >8.2f",
 )  # fmt: skip
 
 
@@ -48,16 +64,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--values", type=int, help="of a model (default: as many as it has)")
     parser.add_argument("--block-log2", nargs="+", type=int, default=[10, 11])
     parser.add_argument("--units", nargs="+", type=int, default=[1, 2, 4, 8])
-    parser.add_argument("--mhz", nargs="+", type=float, default=[178.0, 250.0])
+    parser.add_argument("--mhz", nargs="+", type=float, default=[204.0, 250.0])
     parser.add_argument("--iterations", type=int, default=6, help="the last one is measured")
     parser.add_argument("--gbps", nargs="+", type=float, default=[100.0])
     parser.add_argument("--latency-us", type=float, default=2.0)
     parser.add_argument("--no-driver", action="store_true", help="the NIC alone, without a board's driver")
+    parser.add_argument(
+        "--slices", nargs="+", type=int, help="of a switch that adds, instead of direct alone"
+    )
     parser.add_argument("--seed", type=int, default=0)
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Print the table; return its rows."""
+    """Print the table; return its rows. Raises ValueError for options out of range."""
+    _check(args)
+    if args.slices:
+        return _switched(args)
     driver = "the NIC alone" if args.no_driver else "with a board's driver"
     print(f"# direct, {args.nodes} nodes, {args.latency_us:g} us a hop, quantiser 12s; {driver}")
     print(TABLE.heading)
@@ -70,63 +92,146 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {"rows": rows}
 
 
+def _check(args: argparse.Namespace) -> None:
+    """Raise ValueError for the first option out of range."""
+    wrong = [units for units in args.units if units not in UNITS]
+    if wrong:
+        raise ValueError(f"--units: expected 1, 2, 4 or 8, as the RTL has them, got {wrong[0]}")
+    for name, (least, most) in BOUNDS.items():
+        given = getattr(args, name)
+        for value in given if isinstance(given, list) else [given]:
+            if value is not None and not least <= value <= most:
+                option = name.replace("_", "-")
+                raise ValueError(f"--{option}: expected {least:,g} to {most:,g}, got {value:g}")
+
+
 def _rows(model: str, log2: int, args: argparse.Namespace) -> Iterator[Row]:
     total, coded = measured(
         model, args.nodes, AscParams(sent_rows=False, block_log2=log2),
         iterations=args.iterations, seed=args.seed,
     )  # fmt: skip
     values = args.values or total
-    subframes = -(-values // (args.nodes * MOST))
-    schedule = make_schedule("direct", args.nodes, subframes=subframes)
-    frames = stretched(assumed_frames(schedule, values), coded, args.nodes)
-    bits, nic = 8 * frames.bytes / frames.values, load_nic()
+    nic = load_nic(None, max(args.gbps))
+    fewest = -(-values // (args.nodes * nic.frame_values))  # frames fit into memory
+    cuts = []
+    for subframes in (fewest, *(n for n in (2 * fewest, 3 * fewest) if n <= MAX_SUBFRAMES)):
+        schedule = make_schedule("direct", args.nodes, subframes=subframes)
+        cuts.append((schedule, stretched(assumed_frames(schedule, values), coded, args.nodes)))
     for units, mhz in product(args.units, args.mhz):
-        driver = None if args.no_driver or nic.driver is None else nic.driver.model(mhz)
+        driver = None if args.no_driver or nic.driver is None else nic.driver.model(mhz, units)
         link = LinkModel(
             latency_s=args.latency_us * 1e-6, coder=pipeline(nic, units, mhz, 1 << log2), driver=driver
         )
 
-        def times(gbps: float, link: LinkModel = link) -> tuple[float, float, float]:
-            """Return the seconds with NICs, of fp32's ring and of its best."""
+        def times(gbps: float, link: LinkModel = link) -> tuple[float, int, float, float]:
+            """Return the seconds with NICs and by which cut, of fp32's ring and of its best."""
             at = replace(link, bandwidth_bps=gbps * 1e9)
             ways = (make_schedule(name, args.nodes) for name in RAW)
             ring, direct = (equal_time(way, values, at, coded=False) for way in ways)
-            return time_of(schedule, frames, at), ring, min(ring, direct)
+            time_s, cut = min((time_of(*one, at), cut) for cut, one in enumerate(cuts))
+            return time_s, cut, ring, min(ring, direct)
 
         def faster(gbps: float, times: Callable[[float], tuple[float, ...]] = times) -> bool:
-            time_s, _, best = times(gbps)
+            time_s, *_, best = times(gbps)
             return time_s <= best
 
         last, _ = last_rate(faster)
         for gbps in args.gbps:
-            time_s, ring, best = times(gbps)
+            time_s, cut, ring, best = times(gbps)
+            schedule, frames = cuts[cut]
             yield {
-                "model": model, "values": values, "block": 1 << log2, "bits": bits, "units": units,
-                "mhz": mhz, "gbps": gbps, "time_us": time_s * 1e6, "over_ring": ring / time_s,
-                "over_fp32": best / time_s, "faster_up_to_gbps": last, "pays_to": last_text(last),
+                "model": model, "values": values, "block": 1 << log2, "units": units, "mhz": mhz,
+                "gbps": gbps, "frames": schedule.subframes, "bits": 8 * frames.bytes / frames.values,
+                "time_us": time_s * 1e6, "over_ring": ring / time_s, "over_fp32": best / time_s,
+                "faster_up_to_gbps": last, "pays_to": last_text(last),
             }  # fmt: skip
 
 
-def stretched(frames: Frames, coded: tuple[list[CodedFrame], list[CodedFrame]], nodes: int) -> Frames:
-    """Return frames with the rows and bytes a value of those that were coded, in turn."""
+def _switched(args: argparse.Namespace) -> dict[str, Any]:
+    """Print and return times of direct and of a switch's slices."""
+    print(f"# {args.nodes} nodes, {args.latency_us:g} us a hop, half of it to a slice; no drivers")
+    print(SWITCHED.heading)
+    rows: list[Row] = []
+    for model, log2 in product(args.models, args.block_log2):
+        total, coded = measured(
+            model, args.nodes, AscParams(sent_rows=False, block_log2=log2),
+            iterations=args.iterations, seed=args.seed,
+        )  # fmt: skip
+        values = args.values or total
+        for chunks in (args.nodes, *args.slices):
+            fewest_frames(values, chunks)
+        for units, mhz, gbps in product(args.units, args.mhz, args.gbps):
+            link = LinkModel(
+                bandwidth_bps=gbps * 1e9, latency_s=args.latency_us * 1e-6,
+                coder=pipeline(load_nic(), units, mhz, 1 << log2),
+            )  # fmt: skip
+
+            direct_s = _least_s(args.nodes, 0, values, coded, link)
+            for slices in args.slices:
+                time_s = _least_s(args.nodes, slices, values, coded, link)
+                row = {
+                    "model": model, "values": values, "block": 1 << log2, "units": units, "mhz": mhz,
+                    "gbps": gbps, "slices": slices, "direct_us": direct_s * 1e6, "time_us": time_s * 1e6,
+                    "over_direct": direct_s / time_s,
+                }  # fmt: skip
+                rows.append(row)
+                print(SWITCHED.line(row), flush=True)
+    return {"rows": rows}
+
+
+def fewest_frames(values: int, chunks: int) -> int:
+    """Return how many frames a chunk takes at least; raise ValueError where no schedule has so many."""
+    frames = -(-values // (chunks * MOST_VALUES))
+    if frames > MAX_SUBFRAMES:
+        raise ValueError(
+            f"expected {MAX_SUBFRAMES} frames a chunk at most, got {frames}: {values:,} values are cut into "
+            f"{chunks}; take fewer, or more slices"
+        )
+    return frames
+
+
+def _least_s(nodes: int, slices: int, values: int, coded: Coded, link: LinkModel) -> float:
+    """Return the time of direct, or by slices of a switch, with the best of three cuts into frames."""
+    name, topology = "direct", None
+    if slices:
+        wire = link.wired(coded=True)
+        name, topology = "switch", adding_switch(nodes, slices, wire.bandwidth_bps / 1e9, link.latency_s)
+    found = []
+    for times in (1, 2, 4):
+        subframes = times * fewest_frames(values, slices or nodes)
+        if subframes <= MAX_SUBFRAMES:
+            schedule = make_schedule(name, nodes, subframes=subframes, slices=slices)
+            frames = stretched(assumed_frames(schedule, values), coded, nodes)
+            found.append(time_of(schedule, frames, link, topology))
+    return min(found)
+
+
+def stretched(frames: Frames, coded: Coded, nodes: int) -> Frames:
+    """Return frames with the rows and bytes a value of those that were coded, in turn.
+
+    Sub-frames of a chunk have one part of a coded frame after another.
+    """
     rows, cells = frames.rows.copy(), dict[Key, Array]()
     for row in rows:
         phase, sender, chunk, sub = (int(row[name]) for name in KEY)
         key = phase, sender, chunk, sub
         of = coded[phase]
-        one = of[(sender * nodes + chunk + sub) % len(of)]
+        one = of[(sender * nodes + chunk) % len(of)]
         count = int(row["count"])
         row["bytes"] = HEADER_BYTES + round((one.size - HEADER_BYTES) * count / one.count)
         if key not in cells:
             rows_of = -(-count // LANES)
-            cells[key] = cells_of(np.resize(one.classes, rows_of), count, np.resize(one.raw, rows_of))
+            classes, raw = (
+                np.resize(np.roll(part, -sub * rows_of), rows_of) for part in (one.classes, one.raw)
+            )
+            cells[key] = cells_of(classes, count, raw)
     return Frames.of(rows, cells)
 
 
 def pipeline(nic: NicFile, units: int, mhz: float, block: int) -> Pipeline:
     """Return the NIC with other units and another clock."""
     clocks = {name: (each * nic.units / units, *once) for name, (each, *once) in nic.clocks.items()}
-    changed = {"units": units, "mhz": mhz, "block": block, "clocks": clocks}
-    found = nic.model_copy(update=changed).model()
+    changed = {"units": units, "mhz": mhz, "block": block, "bus_bits": 8 * bus_bytes(units)}
+    found = nic.model_copy(update={**changed, "clocks": clocks}).model()
     assert isinstance(found, Pipeline)
     return found

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from oscar.errors import OscarError
-from oscar_lab.lab.network import FRAME, GOODPUT, SEGMENT, Network, Wire, address
+from oscar_lab.lab.network import FRAME, GOODPUT, SEGMENT, HostNetwork, LinkUse, address
 
 MESSAGES = 32  # small messages that every host sends and receives at once, to time one of them
 FLOW_S = 0.8  # duration of a flow at the expected goodput
@@ -37,7 +37,7 @@ class Flow:
     goodput_bps: float
     expected_bps: float
     payload: int
-    wire: Wire
+    wire: LinkUse
 
     @property
     def error(self) -> float:
@@ -45,7 +45,7 @@ class Flow:
         return self.goodput_bps / self.expected_bps - 1
 
 
-def calibrate(network: Network, rate_bps: float, *, tolerance: float) -> list[Flow]:
+def calibrate(network: HostNetwork, rate_bps: float, *, tolerance: float) -> list[Flow]:
     """Return a flow of each host to the next, the network shaped to `rate_bps`.
 
     Raises OscarError when a goodput is off by more than `tolerance` in all of `TRIES`, or the bytes on the
@@ -54,7 +54,7 @@ def calibrate(network: Network, rate_bps: float, *, tolerance: float) -> list[Fl
     return [_best(network, host, rate_bps, tolerance) for host in range(network.hosts)]
 
 
-def calibrate_together(network: Network, rate_bps: float, *, tolerance: float) -> list[Flow]:
+def calibrate_together(network: HostNetwork, rate_bps: float, *, tolerance: float) -> list[Flow]:
     """Return a flow of each host to the next, all at once; raises OscarError where one is too slow."""
     with ThreadPoolExecutor(network.hosts) as pool:
         flows = list(pool.map(lambda host: pour(network, host, rate_bps), range(network.hosts)))
@@ -83,7 +83,7 @@ def check_delay(latency_s: float, delay_s: float) -> None:
         )
 
 
-def _best(network: Network, host: int, rate_bps: float, tolerance: float) -> Flow:
+def _best(network: HostNetwork, host: int, rate_bps: float, tolerance: float) -> Flow:
     for _ in range(TRIES):
         flow = pour(network, host, rate_bps)
         if abs(flow.error) <= tolerance:
@@ -99,7 +99,7 @@ def _best(network: Network, host: int, rate_bps: float, tolerance: float) -> Flo
 
 
 def check_wire(
-    sent: int, received: int, wire: Wire, *, messages: int, what: str, again: int = 0, again_all: int = 0
+    sent: int, received: int, wire: LinkUse, *, messages: int, what: str, again: int = 0, again_all: int = 0
 ) -> None:
     """Raise OscarError unless the bytes that left a host fit the payload it sent and what it received.
 
@@ -128,7 +128,7 @@ def check_loss(seen: int, lost: int, fraction: float) -> None:
         )
 
 
-def pour(network: Network, host: int, rate_bps: float) -> Flow:
+def pour(network: HostNetwork, host: int, rate_bps: float) -> Flow:
     """Send for about `FLOW_S` from `host` to the next one; return the goodput that the receiver measured."""
     expected = rate_bps * GOODPUT
     total = max(LEAST, int(expected / 8 * FLOW_S))

@@ -21,7 +21,7 @@ from oscar.errors import OscarError
 from oscar.transports.keyed import KEY_BYTES, KEY_VARIABLE
 from oscar_lab.lab.hold import undisturbed
 from oscar_lab.lab.launch import environment, on_host
-from oscar_lab.lab.network import Network
+from oscar_lab.lab.network import HostNetwork
 
 START_S = 400.0  # imports and compiled kernels, on a busy machine
 ANSWER_S = 600.0
@@ -34,7 +34,7 @@ class Hosts:
     setups: by rank, for oscar_lab.lab.rank. Raises OscarError, which quotes a rank that died.
     """
 
-    def __init__(self, network: Network, setups: Sequence[dict[str, Any]], *, pin: bool = False) -> None:
+    def __init__(self, network: HostNetwork, setups: Sequence[dict[str, Any]], *, pin: bool = False) -> None:
         self.network, self.setups, self.pin = network, setups, pin
         self._stack = ExitStack()
         self._processes: list[subprocess.Popen[str]] = []

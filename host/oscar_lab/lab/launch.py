@@ -21,7 +21,7 @@ from typing import IO, Literal
 
 from oscar.errors import MissingExtraError
 from oscar.transports.mpi import INSTALL
-from oscar_lab.lab.network import DEVICE, PREFIX, Network, address
+from oscar_lab.lab.network import DEVICE, PREFIX, HostNetwork, address
 
 ORPHAN_S = 20.0  # how long a launcher's kill may take to reach a stopped process on a busy machine
 LOOK_S = 1.0  # between two looks for ranks
@@ -38,6 +38,7 @@ exec ip netns exec {PREFIX}$host unshare --uts sh -c "hostname host-$host; $*"
 RETRIES = "5"  # of a TCP segment: a connection across a cut ends 13 s after something was sent on it
 KEEPALIVE = {"time": "2", "intvl": "2", "probes": "3"}  # seconds, seconds, pings of mpirun's own connections
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")
+UNBUFFERED = "PYTHONUNBUFFERED"  # with it a line and its end are written apart, and lines of ranks mix
 ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 Command = tuple[list[str], dict[str, str]]  # words, and additions to the environment
 
@@ -67,7 +68,7 @@ def launch(
     limit_s: float,
     token: str,
     hear: Callable[[bytes], None] | None = None,
-    network: Network | None = None,
+    network: HostNetwork | None = None,
     grace_s: float | None = None,
 ) -> Ended:
     """Run `python PROGRAM` as `ranks` ranks and return how they ended, after `limit_s` at most.
@@ -116,14 +117,14 @@ def mpirun() -> str:
     return found
 
 
-def _mpi(ranks: int, program: Sequence[str], network: Network | None, folder: Path) -> list[Command]:
+def _mpi(ranks: int, program: Sequence[str], network: HostNetwork | None, folder: Path) -> list[Command]:
     command = [mpirun(), "-n", str(ranks), "--bind-to", "none", "--with-ft", "ulfm"]
     command += ["--oversubscribe"] if network is None else _across(network, ranks, folder)
     command += [sys.executable, "-m", "mpi4py", *program]
     return [(command if network is None else network.command(ranks, command), {})]
 
 
-def _across(network: Network, ranks: int, folder: Path) -> list[str]:
+def _across(network: HostNetwork, ranks: int, folder: Path) -> list[str]:
     """Return mpirun's options for a rank on each host, reached over the network alone."""
     agent, hosts = folder / "agent", folder / "hosts"
     agent.write_text(AGENT, encoding="ascii")
@@ -143,7 +144,7 @@ def _across(network: Network, ranks: int, folder: Path) -> list[str]:
     return words + [word for name, value in library.items() for word in ("--mca", name, value)]
 
 
-def _torch(ranks: int, program: Sequence[str], network: Network | None) -> list[Command]:
+def _torch(ranks: int, program: Sequence[str], network: HostNetwork | None) -> list[Command]:
     command = [sys.executable, *program]
     if network is not None:
         return [(network.command(r, command), on_host(r, ranks)) for r in range(ranks)]
@@ -161,8 +162,8 @@ def on_host(rank: int, ranks: int) -> dict[str, str]:
 
 
 def environment(extra: dict[str, str]) -> dict[str, str]:
-    """Return the environment of a rank: this process's, a thread per library, and `extra`."""
-    return {**os.environ, **dict.fromkeys((*THREADS, *ROOT), "1"), **extra}
+    """Return the environment of a rank: this process's, a thread per library, whole lines, and `extra`."""
+    return {**os.environ, **dict.fromkeys((*THREADS, *ROOT), "1"), UNBUFFERED: "", **extra}
 
 
 def _start(command: list[str], extra: dict[str, str], output: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -237,7 +238,7 @@ def _await(
     return "launcher hung" if alone else "hung"
 
 
-def _end(processes: list[subprocess.Popen[bytes]], token: str, network: Network | None) -> None:
+def _end(processes: list[subprocess.Popen[bytes]], token: str, network: HostNetwork | None) -> None:
     """End at once all processes that were started, and their children."""
     _kill(processes)
     for process in processes:
@@ -262,7 +263,7 @@ def _stopped(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] == "T"
 
 
-def _orphans(token: str, network: Network | None) -> int:
+def _orphans(token: str, network: HostNetwork | None) -> int:
     """Count and kill processes named by `token`, or on a host, that do not end by themselves."""
     stop = time.monotonic() + ORPHAN_S
     while left := _left(token, network):
@@ -279,7 +280,7 @@ def _kill_each(pids: set[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _left(token: str, network: Network | None) -> set[int]:
+def _left(token: str, network: HostNetwork | None) -> set[int]:
     return _named(token) if network is None else _named(token) | network.pids()
 
 

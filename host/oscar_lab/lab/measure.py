@@ -37,7 +37,7 @@ from oscar_lab.lab.calibrate import (
 )
 from oscar_lab.lab.hold import gradient_folder, one_lab
 from oscar_lab.lab.hosts import Hosts, write_gradients
-from oscar_lab.lab.network import GOODPUT, Network, require_root
+from oscar_lab.lab.network import GOODPUT, HostNetwork, require_root
 from oscar_lab.lab.report import LATE_S
 from oscar_lab.lab.settings import Case, MethodSpec, Settings, method_config, parse_settings
 
@@ -74,7 +74,7 @@ def measure(config: Config, say: Say, keep: Keep) -> dict[str, Any]:
         }
         for case in settings.cases:
             for mbps in case.mbps:
-                with Network(case.hosts, congestion=settings.congestion, locked=True) as network:
+                with HostNetwork(case.hosts, congestion=settings.congestion, locked=True) as network:
                     run = _Case(config, settings, case, network, mbps, paths, shapes, folder)
                     try:
                         results["cases"].append(run.measure(say))
@@ -130,7 +130,7 @@ class _Case:
         config: Config,
         settings: Settings,
         case: Case,
-        network: Network,
+        network: HostNetwork,
         mbps: float,
         paths: list[Path],
         shapes: list[tuple[int, ...]],

@@ -61,7 +61,7 @@ class Sent:
     frames: Frames | None = None
 
 
-class Method(ABC):
+class LabMethod(ABC):
     """One way to reduce, on one rank; its methods are called in the order below, and only `run` is timed."""
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
@@ -92,7 +92,7 @@ class Method(ABC):
         return np.zeros(0, np.int32)
 
 
-class GlooMethod(Method):
+class GlooMethod(LabMethod):
     """torch.distributed.all_reduce. For int8, values are quantised before the timed run; sums fit int8."""
 
     def prepare(self, tensors: Sequence[Array]) -> None:
@@ -157,7 +157,7 @@ class CheckedCommunicator(Communicator):
         return CheckedWire(self.party, channels, self._schedule(self.nodes, 0))
 
 
-class OscarMethod(Method):
+class OscarMethod(LabMethod):
     """A Communicator with the method's changes to the configuration; the whole call is timed."""
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
@@ -249,7 +249,7 @@ class _Sizes:
         return self._room[: self.count(action)] if action.op in SENDS else None
 
 
-class ReplayMethod(Method):
+class ReplayMethod(LabMethod):
     """Frames of the sizes of coded ones, by the same schedule: what a NIC with the codec would send."""
 
     def __init__(self, spec: MethodSpec, seat: Seat) -> None:
@@ -284,12 +284,12 @@ class ReplayMethod(Method):
         return Sent(own.bytes, len(own), own)
 
 
-def make_method(spec: MethodSpec, seat: Seat) -> Method:
+def make_method(spec: MethodSpec, seat: Seat) -> LabMethod:
     """Return the method that `spec` describes, on the rank of `seat`."""
     if (
         spec.kind == "oscar"
         and method_info(method_config(seat.config, spec, seat.hosts).method).codec is None
     ):
         return SchemeMethod(spec, seat)
-    kinds: dict[str, type[Method]] = {"gloo": GlooMethod, "oscar": OscarMethod, "replay": ReplayMethod}
+    kinds: dict[str, type[LabMethod]] = {"gloo": GlooMethod, "oscar": OscarMethod, "replay": ReplayMethod}
     return kinds[spec.kind](spec, seat)

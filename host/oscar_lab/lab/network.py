@@ -48,16 +48,16 @@ LOSS_RULES = """table bridge {table} {{
 
 
 @dataclass(frozen=True)
-class Wire:
+class LinkUse:
     """What has left a host's link: bytes and packets with all headers, and packets dropped from its queue."""
 
     sent: int
     packets: int
     dropped: int
 
-    def __sub__(self, before: Wire) -> Wire:
+    def __sub__(self, before: LinkUse) -> LinkUse:
         packets, dropped = self.packets - before.packets, self.dropped - before.dropped
-        return Wire(self.sent - before.sent, packets, dropped)
+        return LinkUse(self.sent - before.sent, packets, dropped)
 
 
 def require_root(*tools: str) -> None:
@@ -73,8 +73,8 @@ def require_root(*tools: str) -> None:
         raise OscarError(f"oscar lab needs {' and '.join(missing)}: apt-get install -y {packages}")
 
 
-class Network:
-    """`hosts` hosts at 10.77.0.1 and up; `with Network(4) as network:` removes all of it.
+class HostNetwork:
+    """`hosts` hosts at 10.77.0.1 and up; `with HostNetwork(4) as network:` removes all of it.
 
     One lab runs at a time: a second one is refused. What a killed lab left behind is removed. locked: the
     caller holds `one_lab` already. Raises OscarError without root or tools.
@@ -87,7 +87,7 @@ class Network:
         self._lock = ExitStack()
         self._relay: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> Network:
+    def __enter__(self) -> HostNetwork:
         require_root()
         if not self.locked:
             self._lock.enter_context(one_lab())
@@ -204,13 +204,13 @@ class Network:
         found = (_ip("netns", "pids", namespace(host)).split() for host in range(self.hosts))
         return {int(pid) for pids in found for pid in pids}
 
-    def wires(self) -> list[Wire]:
+    def wires(self) -> list[LinkUse]:
         """Return what has left each host's link, by host."""
         found = []
         for host in range(self.hosts):
             text = _run("tc", "-n", namespace(host), "-s", "-j", "qdisc", "show", "dev", DEVICE)
             root = next(q for q in json.loads(text) if q.get("root"))
-            found.append(Wire(int(root["bytes"]), int(root["packets"]), int(root["drops"])))
+            found.append(LinkUse(int(root["bytes"]), int(root["packets"]), int(root["drops"])))
         return found
 
     def resent(self) -> list[int]:

@@ -22,7 +22,7 @@ from oscar.collective.frames import Frames
 from oscar.config import Config
 from oscar.numerics.tensors import split
 from oscar_lab.lab.calibrate import MESSAGES
-from oscar_lab.lab.methods import Method, OscarMethod, ReplayMethod, Seat, make_method
+from oscar_lab.lab.methods import LabMethod, OscarMethod, ReplayMethod, Seat, make_method
 from oscar_lab.lab.settings import MethodSpec
 
 PINGS = 50
@@ -41,7 +41,7 @@ class Rank:
         self.shapes = [tuple(shape) for shape in setup["shapes"]]
         self.trace = np.load(setup["gradients"], mmap_mode="r")  # [iteration, value]
         self.folder = Path(setup["share"])
-        self.methods: dict[str, Method] = {}
+        self.methods: dict[str, LabMethod] = {}
 
     def make(self, methods: list[dict[str, Any]]) -> dict[str, Any]:
         """Make methods anew; collective."""

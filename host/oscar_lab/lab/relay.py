@@ -38,7 +38,7 @@ _nanosleep = types.ExternalFunction("nanosleep", _int(_word, _word))
 _clock_gettime = types.ExternalFunction("clock_gettime", _int(_int, _word))
 
 
-class Ring(NamedTuple):
+class DelayLine(NamedTuple):
     """Packets under way from each port: uint8 [port, slot, ROOM], lengths and times of leaving in ns."""
 
     packets: Any
@@ -46,7 +46,7 @@ class Ring(NamedTuple):
     due: Any
 
 
-class Call(NamedTuple):
+class PacketBatch(NamedTuple):
     """Arguments of a system call for many packets: struct mmsghdr [BATCH] and their struct iovec [BATCH]."""
 
     headers: Any
@@ -68,7 +68,9 @@ def _address(packet: Any, at: int) -> Any:
 
 
 @numba.njit(cache=True)
-def _take(fd: int, port: int, head: int, tail: int, ring: Ring, call: Call, known: Any, when: int) -> int:
+def _take(
+    fd: int, port: int, head: int, tail: int, ring: DelayLine, call: PacketBatch, known: Any, when: int
+) -> int:
     """Receive what has arrived, as far as there is room; return the new head. known: [port] addresses."""
     count = min(BATCH, SLOTS - (head - tail), SLOTS - head % SLOTS)
     for i in range(count):
@@ -84,7 +86,9 @@ def _take(fd: int, port: int, head: int, tail: int, ring: Ring, call: Call, know
 
 
 @numba.njit(cache=True)
-def _give(fd: int, out: int, port: int, low: int, high: int, ring: Ring, call: Call, known: Any) -> None:
+def _give(
+    fd: int, out: int, port: int, low: int, high: int, ring: DelayLine, call: PacketBatch, known: Any
+) -> None:
     """Send those of the packets low .. high of `port` that are for `out`, for all, or for no known port."""
     count = 0
     for at in range(low, high):
@@ -103,7 +107,7 @@ def _give(fd: int, out: int, port: int, low: int, high: int, ring: Ring, call: C
 
 
 @numba.njit(cache=True)
-def _serve(fds: Any, delay_ns: int, ring: Ring, call: Call, polled: Any) -> None:
+def _serve(fds: Any, delay_ns: int, ring: DelayLine, call: PacketBatch, polled: Any) -> None:
     """Move packets for ever."""
     ports = len(fds)
     heads, tails = np.zeros(ports, np.int64), np.zeros(ports, np.int64)
@@ -146,8 +150,8 @@ def main() -> None:
     delay_ns, ports = int(float(sys.argv[1]) * 1e6), [open_port(name) for name in sys.argv[2:]]
     fds = np.array([port.fileno() for port in ports], np.int32)
     shape = (len(ports), SLOTS)
-    ring = Ring(np.zeros((*shape, ROOM), np.uint8), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
-    call = Call(np.zeros((BATCH, 8), np.uint64), np.zeros((BATCH, 2), np.uint64))
+    ring = DelayLine(np.zeros((*shape, ROOM), np.uint8), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+    call = PacketBatch(np.zeros((BATCH, 8), np.uint64), np.zeros((BATCH, 2), np.uint64))
     call.headers[:, 2] = call.vectors.ctypes.data + 16 * np.arange(BATCH)  # msg_iov
     call.headers[:, 3] = 1  # msg_iovlen
     polled = np.zeros((len(ports), 2), np.int32)  # struct pollfd: the file, and what it is polled for

@@ -51,7 +51,7 @@ def allreduce(
     driver, for cores that are triggered, and for cores that decode, add and code again faster than they
     decode: tasks cannot start before the one that they follow.
     """
-    codec = link.codec(coded)
+    link, codec = link.wired(coded), link.codec(coded)
     if codec.driver is not None:
         raise ValueError("expected a link without a driver, got one: take replay, or link.driver: false")
     if codec.busy and production is not None and production.triggered:
@@ -100,6 +100,7 @@ class _Frames:
         for at, work in enumerate(sends, made + len(order)):
             self.numbers[id(work)] = at
             self.sent[place(work)] = work
+        self.adds = _adds(order)
         self.arrivals = {id(work): at for at, work in enumerate(sends, made + len(order) + len(sends))}
         self.waits = {id(wait): self.sent[key] for key, wait in programs.waits.items() if key in self.sent}
         self._code(programs)
@@ -167,7 +168,10 @@ class _Frames:
         front = 0.0
         if what != "send":
             front = self.codec.encode_front if what == "encode" else self.codec.decode_front
-        needs = [] if work.input is None else [self._after(work.input, front)]
+        inputs = [] if work.input is None else [work.input]
+        if self.triggered and inputs:  # what a sum takes is added in any order
+            inputs = self.adds.get(id(inputs[0]), inputs)
+        needs = [self._after(one, front) for one in inputs]
         own = self.made.get((work.rank, work.action.chunk, work.action.sub))
         if own is not None and _takes_own(work):
             needs.append(Need(own, front))
@@ -199,6 +203,17 @@ class _Frames:
     def _name(what: str, work: Work) -> str:
         a = work.action
         return f"{what} {a.chunk}.{a.sub} on {work.rank}"
+
+
+def _adds(order: Iterable[tuple[object, Work]]) -> dict[int, list[Work]]:
+    """Return for each addition all of its sum up to it, in the program's order."""
+    found: dict[tuple[int, int, int], list[Work]] = {}
+    every = {}
+    for _, work in order:
+        if work.action.op is Op.DECODE_ADD:
+            found[_key(work)] = [*found.get(_key(work), []), work]
+            every[id(work)] = found[_key(work)]
+    return every
 
 
 def _destinations(schedule: Schedule) -> dict[tuple[int, ...], int]:

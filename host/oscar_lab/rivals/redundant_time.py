@@ -66,7 +66,7 @@ class Race:
     def __init__(
         self, plan: Redundancy, codec: Codec, width: Callable[[int], int], link: LinkModel | None = None
     ) -> None:
-        self.plan, self.link = plan, link or LinkModel()
+        self.plan, self.link = plan, (link or LinkModel()).wired(coded=True)
         self.nodes = [RedundantNode(rank, plan, codec, width) for rank in range(plan.nodes)]
         self.dead: set[int] = set()
         self.time = 0.0

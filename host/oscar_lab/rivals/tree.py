@@ -21,14 +21,14 @@ SECOND = "allgather", "broadcast"  # of the first ones at the same place
 COMPRESS, DECOMPRESS = "compress", "decompress"
 
 
-class Action(NamedTuple):
+class Placing(NamedTuple):
     """A routine and where: a collective on a level, or compression on a processor."""
 
     routine: str
     where: str
 
 
-Way = tuple[Action, ...]
+Way = tuple[Placing, ...]
 
 
 def ways() -> Iterator[Way]:
@@ -40,12 +40,12 @@ def ways() -> Iterator[Way]:
             yield from _filled((first, *middle, second))
 
 
-_Asked = tuple[Action, bool]  # a collective, and whether it takes compressed data
+_Asked = tuple[Placing, bool]  # a collective, and whether it takes compressed data
 
 
 def _collective(level: str) -> Iterator[tuple[_Asked, ...]]:
     for compressed, routine in WHOLE.items():
-        yield ((Action(routine, level), compressed),)
+        yield ((Placing(routine, level), compressed),)
     yield from _halves(level)
 
 
@@ -53,20 +53,20 @@ def _halves(level: str) -> Iterator[tuple[_Asked, _Asked]]:
     for before in (False, True):
         for first, second in zip(FIRST[before], SECOND, strict=True):
             for after in (False, True):
-                yield (Action(first, level), before), (Action(second, level), after)
+                yield (Placing(first, level), before), (Placing(second, level), after)
 
 
 def _filled(asked: tuple[_Asked, ...], compressed: bool = False) -> Iterator[Way]:
     """Yield a chain of collectives with all that may stand between them."""
     if not asked:
-        yield from ((Action(DECOMPRESS, p),) for p in (SAME, OTHER)) if compressed else [()]
+        yield from ((Placing(DECOMPRESS, p),) for p in (SAME, OTHER)) if compressed else [()]
         return
     (action, takes), *others = asked
     between: list[Way] = [()]
     if takes != compressed:
-        between = [(Action(COMPRESS if takes else DECOMPRESS, p),) for p in (SAME, OTHER)]
+        between = [(Placing(COMPRESS if takes else DECOMPRESS, p),) for p in (SAME, OTHER)]
     elif takes:
-        again = [(Action(DECOMPRESS, p), Action(COMPRESS, q)) for p in (SAME, OTHER) for q in (SAME, OTHER)]
+        again = [(Placing(DECOMPRESS, p), Placing(COMPRESS, q)) for p in (SAME, OTHER) for q in (SAME, OTHER)]
         between = [(), *again]
     for some in between:
         for rest in _filled(tuple(others), takes):

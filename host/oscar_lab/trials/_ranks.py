@@ -16,7 +16,7 @@ from oscar.errors import PeerError
 from oscar.transports.base import PEER_FAILED, Transport
 from oscar.transports.registry import TRANSPORTS
 from oscar_lab.lab.launch import Ended, launch
-from oscar_lab.lab.network import Network
+from oscar_lab.lab.network import HostNetwork
 
 START_S = 120.0  # to start processes on a busy machine
 LINGER_S = 0.5  # for the other ranks to report: mpirun ends them at the first status that is not 0
@@ -42,7 +42,7 @@ def start(
     *,
     limit_s: float,
     hear: Callable[[bytes], None] | None = None,
-    network: Network | None = None,
+    network: HostNetwork | None = None,
 ) -> Ended:
     """Run `ranks` ranks of a module of this package over the case's transport; return how they ended."""
     token = f"oscar-{time.monotonic_ns()}"

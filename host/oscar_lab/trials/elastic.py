@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {"ok": not any(row["hung"] or row["apart"] for row in rows), "seed": seed, "rows": rows}
 
 
-class Job:
+class Replicas:
     """A lighthouse and its replicas; a context that leaves no process behind.
 
     group, way: as in `_elastic_rank.replica`. timeout_s: of the process group.
@@ -138,7 +138,7 @@ class Job:
             process.join(max(0.0, stop - time.monotonic()))
         return [process.exitcode for process in self.alive.values()]
 
-    def __enter__(self) -> Job:
+    def __enter__(self) -> Replicas:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -150,7 +150,7 @@ class Job:
 
 def _hunt(args: argparse.Namespace, nodes: int, dice: random.Random) -> dict[str, Any]:
     back, hung = [], 0
-    with Job(args.group, args.way, nodes) as job:
+    with Replicas(args.group, args.way, nodes) as job:
         hung += not job.begin()
         for _ in range(args.kills):
             time.sleep(dice.uniform(0.0, 1.0))

@@ -27,7 +27,7 @@ from oscar.tables import Row, Table
 from oscar.transports.base import PEER_FAILED
 from oscar.transports.registry import TRANSPORTS
 from oscar_lab.lab.launch import Ended
-from oscar_lab.lab.network import Network
+from oscar_lab.lab.network import HostNetwork
 from oscar_lab.trials._ranks import config_of, lines_of, start
 from oscar_lab.trials._struck_rank import load_kernels
 
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         for kind in args.kinds:
             with ExitStack() as stack:
                 try:
-                    network = stack.enter_context(Network(args.ranks + 1)) if kind == "cut" else None
+                    network = stack.enter_context(HostNetwork(args.ranks + 1)) if kind == "cut" else None
                 except OscarError as error:
                     left_out.append({"transport": transport, "fault": kind, "why": str(error)})
                     print(f"# {transport}, {kind}: not run: {error}", flush=True)
@@ -81,7 +81,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _row(
-    args: argparse.Namespace, transport: str, kind: str, network: Network | None, wrong: list[dict[str, Any]]
+    args: argparse.Namespace,
+    transport: str,
+    kind: str,
+    network: HostNetwork | None,
+    wrong: list[dict[str, Any]],
 ) -> Row:
     """Run all points of one kind and return the counts; what is wrong is appended to `wrong`."""
     dice, counts, slowest = random.Random(f"{args.seed} {kind}"), Counter[str](), 0.0
@@ -120,7 +124,7 @@ def _case(args: argparse.Namespace, dice: random.Random, transport: str, kind: s
     }
 
 
-def _launch(case: dict[str, Any], args: argparse.Namespace, network: Network | None) -> Ended:
+def _launch(case: dict[str, Any], args: argparse.Namespace, network: HostNetwork | None) -> Ended:
     """Launch the ranks, on the hosts of a fresh network where one is given.
 
     They report to a file: mpirun may lose their output, and a cut link does.

@@ -12,21 +12,29 @@ from queue import Empty
 from typing import Any
 
 from oscar.cli.progress import Show
+from oscar.coding.asc.params import LANES
+from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.errors import OscarError
 from oscar.results import write_results
 from oscar_hdl.flow.elaboration import shallow_stacks
-from oscar_sim.allreduce.run import Options, tables
+from oscar_sim.allreduce.run import ORDERS, Options, tables
 from oscar_sim.results_file import prepared
 from oscar_sim.verilated import installed
 
 SCHEDULES = "ring", "direct"
-DRIVERS = "registers", "list", "triggered"  # how a NIC gets its commands
+DRIVERS = "registers", "list", "triggered", "adding"  # how a NIC gets its commands
+MOST = 10**9
+BOUNDS = {  # of options, least and most
+    "nodes": (2, 8), "subframes": (1, MAX_SUBFRAMES), "bits": (2, 12), "iterations": (1, MOST),
+    "rate": (1e-3, 1), "latency": (0, MOST), "make": (0, MOST), "host": (0, MOST),
+}  # fmt: skip
 HOST = 22, 200, 223  # about .1, .9 and 1 us at 223 MHz
 EXAMPLES = """
 Each NIC is converted RTL under Verilator where that is installed, else the MyHDL description. Frames come and
 go on 64-bit streams, a driver gives commands over AXI4-Lite, as docs/registers.md has it. The gradient is
 real, from the first iterations of a training. Each NIC gets its commands by registers, as a list, and as a
-list that waits for its values (docs/hardware.md, "A list"). The host's coder does the same AllReduce in
+list that waits for its values, which replace what memory holds or are added to it (docs/hardware.md, "A
+list"). The host's coder does the same AllReduce in
 software. Every frame must have equal bytes, every sum be equal; exit status 1 says that one is not.
 
   make sim                                               both schedules and drivers, four NICs
@@ -69,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     p = argparse.ArgumentParser(
         prog="python -m oscar_sim.allreduce",
-        description="AllReduce by NICs in MyHDL, clock by clock, against the host bit for bit.",
+        description="AllReduce by simulated NICs, clock by clock, against the host bit for bit.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -78,7 +86,13 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--units", type=int, default=Options.units, choices=(1, 2, 4, 8), help="of a NIC (%(default)s)"
     )
-    p.add_argument("--values", type=int, default=Options.values, help="of the gradient (%(default)s)")
+    p.add_argument(
+        "--subframes", type=int, default=Options.subframes, help="frames of a chunk, as large as the host's"
+    )
+    p.add_argument("--workload", default=Options.workload, help="whose gradient it is (%(default)s)")
+    p.add_argument(
+        "--values", type=int, default=Options.values, help="of the gradient, 32 a NIC or more (%(default)s)"
+    )
     p.add_argument("--bits", type=int, default=Options.bits, help="of the quantiser, 2 to 12 (%(default)s)")
     p.add_argument("--iterations", type=int, default=Options.iterations, help="AllReduces (%(default)s)")
     p.add_argument("--rate", type=float, default=Options.rate, help="words a clock on a link (%(default)s)")
@@ -87,10 +101,15 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--make", type=float, default=0.0, help="clocks in which a node makes a value (%(default)s)"
     )
-    p.add_argument("--rotated", action="store_true", help="what is sent first is made first")
+    told = "; ".join(f"{name}: {text}" for name, text in ORDERS.items())
+    p.add_argument("--order", choices=ORDERS, default=Options.order, help=f"{told} (%(default)s)")
+    p.add_argument(
+        "--asks", action="store_true",
+        help="read sums while a list runs, by asking which entries have ended; clocks are until all are read",
+    )  # fmt: skip
     p.add_argument(
         "--simulator", choices=("verilator", "myhdl"), default="verilator" if installed() else "myhdl",
-        help="(%(default)s; verilator if it is installed)",
+        help="verilator where it is installed, else myhdl (here: %(default)s)",
     )  # fmt: skip
     p.add_argument(
         "--host",
@@ -104,30 +123,33 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+def _check(args: argparse.Namespace) -> None:
+    """Raise OscarError for the first option out of range."""
+    for name, (least, most) in {**BOUNDS, "values": (LANES * args.nodes, MOST)}.items():
+        value = getattr(args, name)
+        for number in value if name == "host" else [value]:
+            if not least <= number <= most:
+                raise OscarError(f"--{name}: expected {least:,g} to {most:,g}, got {number:,g}")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run what is asked for, print tables; return 1 when anything differs from the host."""
-    p = parser()
-    args = p.parse_args(argv)
+    args = parser().parse_args(argv)
     shallow_stacks()
-    if not 2 <= args.nodes <= 8 or args.values < 32 * args.nodes or not 0 < args.rate <= 1:
-        p.error("expected 2 to 8 nodes, at least 32 values a node, and a rate above 0 and up to 1")
-    if args.iterations < 1 or args.latency < 0 or args.make < 0 or not 2 <= args.bits <= 12:
-        p.error(
-            "expected at least one iteration, a latency and clocks a value of 0 or more, and 2 to 12 bits"
-        )
-    jobs = [
-        Options(
-            schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
-            units=args.units, bits=args.bits, rate=args.rate, latency=args.latency,
-            driver=driver, host=tuple(args.host), make=args.make, rotated=args.rotated,
-            simulator=args.simulator,
-        )
-        for schedule in (SCHEDULES if args.schedule == "both" else (args.schedule,))
-        for driver in (DRIVERS if args.driver == "all" else (args.driver,))
-    ]  # fmt: skip
     rows: list[dict[str, object]] = []
     faults: list[str] = []
     try:
+        _check(args)
+        jobs = [
+            Options(
+                schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
+                units=args.units, bits=args.bits, rate=args.rate, latency=args.latency,
+                driver=driver, host=tuple(args.host), make=args.make, order=args.order,
+                asks=args.asks, simulator=args.simulator, subframes=args.subframes, workload=args.workload,
+            )
+            for schedule in (SCHEDULES if args.schedule == "both" else (args.schedule,))
+            for driver in (DRIVERS if args.driver == "all" else (args.driver,))
+        ]  # fmt: skip
         prepared(args.json)
         for lines, fresh, wrong in run_all(jobs):
             print("\n".join(lines), flush=True)

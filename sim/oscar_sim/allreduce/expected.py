@@ -12,6 +12,7 @@ from oscar.array import Array
 from oscar.coding.asc import AscParams
 from oscar.coding.codec import LinkEncoder
 from oscar.coding.registry import asc_codec
+from oscar.collective.stats import Moved
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.plans import ChunkPlan
@@ -22,13 +23,14 @@ from oscar.workloads import exact_mean, make_workload
 @dataclass
 class Iteration:
     """One AllReduce of the host. local: each node's integers in plan order; sums: in natural order;
-    frames: all that were coded."""
+    frames: all that were coded; moved: what crossed links, for the time model."""
 
     plan: ChunkPlan
     local: list[np.ndarray]
     classes: np.ndarray
     sums: np.ndarray
     frames: list[bytes]
+    moved: Moved
 
 
 class _Recorder:
@@ -42,6 +44,9 @@ class _Recorder:
         frame = self.encoder.encode(values, **how)
         self.frames.append(bytes(frame))
         return frame
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.encoder, name)
 
     def snapshot(self) -> Any:
         """See LinkEncoder.snapshot."""
@@ -78,6 +83,7 @@ def host_run(
     granule: int,
     plan: str = "interleave",
     bits: int = 8,
+    subframes: int = 1,
 ) -> tuple[Config, list[Iteration]]:
     """Reduce a bucket of real gradients on the host; return its configuration and all it did.
 
@@ -87,7 +93,7 @@ def host_run(
         {
             "nodes": nodes,
             "quantiser": {"bits": bits},
-            "schedule": {"name": schedule},
+            "schedule": {"name": schedule, "subframes": subframes},
             "plan": {"name": plan, "granule": granule},
         }
     )
@@ -101,9 +107,10 @@ def host_run(
         known = (
             cluster.scheme.position.classes.copy() if found else np.zeros(values, np.uint8)
         )  # a call moves them
-        sums = cluster.allreduce([_bucket(node, values) for node in gradients]).sums
+        result = cluster.allreduce([_bucket(node, values) for node in gradients])
+        sums, (moved,) = result.sums, result.stats.moved
         (ends,) = cluster.state.wire.links.values()
         local, chunks = [node.local.copy() for node in ends], cluster.scheme.plan
-        found.append(Iteration(chunks, local, chunks.gather(known), sums, list(frames)))
+        found.append(Iteration(chunks, local, chunks.gather(known), sums, list(frames), moved))
         model.apply(exact_mean(gradients))
     return config, found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from oscar.coding.frame import peek
 from oscar_hdl.nic.ports import TO_ALL
@@ -16,6 +16,16 @@ from oscar_sim.driver.nic_driver import Script
 from oscar_sim.errors import RtlError
 
 Word = tuple[int, int, bool]  # data, keep, last
+
+
+class Span(NamedTuple):
+    """When a frame went by, from its first clock to its last; way: out or in."""
+
+    way: str
+    begin: int
+    end: int
+    step: int
+    chunk: int
 
 
 class FrameInFlight:
@@ -41,7 +51,8 @@ class NetworkPort:
         self.forward = forward
         self.peers: Sequence[NetworkPort] = ()
         self.frames: list[bytes] = []
-        self.clock = 0
+        self.spans: list[Span] = []  # of frames that came and left, as they ended
+        self.clock = self.left_from = self.came_from = 0
         # Out: what the NIC gives, and when the wire is free.
         self.out: list[Word] = []
         self.to: list[int] = []  # who is still to get it
@@ -77,7 +88,7 @@ class NetworkPort:
         if self.tx_ready and tx.tvalid:
             word = int(tx.tdata), int(tx.tkeep), bool(tx.tlast)
             if self.live is None:
-                self.live = FrameInFlight(self.rank)
+                self.live, self.left_from = FrameInFlight(self.rank), self.clock
                 self.to = [int(tx.tdest)]
                 if tx.tdest == TO_ALL:
                     self.to = [(self.rank + n) % len(self.peers) for n in range(1, len(self.peers))]
@@ -88,6 +99,7 @@ class NetworkPort:
                 self.frames.append(in_bytes(self.out))
                 for peer in self.to:
                     self.copy(self.out, self.rank, peer)
+                self._note("out", self.left_from, self.frames[-1])
                 self.out, self.live = [], None
         ready = self.wire_free < self.clock + 2
         if ready != self.tx_ready:
@@ -109,7 +121,7 @@ class NetworkPort:
             first = min(self.coming, key=lambda a: a.words[0][0] if a.words else float("inf"))
             if first.words and first.words[0][0] <= self.clock:
                 self.coming.remove(first)
-                self.inside = first
+                self.inside, self.came_from = first, self.clock
         offer = (
             self.inside is not None
             and bool(self.inside.words)
@@ -126,12 +138,17 @@ class NetworkPort:
         if offer != self.offered:
             rx.tvalid.next = self.offered = offer
 
+    def _note(self, way: str, begin: int, frame: bytes) -> None:
+        head = peek(frame)
+        self.spans.append(Span(way, begin, self.clock, head.step, head.chunk))
+
     def _pass(self, word: Word) -> None:
         """Keep the frame that enters, and pass it on."""
         assert self.inside is not None
         self.took.append(word)
         if word[2]:
             frame = in_bytes(self.took)
+            self._note("in", self.came_from, frame)
             for peer in self.forward(self.inside.source, peek(frame)):
                 self.copy(self.took, self.inside.source, peer)
             self.took, self.inside = [], None
@@ -200,11 +217,25 @@ class LateLevel:
 
 
 class Manager:
-    """Reads and writes registers, one at a time; each takes the host some clocks more. used: how many."""
+    """Reads and writes registers, one at a time, whatever scripts ask for them; used: how many.
+
+    Each takes the host some clocks more.
+    """
 
     def __init__(self, s_axil: AxiLite, *, write: int = 0, read: int = 0) -> None:
         self.bus, self.clocks = s_axil, {"write": write, "read": read}
         self.used = {"write": 0, "read": 0}
+        self._busy = False
+
+    def _alone(self, access: Script) -> Script:
+        """Let an access wait for others; one that is given up, as by a reset, holds up none."""
+        while self._busy:
+            yield
+        self._busy = True
+        try:
+            return (yield from access)
+        finally:
+            self._busy = False
 
     def _host(self, name: str) -> Script:
         """Let the host's clocks of an access pass."""
@@ -214,6 +245,9 @@ class Manager:
 
     def write(self, address: int, data: int) -> Script:
         """Write a 32-bit register; raises RtlError when the hardware answers with an error."""
+        return self._alone(self._write(address, data))
+
+    def _write(self, address: int, data: int) -> Script:
         s = self.bus
         s.awaddr.next, s.wdata.next, s.wstrb.next = address, data, 15
         s.awvalid.next = s.wvalid.next = s.bready.next = True
@@ -235,6 +269,9 @@ class Manager:
 
     def read(self, address: int) -> Script:
         """Return a 32-bit register; raises RtlError when the hardware answers with an error."""
+        return self._alone(self._read(address))
+
+    def _read(self, address: int) -> Script:
         s = self.bus
         s.araddr.next = address
         s.arvalid.next = s.rready.next = True

@@ -5,30 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from oscar_hdl.coder.rows import FrameRows
-from oscar_hdl.nic.ports import STREAM_BITS
-from oscar_hdl.streams.bundles import Stream
 from oscar_sim.allreduce.network import WordSource
 from oscar_sim.driver.nic_driver import Script
-from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
+from oscar_sim.driver.row_packets import Lines, emptied, packet_start
 
 SETTLES = 140  # clocks until the last row of a packet and zeros behind it are in memory
 
 
-def row_ports() -> dict[str, Any]:
-    """Return fresh streams of an oscar_nic's rows, by name."""
-    return {
-        "s_axis_values": Stream(STREAM_BITS),
-        "s_axis_side": Stream(STREAM_BITS),
-        "s_axis_read": Stream(64),
-        "m_axis_values": Stream(STREAM_BITS),
-        "m_axis_descriptors": Stream(16),
-    }
-
-
 class RowStreams:
-    """Loads and reads rows by a NIC's streams, whose signals are `ports`."""
+    """Loads and reads rows by a NIC's streams, whose signals are `ports`; lines: of its packets."""
 
-    def __init__(self, ports: dict[str, Any]) -> None:
+    def __init__(self, ports: dict[str, Any], lines: Lines) -> None:
+        self.lines = lines
         self.values, self.side, self.read = (
             WordSource(ports[f"s_axis_{name}"]) for name in ("values", "side", "read")
         )
@@ -37,14 +25,32 @@ class RowStreams:
         self._ends = 0
         self._ready = False
 
-    def load(self, row: int, rows: FrameRows, entry: int | None = None) -> Script:
-        """Write rows of a frame, from a row on; entry: of a list that waits for them."""
+    def load(self, row: int, rows: FrameRows, entry: int | None, *, settles: bool) -> Script:
+        """Write rows of a frame, from a row on; entry: of a list that waits for them.
+
+        settles: until they are in memory, not just on their way there.
+        """
         start = packet_start(row, rows.count, entry)
-        self.values.put([start, *value_words(rows)])
-        self.side.put([start, *side_words(rows)])
+        self.values.put([start, *self.lines.value_words(row, rows)])
+        self.side.put([start, *self.lines.side_words(row, rows)])
         while not (self.values.idle and self.side.idle):
             yield
-        for _ in range(SETTLES if entry is None else 0):
+        for _ in range(SETTLES if settles else 0):
+            yield
+
+    def empty(self, row: int, rows: FrameRows) -> Script:
+        """Write all but the values of rows, which read as zeros then."""
+        self.side.put([packet_start(row, rows.count), *self.lines.side_words(row, emptied(rows))])
+        while not self.side.idle:
+            yield
+        for _ in range(SETTLES):
+            yield
+
+    def add(self, row: int, rows: FrameRows, entry: int | None) -> Script:
+        """Add values to rows; entry: of a list that waits for them."""
+        start = packet_start(row, rows.count, entry, adds=True)
+        self.values.put([start, *self.lines.value_words(row, rows)])
+        while not self.values.idle:
             yield
 
     def fetch(self, row: int, count: int) -> Script:
@@ -54,7 +60,7 @@ class RowStreams:
         self.read.put([packet_start(row, count)])
         while self._ends < 2:
             yield
-        return values_of(self._words, count)
+        return self.lines.values(row, count, self._words)
 
     def tick(self) -> None:
         """One rising edge."""

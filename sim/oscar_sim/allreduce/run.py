@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from oscar.coding.asc import AscParams
-from oscar.coding.frame import Header
-from oscar.collective.actions import Phase
+from oscar.coding.asc.params import LANES
+from oscar.collective.node import ChunkLayout
 from oscar.collective.schedules import make_schedule
-from oscar_hdl.coder.rows import frame_rows
+from oscar.errors import ConfigError
+from oscar.timeline.driver import Part
 from oscar_hdl.nic.oscar_nic import oscar_nic
-from oscar_hdl.nic.ports import frames_in, frames_out
-from oscar_hdl.streams.bundles import AxiLite, Stream, bit
+from oscar_hdl.streams.bundles import bit
 from oscar_sim.allreduce.expected import Iteration, host_run
-from oscar_sim.allreduce.network import LateLevel, Manager, NetworkPort, WordSource
-from oscar_sim.allreduce.plan import Planning
-from oscar_sim.allreduce.row_streams import RowStreams, row_ports
+from oscar_sim.allreduce.node import BUS_BITS, SimulatedNode
 from oscar_sim.allreduce.timeline import picture, rows
 from oscar_sim.compiled import CompiledSimulator, copies_of
-from oscar_sim.driver.lists import entries, makers
-from oscar_sim.driver.nic_driver import NicDriver, Place, Script
-from oscar_sim.driver.programme import Key, programme
+from oscar_sim.driver.nic_driver import Place, Script, together
 from oscar_sim.verilated import VerilatedSimulator, verilated
 
 GROUP_ROWS = 32
-LANES = 32
 RESET_CLOCKS = 8
-BUS_BITS = 64
+ORDERS = {  # in which values are made
+    "plain": "chunk by chunk, from the first",
+    "rotated": "what is sent first is made first",
+    "pieces": "a sub-frame of all chunks after another, as the time model's driver loads them; direct alone",
+}
 Progress = Callable[[int, int], None]
 
 
@@ -40,10 +39,12 @@ Progress = Callable[[int, int], None]
 class Options:
     """What is run. values: of the gradient bucket; rate: words a clock of a link; latency: clocks.
 
-    driver: registers, a command at a time; list, one an AllReduce; or triggered, a list that is given before
-    the values are made. host: clocks that it takes to write a register, to read one, and to notice an
-    interrupt. make: clocks in which each node makes a value, 0: all are there; rotated: what is sent first is
-    made first, not value by value. simulator: myhdl, or verilator, of what is converted.
+    driver: registers, a command at a time; list, one an AllReduce; triggered, a list that is given before
+    the values are made; or adding, the same, and they are added to what frames of peers have brought. host:
+    clocks that it takes to write a register, to read one, and to notice an interrupt. make: clocks in which
+    each node makes a value, 0: all are there; order: in which it does (ORDERS). subframes: of each chunk at
+    most, as the host cuts it. asks: sums are read while a list runs, and count in the clocks. simulator:
+    myhdl, or verilator, of what is converted.
     """
 
     schedule: str = "direct"
@@ -60,110 +61,17 @@ class Options:
     driver: str = "registers"
     host: tuple[int, int, int] = (0, 0, 0)
     make: float = 0.0
-    rotated: bool = False
+    order: str = "plain"
+    subframes: int = 1
+    asks: bool = False
     simulator: str = "myhdl"
 
-
-class SimulatedNode:
-    """A NIC, its streams of rows, its port and its driver."""
-
-    def __init__(self, run: Run, rank: int) -> None:
-        self.run, self.rank = run, rank
-        options = run.options
-        self.signals: dict[str, Any] = {
-            "s_axil": AxiLite(8),
-            "irq": bit(),
-            "s_axis_rx": frames_in(BUS_BITS),
-            "m_axis_tx": frames_out(BUS_BITS),
-            "s_axis_list": Stream(64),
-            **row_ports(),
-        }
-        self.rows = RowStreams(self.signals)
-        self.sums = np.zeros(0, np.int16)  # of the last AllReduce, in plan order
-        self.clocks = 0  # from its first command to its last frame
-        self.port = NetworkPort(
-            rank, self.signals["s_axis_rx"], self.signals["m_axis_tx"], rate=options.rate,
-            latency=options.latency, forward=self._forward,
-        )  # fmt: skip
-        write, read, notice = options.host
-        self.manager = Manager(self.signals["s_axil"], write=write, read=read)
-        self.lists = WordSource(self.signals["s_axis_list"])
-        self.used: dict[str, int] = {}  # registers and interrupts of an AllReduce
-        self.irq = LateLevel(self.signals["irq"], notice, lambda: run.clocks)
-        self.driver = NicDriver(
-            self.manager, self.irq, rank=rank,
-            width=run.width, block_log2=options.block_log2, now=lambda: run.clocks,
-            list_stream=self.lists if options.driver != "registers" else None,
-        )  # fmt: skip
-        self.programme = programme(rank, run.schedule)
-        self.planning = Planning(options.values, options.nodes, options.granule)
-
-    def _key(self, source: int, header: Header) -> Key:
-        """Return which frame this is; final ones sum all workers."""
-        phase = Phase.ALL_GATHER if header.step == self.run.options.nodes - 1 else Phase.REDUCE_SCATTER
-        return Key(phase, source, header.chunk, header.sub)
-
-    def _forward(self, source: int, header: Header) -> list[int]:
-        return self.programme.forwards.get(self._key(source, header), [])
-
-    def start(self, expected: Iteration) -> Script:
-        """Make local values, perform an AllReduce, and read the sums, which count for the next plan."""
-        places, bounds, options = self.run.places, expected.plan.bounds, self.run.options
-        self.port.frames.clear()
-        self.driver.commands.clear()
-        self.used, start = self._counts(), self.run.clocks
-        where = self.programme, lambda chunk, sub: places[chunk]
-        if options.driver == "triggered":
-            listed = entries(self.programme, lambda chunk, sub: places[chunk].count, made=True)
-            made = self._make(expected, {chunk: n for (chunk, _), n in makers(listed).items()})
-            yield from together([self.driver.run_list(*where, made=True), made])
-        else:
-            yield from self._make(expected, {})
-            if not options.make:
-                start = self.run.clocks
-            yield from (self.driver.run if options.driver == "registers" else self.driver.run_list)(*where)
-        sent = sum(places[send.frame.chunk].count != 0 for send in self.programme.sends)
-        self.used = {name: count - self.used[name] for name, count in self._counts().items()}
-        while len(self.port.frames) < sent or not self.port.idle:
-            yield
-        self.clocks, parts = self.run.clocks - start, [self.sums[:0]]
-        for low, place in zip(bounds, places, strict=False):
-            if place.count:
-                yield from self.driver.count_sums(low)
-                parts.append((yield from self.rows.fetch(place.row, place.count)))
-        self.sums = np.concatenate(parts)
-
-    def _counts(self) -> dict[str, int]:
-        """Return how many registers were written and read so far, and interrupts noticed."""
-        return self.manager.used | {"interrupts": self.irq.rises}
-
-    def _make(self, expected: Iteration, numbers: dict[int, int]) -> Script:
-        """Make local values and load them, a group of rows at a time; numbers: the entry of each chunk."""
-        local, classes, run = expected.local[self.rank], expected.classes, self.run
-        order = range(run.options.nodes)
-        if run.options.rotated:
-            order = dict.fromkeys(send.frame.chunk for send in self.programme.sends)
-        due, load = float(run.clocks), GROUP_ROWS * LANES
-        for chunk in order:
-            place, first = run.places[chunk], expected.plan.bounds[chunk]
-            for low in range(0, place.count, load):
-                count = min(load, place.count - low)
-                due += count * run.options.make
-                while run.clocks < due:
-                    yield
-                part, row = slice(first + low, first + low + count), place.row + low // LANES
-                rows = frame_rows(local[part], classes[part])
-                yield from self.rows.load(row, rows, numbers.get(chunk))
-
-    def split(self) -> Script:
-        """Have the planner cut the sums of the last AllReduce."""
-        yield from self.planning.split(self.driver)
-
-    def tick(self) -> None:
-        """One rising edge."""
-        self.rows.tick()
-        self.port.tick()
-        self.lists.tick()
+    def __post_init__(self) -> None:
+        if self.order == "pieces" and self.schedule != "direct":
+            raise ConfigError(
+                f"values are made in pieces for direct alone, got {self.schedule}: take "
+                "--schedule direct, or --order plain or rotated"
+            )
 
 
 class Run:
@@ -175,13 +83,13 @@ class Run:
         self.config, self.expected = host_run(
             self.asc, nodes=options.nodes, values=options.values, iterations=options.iterations,
             schedule=options.schedule, workload=options.workload,
-            granule=options.granule, plan="splitter", bits=options.bits,
+            granule=options.granule, plan="splitter", bits=options.bits, subframes=options.subframes,
         )  # fmt: skip
-        self.schedule = make_schedule(options.schedule, options.nodes)
+        self.schedule = make_schedule(options.schedule, options.nodes, subframes=options.subframes)
         self.width = self.config.quantiser_params(options.nodes).sum_width
-        groups = -(-options.values // (GROUP_ROWS * LANES)) + options.nodes
+        groups = -(-options.values // (GROUP_ROWS * LANES)) + options.nodes * options.subframes
         self.rows_log2 = (groups * GROUP_ROWS - 1).bit_length()
-        self.places: list[Place] = []
+        self.places: dict[Part, Place] = {}  # of sub-frames that have values, in plan order
         self.clk, self.rst = bit(), bit(1)
         self.nodes = [SimulatedNode(self, rank) for rank in range(options.nodes)]
         for node in self.nodes:
@@ -275,12 +183,18 @@ class Run:
         return min((c.given for node in self.nodes for c in node.driver.commands), default=0)
 
     def _place(self, expected: Iteration) -> None:
-        """Lay chunks into memory, each from the begin of a group of rows on."""
-        bounds, row = expected.plan.bounds, 0
-        self.places = []
-        for low, high in pairwise(bounds):
-            self.places.append(Place(row, high - low))
-            row += -(-(high - low) // (GROUP_ROWS * LANES)) * GROUP_ROWS
+        """Lay sub-frames into memory, each from the begin of a group of rows on."""
+        layout, row = ChunkLayout(expected.plan.bounds, self.options.subframes), 0
+        self.places = {}
+        for part in product(range(self.options.nodes), range(self.options.subframes)):
+            low, high = layout.span(*part)
+            if high > low:
+                self.places[part] = Place(row, high - low, low)
+                row += -(-(high - low) // (GROUP_ROWS * LANES)) * GROUP_ROWS
+
+    def place(self, chunk: int, sub: int) -> Place:
+        """Return where a sub-frame lies; one without values nowhere."""
+        return self.places.get((chunk, sub), Place(0, 0))
 
     def _tell(self, index: int) -> None:
         """Report how many frames were sent so far, of all iterations."""
@@ -306,11 +220,20 @@ class Run:
                 "schedule": self.options.schedule,
                 "driver": self.options.driver,
                 "iteration": index,
+                "options": asdict(self.options),
+                "moved": expected.moved.frames.tree(),
                 "clocks": max(node.clocks for node in self.nodes),
                 "frames": len(sent),
                 "bytes": sum(map(len, sent)),
                 "equal": sent == wanted and all(right),
                 "registers": [node.used for node in self.nodes],
+                "spans": [
+                    [
+                        each._replace(begin=each.begin - node.began, end=each.end - node.began)._asdict()
+                        for each in node.port.spans
+                    ]
+                    for node in self.nodes
+                ],
                 "steps": [rows(node.driver.commands, self._began()) for node in self.nodes],
             }
         )
@@ -319,14 +242,6 @@ class Run:
 def table_sets(nodes: int) -> int:
     """Return table sets for a direction: one for each link and table, in a ring or between all."""
     return max(4, 1 << (2 * nodes - 1).bit_length())
-
-
-def together(scripts: Iterable[Script]) -> Script:
-    """Run scripts side by side until all are done."""
-    running = list(scripts)
-    while running:
-        running = [script for script in running if next(script, "end") != "end"]
-        yield
 
 
 def report(run: Run, seconds: float) -> list[str]:

@@ -61,4 +61,5 @@ def _what(command: Command) -> str:
     frame = command.frame
     half = "final" if frame.phase else "push"
     source = f" from {frame.source}" if command.name == "RECEIVE" else ""
-    return f"{half} chunk {frame.chunk}{source}"
+    sub = f".{frame.sub}" if frame.sub else ""
+    return f"{half} chunk {frame.chunk}{sub}{source}"

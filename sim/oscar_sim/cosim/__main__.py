@@ -23,8 +23,10 @@ from oscar_sim.seeds import VARIABLE, numbers, told
 SIMULATORS = {"vhdl": ("ghdl", "ghdl-mcode"), "verilog": ("icarus", "iverilog")}  # cocotb's name, apt's
 PROGRAM = {"vhdl": "ghdl", "verilog": "iverilog"}
 PACKAGES = {"cocotb_tools": "cocotb", "cocotbext.axi": "cocotbext-axi"}
-# The NIC by somebody else's bus models, and on Ethernet: right by themselves, not compared clock by clock.
-BUSES, ETHERNET = "nic_buses", "nic_ethernet"
+# NIC and switch by somebody else's bus models, and the NIC on Ethernet: right by themselves, not compared
+# clock by clock.
+BUSES, SWITCH, ETHERNET = "nic_buses", "switch_buses", "nic_ethernet"
+ALONE = BUSES, SWITCH, ETHERNET
 ETHERNET_PACKAGES = {"liteeth": "liteeth", "cocotbext.eth": "cocotbext-eth"}
 
 
@@ -66,7 +68,7 @@ class Bench:
     """What runs in the simulator: a module of this package with cocotb tests, and the block that it drives.
 
     environment: what the module reads there. passed, failed: what to print. around: a module of Verilog that
-    has the block in it and is driven instead.
+    has the block in it and is driven instead. verilog: in no other language.
     """
 
     module: str
@@ -76,16 +78,22 @@ class Bench:
     passed: str
     failed: str
     around: str = ""
+    verilog: bool = False
 
 
 def bench(name: str, light: bool, out: Path) -> Bench:
     """Return a block's bench; a block that is replayed is first driven under Verilator."""
-    if name in (BUSES, ETHERNET):
+    if name in ALONE:
         told_it = {"LIGHT": str(int(light)), "SEED": str(int(numbers(34).integers(1 << 32)))}
-        passed, around = "bus models and host agree", ""
         if name == ETHERNET:
-            passed, around = "Ethernet and host agree", "gmii_nic"
-        return Bench(name, "oscar_nic", dict(SIZES), told_it, passed, "FAILED", around)
+            return Bench(
+                name, "oscar_nic", dict(SIZES), told_it, "Ethernet and host agree", "FAILED",
+                around="gmii_nic", verilog=True,
+            )  # fmt: skip
+        passed, sizes, top = "bus models and host agree", dict(SIZES), "oscar_nic"
+        if name == SWITCH:
+            sizes, top = sizes | {"ports": 2}, "switch_slice"
+        return Bench(name, top, sizes, told_it, passed, "FAILED", verilog=light)
     recording = SCENARIOS[name](light)
     file = (out / "recordings" / f"{name}.npz").resolve()
     note(recording, file)
@@ -144,19 +152,24 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line."""
     p = argparse.ArgumentParser(prog="python -m oscar_sim.cosim", description=__doc__)
     p.add_argument("--out", type=Path, default=Path("build/cosim"), help="folder for results (%(default)s)")
-    blocks = (*SCENARIOS, BUSES, ETHERNET)
+    blocks = (*SCENARIOS, *ALONE)
     p.add_argument(
-        "--block", nargs="+", choices=blocks, help="(all; with --light units of a NIC, and its Ethernet)"
+        "--block",
+        nargs="+",
+        choices=blocks,
+        help="(all; with --light units of a NIC, its Ethernet, a switch)",
     )
     p.add_argument("--language", nargs="+", choices=tuple(LANGUAGES), default=tuple(LANGUAGES), help="(both)")
-    p.add_argument("--light", action="store_true", help="fewer clocks, for each change")
+    p.add_argument(
+        "--light", action="store_true", help="fewer clocks, for each change; bus models in Verilog alone"
+    )
     return p
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     args = parser().parse_args(argv)
-    blocks = args.block or ((*LIGHT, ETHERNET) if args.light else (*SCENARIOS, BUSES, ETHERNET))
+    blocks = args.block or ((*LIGHT, ETHERNET, SWITCH) if args.light else (*SCENARIOS, *ALONE))
     if lacking := missing(args.language, blocks):
         print(f"error: co-simulation needs {' and '.join(lacking)}", file=sys.stderr)
         return 1
@@ -165,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"# {VARIABLE}={told()}", flush=True)
         for name in blocks:
             what = bench(name, args.light, args.out)
-            languages = [language for language in args.language if language == "verilog" or not what.around]
+            languages = [language for language in args.language if language == "verilog" or not what.verilog]
             convert_all([what.top], args.out / "hdl", what.parameters, languages=languages)
             for language in languages:
                 began = time.monotonic()

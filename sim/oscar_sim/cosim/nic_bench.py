@@ -13,13 +13,14 @@ from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.coder.rows import FrameRows, descriptors, frame_rows, in_rows
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_sim.driver.lists import entry_words, packed, trigger
-from oscar_sim.driver.row_packets import packet_start, side_words, value_words, values_of
+from oscar_sim.driver.row_packets import Lines, packet_start
 from oscar_sim.errors import RtlError
 
 BLOCK_LOG2, UNITS, BUS_BYTES = 10, 1, 8
 SIZES = {"units": UNITS, "sets": 4, "store_log2": 10, "rows_log2": 9, "block_log2": BLOCK_LOG2}
 OTHER = 2  # the peer with which it exchanges frames
 BLOCK = 1 << (BLOCK_LOG2 - 5)  # rows: frames begin at multiples
+LINES = Lines(UNITS, BLOCK)
 CLEARING = 600  # clocks after a reset in which memories of counts are cleared
 LIMIT = 60_000  # clocks of a step of the run
 INTO = ("s_axis_rx", "s_axis_values", "s_axis_side", "s_axis_read", "s_axis_list")
@@ -122,19 +123,19 @@ class NicBench(ABC):
     def load(self, row: int, rows: FrameRows) -> None:
         """Write rows into memory."""
         start = packet_start(row, rows.count)
-        self.packet("s_axis_values", [start, *value_words(rows)])
-        self.packet("s_axis_side", [start, *side_words(rows)])
+        self.packet("s_axis_values", [start, *LINES.value_words(row, rows)])
+        self.packet("s_axis_side", [start, *LINES.side_words(row, rows)])
         self.wait(lambda: all(map(self.taken_in, ("s_axis_values", "s_axis_side"))), "rows are not taken")
         self.step(140)  # zeros to the end of the group
 
     def check_rows(self, row: int, values: np.ndarray, positions: np.ndarray) -> None:
         """Read rows, and compare them with what they should be."""
         self.packet("s_axis_read", [packet_start(row, values.size)])
-        found = values_of(self.left("m_axis_values"), values.size)
-        described = self.left("m_axis_descriptors")
+        found = LINES.values(row, values.size, self.left("m_axis_values"))
+        described = LINES.descriptors(row, values.size, self.left("m_axis_descriptors"))
         if not np.array_equal(found, values.astype(np.int16)):
             raise RtlError(f"sums in rows from {row} on differ")
-        if described != descriptors(in_rows(values, np.int32)).tolist():
+        if described.tolist() != descriptors(in_rows(values, np.int32)).tolist():
             raise RtlError(f"descriptors of rows from {row} on differ")
 
     def check_plan(self, values: np.ndarray, nodes: int) -> list[int]:

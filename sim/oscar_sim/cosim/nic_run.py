@@ -19,6 +19,7 @@ class NicRun(NicBench):
 
     def __init__(self, rng: np.random.Generator, clocks: int, *, pause: float = 0.15) -> None:
         self.model, self.rng, self.pause = Model("oscar_nic", **SIZES), rng, pause
+        (self.pauses,) = rng.spawn(1)  # so what a driver draws from rng does not depend on clocks
         self.model.trace(clocks)
         self.clocks = 0
         self.coming: dict[str, deque[Word]] = {name: deque() for name in INTO}
@@ -47,7 +48,7 @@ class NicRun(NicBench):
             self._clock()
 
     def _clock(self) -> None:
-        model, chance = self.model, self.rng.random(len(INTO) + len(OUT)) >= self.pause
+        model, chance = self.model, self.pauses.random(len(INTO) + len(OUT)) >= self.pause
         ready = dict(zip(OUT, chance[len(INTO) :].tolist(), strict=True))
         for name, go in zip(INTO, chance.tolist(), strict=False):
             if not self.valid[name] and self.coming[name] and go:

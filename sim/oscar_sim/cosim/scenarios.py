@@ -9,6 +9,7 @@ import numpy as np
 
 from oscar.coding.asc.state import TableState
 from oscar_hdl.coder.rows import frame_rows
+from oscar_sim.attention_stress import AttentionUnit, Stalls, random_head
 from oscar_sim.batches import DecoderBatch, EncoderBatch, run
 from oscar_sim.blocks import CodedFrame, Coder
 from oscar_sim.cosim.nic_bench import SIZES, exchange, exchange_list
@@ -72,6 +73,20 @@ def barrel_encoder(light: bool) -> Recording:
     return _noted(Unit("barrel_encoder"), EncoderBatch(frames, rng, resets=0.2))
 
 
+def attention_unit(light: bool) -> Recording:
+    """Heads with stalls, wrong ones among them, and a reset."""
+    rng, unit = numbers(35), AttentionUnit()
+    heads = [random_head(rng, 20, wrong=0.2) for _ in range(3 if light else 10)]
+    unit.model.trace(MOST_CLOCKS)
+    _, found = unit.run(
+        heads, Stalls(9000, 9000, 9000, int(rng.integers(0, 3000))), int(rng.integers(1 << 32))
+    )
+    if found:
+        raise RtlError(f"attention_unit: {'; '.join(found)}")
+    ports = tuple(port for port in unit.model.ports.values() if port.name != "clk")
+    return Recording("attention_unit", {}, ports, unit.model.traced())
+
+
 def oscar_nic(light: bool) -> Recording:
     """Frames both ways at once and sums sent on, with pauses; registers; a reset in the midst."""
     nic = NicRun(numbers(33), MOST_CLOCKS)
@@ -91,6 +106,8 @@ def oscar_nic(light: bool) -> Recording:
 SCENARIOS: dict[str, Callable[[bool], Recording]] = {
     "barrel_decoder": barrel_decoder,
     "barrel_encoder": barrel_encoder,
+    "attention_unit": attention_unit,
     "oscar_nic": oscar_nic,
 }
-LIGHT = ("barrel_decoder", "barrel_encoder")  # for each change; compiling a whole NIC takes longer than both
+# For each change; compiling a whole NIC takes longer than all of them.
+LIGHT = ("barrel_decoder", "barrel_encoder", "attention_unit")

@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from oscar.collective.actions import Action
+from oscar.collective.actions import Action, Phase
 from oscar.errors import ConfigError
 from oscar_hdl.nic.control.list_ports import AFTER, COUNTS, NO_GATE, OWN
 from oscar_hdl.nic.control.registers import BY_NAME, LIST_ENTRIES, TRIGGER
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
 from oscar_sim.driver.table_sets import Link
 
+Count = Callable[[int, int], int]  # of values, by chunk and sub-frame
 FIELDS = {field.name: field for field in TRIGGER}
 MOST_EVENTS = (1 << FIELDS["events"].bits) - 1
-PACKETS = 2  # that bring a value: one of values, one of side rows
+PACKETS = 2  # that bring a value: one of values, one of side rows; where they add, one of values alone
+FIRED, ENDED = 2, 3  # states of an entry (ENTRY_STATE)
 PARTS = ("FRAME", "SHAPE", "TABLES", "COMMAND")
 
 
@@ -85,13 +87,14 @@ def named(command: Receive | Send) -> dict[str, int]:
 
 
 def entries(
-    programme: Programme, count: Callable[[int, int], int], *, made: bool = False
-) -> list[Entry]:  # fmt: skip
+    programme: Programme, count: Count, *, made: Count | None = None, adds: bool = False
+) -> list[Entry]:
     """Return the list of a programme: RECEIVEs, then SENDs, each in the programme's order.
 
-    count(chunk, sub): values; parts without any have no entries. made: own values come while the list runs,
-    in packets for the entries of `makers`. Raises ConfigError for a list that is too long, and for a
-    programme in which a command depends on more than a trigger can say.
+    count(chunk, sub): values; parts without any have no entries. made(chunk, sub): own values come while the
+    list runs, and so many, the last ones, in packets for the entries of `makers`; adds: packets add, so
+    frames need not wait for them. Raises ConfigError for a list that is too long, and for a programme in
+    which a command depends on more than a trigger can say.
     """
     receives = {k: r for k, r in programme.receives.items() if count(k.chunk, k.sub)}
     first = len(receives)
@@ -105,7 +108,8 @@ def entries(
             "use fewer pieces or nodes"
         )
     found = [
-        Entry(receive, **_gate(key, receive, programme, numbers, made)) for key, receive in receives.items()
+        Entry(receive, **_gate(key, receive, programme, numbers, made is not None, adds))
+        for key, receive in receives.items()
     ]
     events = Counter(entry.gate for entry in found if entry.need in (COUNTS, OWN))
     own: dict[int, int] = {}  # values of the SEND that is the first of its part
@@ -113,7 +117,8 @@ def entries(
     chain = dict(zip(numbers.values(), numbers.values(), strict=True))
     for n, number in numbers.items():
         frame = programme.sends[n].frame
-        own[number] = PACKETS * count(frame.chunk, frame.sub) if made and _first(programme, n) else 0
+        packets = 1 if adds else PACKETS
+        own[number] = packets * made(frame.chunk, frame.sub) if made and _first(programme, n) else 0
         before = behind.get(link := link_of(programme.sends[n]))
         if before is not None:
             chain[before] = number
@@ -126,9 +131,26 @@ def entries(
     return found
 
 
-def makers(made: Sequence[Entry]) -> dict[tuple[int, int], int]:
+def makers(listed: Sequence[Entry]) -> dict[tuple[int, int], int]:
     """Return the entry for which the own values of a part count, by chunk and sub-frame."""
-    return {(entry.frame.chunk, entry.frame.sub): n for n, entry in enumerate(made) if entry.values}
+    return {(entry.frame.chunk, entry.frame.sub): n for n, entry in enumerate(listed) if entry.values}
+
+
+def wholes(listed: Sequence[Entry]) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return which entry makes a part's sums whole, and its state then (ENTRY_STATE), by chunk and sub-frame.
+
+    A rank's own part is whole when the SEND of its sum fires, the others when they have come. They are in the
+    order in which that may be: of a sub-frame the own part first.
+    """
+    found = {}
+    for n, entry in enumerate(listed):
+        part = entry.frame.chunk, entry.frame.sub
+        if isinstance(entry.command, Receive):
+            if entry.command.adopt:
+                found[part] = n, ENDED
+        elif entry.frame.phase is Phase.ALL_GATHER:
+            found.setdefault(part, (n, FIRED))
+    return dict(sorted(found.items(), key=lambda item: (item[0][1], item[1][1])))
 
 
 def _first(programme: Programme, n: int) -> bool:
@@ -138,7 +160,7 @@ def _first(programme: Programme, n: int) -> bool:
 
 
 def _gate(
-    key: Key, receive: Receive, programme: Programme, numbers: dict[int, int], made: bool
+    key: Key, receive: Receive, programme: Programme, numbers: dict[int, int], made: bool, adds: bool
 ) -> dict[str, int]:  # fmt: skip
     """Return gate and need of a RECEIVE: the SEND of its sum, or the one that has to be encoded before."""
     after = [numbers[n] for n in receive.sends if n in numbers]
@@ -151,7 +173,7 @@ def _gate(
     if after:
         return {"gate": after[0], "need": AFTER}
     if sums:
-        return {"gate": sums[0], "need": OWN if made else COUNTS}
+        return {"gate": sums[0], "need": OWN if made and not adds else COUNTS}
     if made and not receive.adopt:
         raise ConfigError(
             f"chunk {key.chunk} is added to, but never sent, so nothing waits for its own values: load them "

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from oscar.collective.actions import Action
 from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, VERSION
-from oscar_sim.driver.lists import entries, entry_words, link_of, named, packed
+from oscar_sim.driver.lists import Entry, entry_words, link_of, named, packed, wholes
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
 from oscar_sim.driver.table_sets import TableSets
 from oscar_sim.errors import RtlError
 
 Script = Generator[None, None, Any]  # a step for each clock
-MOST_GIVEN = 3  # commands of a direction that have not ended: two under way, one that waits
+SHOWN = 20  # clocks from LIST_SHOW until ENTRY_STATE is that of its entry
+MOST_GIVEN = 5  # commands of a direction that have not ended: four under way, one that waits
 
 
 class Bus(Protocol):
@@ -36,13 +37,16 @@ class ListStream(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a sub-frame lies: first row in memory, number of values."""
+    """Where a sub-frame lies: first row in memory, number of values, and its first one's in the gradient."""
 
     row: int
     count: int
+    first: int = 0
 
 
 Places = Callable[[int, int], Place]
+Reads = Callable[[int, int], Script]  # read the sums of a chunk and sub-frame
+Whole = tuple[tuple[int, int], tuple[int, int]]  # a part, and which entry's which state says that it is
 
 
 @dataclass
@@ -198,41 +202,59 @@ class NicDriver:
         for part, value in self._registers(command).items():
             yield from self.bus.write(BY_NAME[f"{name}_{part}"].offset, value)
 
-    def run_list(self, programme: Programme, places: Places, *, made: bool = False) -> Script:
-        """Let the NIC perform all commands of an AllReduce as a list; return how many it had.
+    def run_list(self, listed: Sequence[Entry], places: Places, *, reads: Reads | None = None) -> Script:
+        """Let the NIC perform all commands of an AllReduce as a list, see `entries`.
 
-        made: own values come meanwhile (`entries`).
+        reads: is run for each part whose sums are whole, one after another, beside what asks for them.
         """
         self.places = places
-        listed = entries(programme, lambda chunk, sub: places(chunk, sub).count, made=made)
         if not listed:
-            return 0
+            return
         assert self.list_stream is not None, "a driver of lists has a stream for them"
         registers = [self._registers(entry.command) for entry in listed]
         words = [entry_words(own, entry.trigger) for own, entry in zip(registers, listed, strict=True)]
         self.list_stream.put([word for entry in words for word in entry])
         while not self.list_stream.idle:
             yield
-        order, status, result = (BY_NAME[name] for name in ("LIST_COMMAND", "IRQ_STATUS", "LIST_RESULT"))
+        order, told = BY_NAME["LIST_COMMAND"], deque[tuple[int, int]]()
         yield from self.bus.write(order.offset, order.pack(entries=len(listed), run=1))
+        unread = deque(wholes(listed).items() if reads else ())
+        scripts = [self._watch(len(listed), unread, told)]
+        if reads:
+            scripts.append(_read(told, len(unread), reads))
+        yield from together(scripts)
+
+    def _watch(self, count: int, unread: deque[Whole], told: deque[tuple[int, int]]) -> Script:
+        """See a list of `count` entries end; tell of each part of `unread` when its sums are whole."""
+        status, result = BY_NAME["IRQ_STATUS"], BY_NAME["LIST_RESULT"]
         found = dict.fromkeys(("list", "refused"), 0)
         while not any(found.values()):  # a frame that was dropped raises an interrupt, too
             while not self.irq:
+                if unread and (yield from self._reached(*unread[0][1])):
+                    told.append(unread.popleft()[0])
                 yield
             bits = yield from self.bus.read(status.offset)
             yield from self.bus.write(status.offset, bits)
             found = {name: status.unpack(bits)[name] for name in found}
         if found["refused"]:
-            raise RtlError(f"node {self.rank}: the NIC refused a list of {len(listed)} entries")
+            raise RtlError(f"node {self.rank}: the NIC refused a list of {count} entries")
         ended = result.unpack((yield from self.bus.read(result.offset)))
         if ended["error"]:
             raise RtlError(f"node {self.rank}: a list ended with {ended} (docs/registers.md, LIST_RESULT)")
-        return len(listed)
+        told.extend(part for part, _ in unread)
 
-    def count_sums(self, first: int) -> Script:
-        """Let the next packet of sums count for the plan: it begins with value `first` of the gradient."""
+    def _reached(self, entry: int, state: int) -> Script:
+        """Ask whether an entry of the list that runs has come to a state."""
+        show, shown = BY_NAME["LIST_SHOW"], BY_NAME["ENTRY_STATE"]
+        yield from self.bus.write(show.offset, show.pack(entry=entry))
+        for _ in range(SHOWN):
+            yield
+        return shown.unpack((yield from self.bus.read(shown.offset)))["state"] >= state
+
+    def count_sums(self, first: int, count: int = 1) -> Script:
+        """Let the next packets of sums, from value `first` of the gradient on, count for the plan, or not."""
         register = BY_NAME["PLAN_SEGMENT"]
-        yield from self.bus.write(register.offset, register.pack(first=first, count=1))
+        yield from self.bus.write(register.offset, register.pack(first=first, count=count))
 
     def cut_plan(self, nodes: int, blocks: int) -> Script:
         """Return where the next chunks begin, but the first, in blocks; None if they shall be equal."""
@@ -259,3 +281,19 @@ class NicDriver:
         for name, _ in COUNTER_EVENTS:
             found[name] = yield from self.bus.read(BY_NAME[name].offset)
         return found
+
+
+def together(scripts: Iterable[Script]) -> Script:
+    """Run scripts side by side until all are done."""
+    running = list(scripts)
+    while running:
+        running = [script for script in running if next(script, "end") != "end"]
+        yield
+
+
+def _read(told: deque[tuple[int, int]], parts: int, reads: Reads) -> Script:
+    """Read so many parts, each when it is told of."""
+    for _ in range(parts):
+        while not told:
+            yield
+        yield from reads(*told.popleft())

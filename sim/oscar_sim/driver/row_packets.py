@@ -3,29 +3,99 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from oscar.coding.asc.params import LANES
 from oscar_hdl.coder.rows import FrameRows
-from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
+from oscar_hdl.nic.memory.ports import STREAM_LANES
 from oscar_hdl.nic.memory.side_in import DISTANCES_AT
-from oscar_hdl.nic.ports import COUNT_AT, ENTRY_AT, MADE_AT, STREAM_BITS
+from oscar_hdl.nic.ports import ADDS_AT, COUNT_AT, ENTRY_AT, MADE_AT, STREAM_BITS
 
-WORD_BYTES = STREAM_BITS // 8
+WORD_BYTES = STREAM_BITS // 8  # of a bank
+ROW_WORDS = 4
 DISTANCE_BITS = 3
 
 
+@dataclass(frozen=True)
+class Lines:
+    """How packets of a NIC of several banks have rows: a line of blocks side by side, a row of each a step.
+
+    block: rows of a block. A packet that has rows of several banks begins a block.
+    """
+
+    banks: int = 1
+    block: int = 32
+
+    def places(self, first: int, rows: int) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return step and bank of each row of a packet, and its steps."""
+        number = np.arange(rows)
+        if self.banks == 1:
+            return number, np.zeros_like(number), rows
+        if first % self.block:
+            raise ValueError(f"a packet begins a block of {self.block} rows, got row {first}")
+        block = first // self.block + number // self.block
+        line = block // self.banks - block[0] // self.banks
+        step = line * self.block + number % self.block
+        alone = rows <= self.block or block[-1] % self.banks == 0
+        steps = step[-1] + 1 if alone else (line[-1] + 1) * self.block
+        return step, block % self.banks, int(steps)
+
+    def in_words(self, first: int, rows: np.ndarray) -> np.ndarray:
+        """Return words of all banks, uint8 [words, bytes]; rows: uint8 [rows, words of a row, bytes]."""
+        step, bank, steps = self.places(first, len(rows))
+        words = np.zeros((steps, rows.shape[1], self.banks, rows.shape[2]), np.uint8)
+        words[step, :, bank] = rows
+        return words.reshape(steps * rows.shape[1], -1)
+
+    def in_rows(self, first: int, rows: int, words: np.ndarray, each: int) -> np.ndarray:
+        """Return rows of words that were read, uint8 [rows, each, bytes]; words of the last step may lack."""
+        step, bank, steps = self.places(first, rows)
+        whole = np.zeros((steps * each, words.shape[1]), np.uint8)
+        whole[: len(words)] = words
+        found: np.ndarray = whole.reshape(steps, each, self.banks, -1)[step, :, bank]
+        return found
+
+    def value_bytes(self, first: int, values: np.ndarray) -> np.ndarray:
+        """Return a packet's words of values, uint8 [words, bytes]."""
+        flat = np.zeros(-(-values.size // LANES) * LANES, "<i2")
+        flat[: values.size] = values
+        words = self.in_words(first, flat.view(np.uint8).reshape(-1, ROW_WORDS, WORD_BYTES))
+        return words[: len(words) - self.spare(first, values.size)]
+
+    def spare(self, first: int, count: int) -> int:
+        """Return the words of the last step in which no bank has a value of a packet."""
+        rows = -(-count // LANES)
+        step, _, steps = self.places(first, rows)
+        alone = np.count_nonzero(step == steps - 1) == 1 and step[-1] == steps - 1
+        return ROW_WORDS - 1 - (count - 1) % LANES // STREAM_LANES if alone else 0
+
+    def value_words(self, first: int, rows: FrameRows) -> list[int]:
+        """Return a packet's words of values, behind its first."""
+        return words_of(self.value_bytes(first, rows.values.reshape(-1)[: rows.count]))
+
+    def side_words(self, first: int, rows: FrameRows) -> list[int]:
+        """Return a packet's words of headers and distances, behind its first."""
+        return words_of(self.in_words(first, side_bytes(rows.headers, rows.distances)[:, None]))
+
+    def values(self, first: int, count: int, words: Sequence[int]) -> np.ndarray:
+        """Return the int16 values of words that were read."""
+        size = WORD_BYTES * self.banks
+        raw = np.frombuffer(b"".join(word.to_bytes(size, "little") for word in words), np.uint8)
+        rows = self.in_rows(first, -(-count // LANES), raw.reshape(-1, size), ROW_WORDS)
+        return np.ascontiguousarray(rows).reshape(-1).view("<i2")[:count].astype(np.int16)
+
+    def descriptors(self, first: int, count: int, words: Sequence[int]) -> np.ndarray:
+        """Return the descriptors of rows that were read, uint16."""
+        raw = np.frombuffer(b"".join(word.to_bytes(2 * self.banks, "little") for word in words), np.uint8)
+        rows = self.in_rows(first, -(-count // LANES), raw.reshape(-1, 2 * self.banks), 1)
+        return np.ascontiguousarray(rows).reshape(-1).view("<u2").astype(np.uint16)
+
+
 def words_of(data: np.ndarray) -> list[int]:
-    """Return words of a stream; data: any type, C order, whole words."""
-    raw = data.tobytes()
-    return [int.from_bytes(raw[at : at + WORD_BYTES], "little") for at in range(0, len(raw), WORD_BYTES)]
-
-
-def value_words(rows: FrameRows) -> list[int]:
-    """Return ceil(count / 8) words of eight values of 16 bits, 0 behind the last."""
-    flat = np.zeros(-(-rows.count // STREAM_LANES) * STREAM_LANES, "<i2")
-    flat[: rows.count] = rows.values.reshape(-1)[: rows.count].astype("<i2")
-    return words_of(flat)
+    """Return words of a stream; data: uint8 [words, bytes]."""
+    return [int.from_bytes(word.tobytes(), "little") for word in data]
 
 
 def side_bytes(headers: np.ndarray, distances: np.ndarray) -> np.ndarray:
@@ -40,18 +110,16 @@ def side_bytes(headers: np.ndarray, distances: np.ndarray) -> np.ndarray:
     return np.packbits(bits, axis=1, bitorder="little")
 
 
-def side_words(rows: FrameRows) -> list[int]:
-    """Return a word for each row: its header, and its distances in three bits each."""
-    return words_of(side_bytes(rows.headers, rows.distances))
+def packet_start(row: int, count: int, entry: int | None = None, *, adds: bool = False) -> int:
+    """Return a packet's first word: `count` values from a row on, for an entry of a list if one is given.
 
-
-def packet_start(row: int, count: int, entry: int | None = None) -> int:
-    """Return a packet's first word: `count` values from a row on, for an entry of a list if one is given."""
+    adds: they are added to what memory holds.
+    """
     made = 0 if entry is None else 1 << MADE_AT | entry << ENTRY_AT
-    return row | count << COUNT_AT | made
+    return row | count << COUNT_AT | made | adds << ADDS_AT
 
 
-def values_of(words: Sequence[int], count: int) -> np.ndarray:
-    """Return the int16 values of words that were read."""
-    raw = b"".join(word.to_bytes(WORD_BYTES, "little") for word in words)
-    return np.frombuffer(raw, "<i2")[:count].copy()
+def emptied(rows: FrameRows) -> FrameRows:
+    """Return rows of zeros in the place of others: what they are added to, with their distances and means."""
+    zeros = {name: np.zeros_like(getattr(rows, name)) for name in ("values", "classes", "sizes")}
+    return replace(rows, **zeros)

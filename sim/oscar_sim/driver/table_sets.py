@@ -49,12 +49,12 @@ class TableSets:
         tables = self.held[link]
         if own := tables.get(table):
             sequence, own.frames = own.frames, own.frames + 1 & 0xFFFF
-            return Tables(own.number, own.number, False, sequence)
+            return Tables(own.number, own.number, fresh=False, sequence=sequence)
         if self.used == self.sets:
             raise ConfigError(f"the NIC's {self.sets} table sets are taken: build it with more")
         lower = max((known for known in tables if known < table), default=None)
         number, self.used = self.used, self.used + 1
         tables[table] = _Held(number, 1)
         if lower is None:
-            return Tables(0, number, True, 0)
-        return Tables(tables[lower].number, number, False, 0)
+            return Tables(0, number, fresh=True, sequence=0)
+        return Tables(tables[lower].number, number, fresh=False, sequence=0)

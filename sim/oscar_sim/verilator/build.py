@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,21 +90,23 @@ def source_key(top: str) -> bytes:
     return _key([myhdl.__version__.encode(), *(f.read_bytes() for f in files)]).encode()
 
 
-def _settled(work: Path, done: Path) -> None:
-    """Put a finished folder in its place, unless another process was faster."""
-    try:
+@contextmanager
+def _made(done: Path) -> Iterator[Path | None]:
+    """Yield an empty folder that takes the place of `done`, or None where that is there.
+
+    One process at a time: another waits, and finds it made. What fails stays beside it, to be looked at.
+    """
+    done.parent.mkdir(parents=True, exist_ok=True)
+    with done.with_name(f"{done.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if done.exists():
+            yield None
+            return
+        work = done.with_name(f"{done.name}.part")
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir()
+        yield work
         work.rename(done)
-    except OSError:
-        if not done.exists():
-            raise
-        shutil.rmtree(work)
-
-
-def _fresh(done: Path) -> Path:
-    work = done.with_name(f"{done.name}.{os.getpid()}")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
-    return work
 
 
 def verilog_of(top: str, parameters: Mapping[str, Value], cache: Path) -> Path:
@@ -112,13 +115,12 @@ def verilog_of(top: str, parameters: Mapping[str, Value], cache: Path) -> Path:
     settings = json.dumps(dict(parameters), sort_keys=True)
     key = _key([source_key(top), f"{top} {settings}".encode()])
     done = cache / f"{name}-{key}"
-    if not done.exists():
-        work = _fresh(done)
+    with _made(done) as work:
         try:
-            convert_top(top, "verilog", work, parameters)
+            if work:
+                convert_top(top, "verilog", work, parameters)
         except (ConvertError, ValueError) as error:
             raise ToolError(str(error)) from None
-        _settled(work, done)
     return done / "verilog" / f"{name}.v"
 
 
@@ -146,15 +148,19 @@ def build(
     key = _key([text.encode(), *(f.read_bytes() for f in (*sources, *headers, Path(__file__)))])
     name = block_name(top)
     done = cache / f"{name}-so-{key}"
-    if not done.exists():
-        work = _fresh(done)
-        shutil.copyfile(verilog, work / verilog.name)
-        cases = "\n".join(f"    case {n}: return &p.{port};" for n, port in enumerate(ports))
-        sizes = "\n".join(f"    case {n}: return sizeof(Vtop::{port});" for n, port in enumerate(ports))
-        (work / "ports.cpp").write_text(ADDRESS.format(cases=cases, sizes=sizes))
-        _compile(name, work, sources)
-        _settled(work, done)
+    with _made(done) as work:
+        if work:
+            shutil.copyfile(verilog, work / verilog.name)
+            (work / "ports.cpp").write_text(_addresses(ports))
+            _compile(name, work, sources)
     return Built(done / f"lib{name}.so", done / verilog.name, ports)
+
+
+def _addresses(ports: Sequence[str]) -> str:
+    """Return C++ that knows where each port is, by its number."""
+    cases = "\n".join(f"    case {n}: return &p.{port};" for n, port in enumerate(ports))
+    sizes = "\n".join(f"    case {n}: return sizeof(Vtop::{port});" for n, port in enumerate(ports))
+    return ADDRESS.format(cases=cases, sizes=sizes)
 
 
 def _compile(name: str, work: Path, sources: Sequence[Path]) -> None:
@@ -170,7 +176,8 @@ def _compile(name: str, work: Path, sources: Sequence[Path]) -> None:
          "-CFLAGS", "-fPIC"],
         cwd=work, log=log,
     )  # fmt: skip
-    _run(["make", "-s", "-C", "obj", "-f", "Vtop.mk", "OPT_FAST=-O2", "OPT_SLOW=-O1"], cwd=work, log=log)
+    # With -O2 a NIC compiles for twice as long, and no clock is faster.
+    _run(["make", "-s", "-C", "obj", "-f", "Vtop.mk", "OPT_FAST=-O1", "OPT_SLOW=-O0"], cwd=work, log=log)
     runtime = [
         p for name in ("verilated.cpp", "verilated_threads.cpp") if (p := root / "include" / name).exists()
     ]

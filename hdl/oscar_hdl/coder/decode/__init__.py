@@ -1,1 +1,1 @@
-"""Units that decode and add."""
+"""A unit's decoder, and the decoder of raw blocks (docs/engine.md, "Decoder", "Raw units")."""

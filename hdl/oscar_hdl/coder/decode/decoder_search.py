@@ -1,30 +1,30 @@
 """Finds a symbol, its frequency and what is left of the slot: two levels of three thresholds each."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, concat, modbv
 
+from oscar_hdl.coder.ports import BANKS
 from oscar_hdl.streams.bundles import bit, word
 
 
 class LevelWrites:
     """Writes of both levels' thresholds: of level 1 a table row, of level 2 a node of it."""
 
-    def __init__(self) -> None:
-        self.coarse, self.coarse_at, self.coarse_data = bit(), word(6), word(30)
-        self.fine, self.fine_at, self.fine_data = bit(), word(9), word(30)
+    def __init__(self, banks: int = BANKS) -> None:
+        bits = banks.bit_length() - 1
+        self.coarse, self.coarse_at, self.coarse_data = bit(), word(5 + bits), word(30)
+        self.fine, self.fine_at, self.fine_data = bit(), word(8 + bits), word(30)
 
 
 @block
-def level_writes(clk: Any, tables: Any, levels: Any) -> Any:
+def level_writes(clk, tables, levels):
     """Turn TableWrites into LevelWrites, which as many searches may have as want to."""
-    write1, write2, write_at1, write_at2, written = bit(), bit(), word(6), word(9), word(40)
+    write1, write2, written = bit(), bit(), word(40)
+    ROW_END, FINE_END = 2 + len(levels.coarse_at), len(levels.fine_at)
+    write_at1, write_at2 = word(ROW_END - 2), word(FINE_END)
     fourth, eighth = word(10), word(10)
 
     @always(clk.posedge)
-    def write() -> None:
+    def write():
         # A row's quads come in order: with the last one its level 1 is complete.
         write1.next = tables.enable and tables.address[2:] == 3
         write2.next = tables.enable
@@ -33,14 +33,14 @@ def level_writes(clk: Any, tables: Any, levels: Any) -> Any:
             fourth.next = written[10:]
         if write2 and write_at2[3:] == 3:
             eighth.next = written[10:]
-        write_at1.next = tables.address[8:2]
-        write_at2.next[9:3] = tables.address[8:2]
+        write_at1.next = tables.address[ROW_END:2]
+        write_at2.next[FINE_END:3] = tables.address[ROW_END:2]
         write_at2.next[2] = tables.address[1] and tables.address[0]
         write_at2.next[1] = tables.address[1]
         write_at2.next[0] = tables.address[1] or tables.address[0]
 
     @always_comb
-    def give() -> None:
+    def give():
         levels.coarse.next = write1
         levels.coarse_at.next = write_at1
         levels.coarse_data.next = concat(written[10:], eighth, fourth)
@@ -52,12 +52,10 @@ def level_writes(clk: Any, tables: Any, levels: Any) -> Any:
 
 
 @block
-def decoder_search(
-    clk: Any, levels: Any, context: Any, low: Any, active: Any, symbol: Any, freq: Any, rest: Any
-) -> Any:
+def decoder_search(clk, levels, context, low, active, symbol, freq, rest):
     """Search a slot a clock; a port's time is the clocks after `low`.
 
-    levels: LevelWrites. context u6, time -2: table row, and above it the bank; low u10, time 0: the slot, the
+    levels: LevelWrites. context, time -2: table row, and above it the bank; low u10, time 0: the slot, the
     state's low bits; active, time 5: where it is 0 the lane does nothing. symbol u4, time 6; freq u10 and
     rest u10 (slot - c), time 7: 0 and the slot itself where the lane does nothing. Names of signals end in
     their time.
@@ -66,11 +64,12 @@ def decoder_search(
     of level 1 next to it, so f needs no memory of its own. c[16] = 1024 shows as 0: f is a difference
     modulo 1024. A bound is the or of those it may be, from registers that are 0 where it is another one.
     """
-    level1 = [Signal(modbv(0)[30:]) for _ in range(64)]
-    level2 = [Signal(modbv(0)[30:]) for _ in range(512)]  # bank, table row, comparisons of level 1
-    fine_at = word(9)
+    level1 = [Signal(modbv(0)[30:]) for _ in range(1 << len(levels.coarse_at))]
+    # Of bank, table row, comparisons of level 1.
+    level2 = [Signal(modbv(0)[30:]) for _ in range(1 << len(levels.fine_at))]
+    fine_at = word(len(levels.fine_at))
     coarse_out, coarse0, coarse1, fine_out, fine3, fine4 = (word(30) for _ in range(6))
-    context9, context0, context1 = word(6), word(6), word(6)
+    context9, context0, context1 = (word(len(levels.coarse_at)) for _ in range(3))
     low1, low2, low3, low4, low5, low6 = (word(10) for _ in range(6))
     reach1, reach4 = word(3), word(3)
     lower_a2, lower_b2, lower_c2, upper_a2, upper_b2, upper_c2 = (word(10) for _ in range(6))
@@ -81,18 +80,18 @@ def decoder_search(
     cum6, next6 = word(10), word(10)
 
     @always(clk.posedge)
-    def write() -> None:
+    def write():
         if levels.coarse:
             level1[levels.coarse_at].next = levels.coarse_data
         if levels.fine:
             level2[levels.fine_at].next = levels.fine_data
 
     @always_comb
-    def addresses() -> None:
+    def addresses():
         fine_at.next = concat(context1, reach1)
 
     @always(clk.posedge)
-    def coarse() -> None:
+    def coarse():
         coarse_out.next = level1[context]
         coarse0.next = coarse_out
         coarse1.next = coarse0
@@ -106,7 +105,7 @@ def decoder_search(
         node2.next[0] = reach1[2] or (reach1[0] and not reach1[1])
 
     @always(clk.posedge)
-    def bounds() -> None:
+    def bounds():
         # The node's bounds: one of the thresholds, 0 or 1024.
         lower_a2.next = coarse1[10:]
         if reach1[1] or not reach1[0]:
@@ -132,7 +131,7 @@ def decoder_search(
         upper4.next = upper3
 
     @always(clk.posedge)
-    def fine() -> None:
+    def fine():
         fine_out.next = level2[fine_at]
         fine3.next = fine_out
         fine4.next = fine3
@@ -141,7 +140,7 @@ def decoder_search(
         reach4.next[2] = low3 >= fine3[30:20]
 
     @always(clk.posedge)
-    def choose() -> None:
+    def choose():
         # Of five bounds in a row the one below the slot and the one above it.
         cum_lower5.next = lower4
         next_a5.next = fine4[10:]
@@ -175,7 +174,7 @@ def decoder_search(
         rest.next = low6 - cum6
 
     @always(clk.posedge)
-    def follow() -> None:
+    def follow():
         low1.next = low
         low2.next = low1
         low3.next = low2

@@ -1,43 +1,35 @@
 """A lane's step out of its state, up to the bytes that it takes (docs/asc.md, "The coder")."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.decode.decoder_search import decoder_search
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import Bundle, bit, word
 from oscar_hdl.streams.lane_delay import lane_delay
 
 
-class StepControl:
+class StepControl(Bundle):
     """What a lane's step does, each from the time in which it is looked at."""
 
-    def __init__(self) -> None:
-        self.active = bit()  # 5: the lane decodes a symbol, otherwise its state passes unchanged (f = 1024)
-        # 6: as many raw bits as the symbol has, or else as symbol `code` has, which is 0 then.
-        self.from_symbol, self.code = bit(), word(4)
-        self.clear, self.refill = bit(), bit()  # 12: the state becomes 0; 14: it may take bytes
+    active = bit()  # 5: the lane decodes a symbol, otherwise its state passes unchanged (f = 1024)
+    # 6: as many raw bits as the symbol has, or else as symbol `code` has, which is 0 then.
+    from_symbol, code = bit(), word(4)
+    clear, refill = bit(), bit()  # 12: the state becomes 0; 14: it may take bytes
 
 
-class StepFound:
+class StepFound(Bundle):
     """What becomes of it, from these times on."""
 
-    def __init__(self) -> None:
-        self.symbol = word(4)  # 6
-        # The new state without bytes, above 6 places for raw bits, which lie at their top; and again.
-        self.step13, self.step14, self.step15 = word(30), word(30), word(30)
-        self.take_one, self.take_two = bit(), bit()  # 15: bytes that it takes
+    symbol = word(4)  # 6
+    # The new state without bytes, above 6 places for raw bits, which lie at their top; and again.
+    step13, step14, step15 = word(30), word(30), word(30)
+    take_one, take_two = bit(), bit()  # 15: bytes that it takes
 
 
 @block
-def lane_step(
-    clk: Any, rst: Any, phase: Any, levels: Any, context: Any, control: Any, state0: Any, found: Any
-) -> Any:
+def lane_step(clk, rst, phase, levels, context, control, state0, found):
     """Decode a step each clock; a port's time is the clocks after state0 u24.
 
-    phase: of lane_delay. levels: LevelWrites. context u6, time -2: of decoder_search. control: StepControl.
+    phase: of lane_delay. levels: LevelWrites. context, time -2: of decoder_search. control: StepControl.
     found: StepFound. Names of signals end in their time.
 
     Shifts by the number of raw bits are multiplications by 2^(6 - bits) of the two factors before.
@@ -55,12 +47,12 @@ def lane_step(
     upper = lane_delay(clk, phase, part0, part10, 10)
 
     @always_comb
-    def parts() -> None:
+    def parts():
         low0.next = state0[10:]
         part0.next = state0[24:10]
 
     @always(clk.posedge)
-    def multiply() -> None:
+    def multiply():
         idle6.next = not control.active
         idle7.next = idle6
         kind7.next = control.code
@@ -86,7 +78,7 @@ def lane_step(
         product12.next = product11
 
     @always(clk.posedge)
-    def renormalise() -> None:
+    def renormalise():
         found.step13.next = product12[30:] + rest12
         if control.clear:
             found.step13.next = 0

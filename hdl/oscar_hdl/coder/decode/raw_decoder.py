@@ -1,9 +1,5 @@
 """Raw and constant blocks: values out of packed bytes, counted like coded ones and added to memory."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.coder.decode.raw_unpack import raw_unpack
@@ -19,9 +15,7 @@ States = enum("IDLE", "NEXT", "FILL", "READY", "HEADER", "PAUSE", "ROWS", "LAST"
 
 
 @block
-def raw_decoder(
-    clk: Any, rst: Any, phase: Any, job: Any, s_axis_raw: Any, position: Any, sums: Any, counts: Any
-) -> Any:
+def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
     """Do a block a job (docs/engine.md), in some two clocks a value, of 16 bits in three.
 
     job: RawJob, not of a block of zeros. s_axis_raw: Stream(16), the block's bytes in memory order, two in a
@@ -66,7 +60,7 @@ def raw_decoder(
     ]  # fmt: skip
 
     @always_comb
-    def select() -> None:
+    def select():
         last_in_group.next = last_value[10:]
         filling.next = state == States.FILL
         done.next = ended[5]
@@ -81,7 +75,7 @@ def raw_decoder(
             class4.next = class_now
 
     @always(clk.posedge)
-    def follow_block() -> None:
+    def follow_block():
         last_value.next = job.values[17:] - 1
         final.next = group == last_value[17:10]
         end_row.next = 31
@@ -103,7 +97,7 @@ def raw_decoder(
             step.next = concat(True, job.thinning[1])
 
     @always(clk.posedge)
-    def control() -> None:
+    def control():
         restart.next = False
         fill.next = False
         job.done.next = False
@@ -155,7 +149,7 @@ def raw_decoder(
             job.idle.next = True
 
     @always(clk.posedge)
-    def take() -> None:
+    def take():
         position.take.next = (header or row) and not rst
         sums.take.next = slot_begins and not rst
         slot_begins.next = row and not rst
@@ -178,7 +172,7 @@ def raw_decoder(
 
     # Once a row, as soon as it is known that it has a class above 0.
     @always(clk.posedge)
-    def ask() -> None:
+    def ask():
         asking.next = False
         if state == States.NEXT:
             asking.next = tick
@@ -191,7 +185,7 @@ def raw_decoder(
             asking.next = False
 
     @always(clk.posedge)
-    def windows() -> None:
+    def windows():
         if phase == 0:
             j1.next = slot_j
         if phase == 2:
@@ -237,7 +231,7 @@ def raw_decoder(
             sums.valid.next = False
 
     @always(clk.posedge)
-    def access() -> None:
+    def access():
         lane = modbv(0)[5:]
         if given:
             memory[write_at].next = value
@@ -252,7 +246,7 @@ def raw_decoder(
         lane3.next = read_at[5:]
 
     @always(clk.posedge)
-    def add() -> None:
+    def add():
         value5.next = value4
         value6.next = value5
         local6.next = sums.local
@@ -260,7 +254,7 @@ def raw_decoder(
 
     # One row_class serves values and sums; between values come zeros, which change no class.
     @always(clk.posedge)
-    def classify() -> None:
+    def classify():
         value8.next = 0
         begin8.next = False
         last.next = False
@@ -278,7 +272,7 @@ def raw_decoder(
             ended.next = 0
 
     @always(clk.posedge)
-    def describe() -> None:
+    def describe():
         class_now.next = classes[class_read]
         if filling and done:
             classes[class_at].next = found

@@ -1,9 +1,5 @@
 """The values of a raw or constant block, out of packed bytes."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
@@ -15,10 +11,7 @@ KEPT = tuple((1 << width) - 1 for width in range(1, 17))  # by width - 1: bits t
 
 
 @block
-def raw_unpack(
-    clk: Any, rst: Any, restart: Any, fill: Any, final: Any, last: Any, width: Any, constant: Any, given: Any,
-    s_axis_raw: Any, valid: Any, value: Any,
-) -> Any:  # fmt: skip
+def raw_unpack(clk, rst, restart, fill, final, last, width, constant, given, s_axis_raw, valid, value):
     """Give the values of a group for each `fill`, one a clock where their bytes are there.
 
     restart: strobe, a block's first value comes next; fill: strobe, a group, when the one before was given:
@@ -41,7 +34,7 @@ def raw_unpack(
     zeros = word(2)
 
     @always(clk.posedge)
-    def format_of_block() -> None:
+    def format_of_block():
         full.next = width
         if constant:
             full.next = 16
@@ -49,18 +42,18 @@ def raw_unpack(
         kept.next = KEPT[int(edge)]
 
     @always_comb
-    def look() -> None:
+    def look():
         total.next = used + full
         following.next = index + 1
         wants.next = busy and total[4] and not behind and not constant
 
     @always_comb
-    def ask() -> None:
+    def ask():
         s_axis_raw.tready.next = wants
         goes.next = busy and (s_axis_raw.tvalid or not wants)
 
     @always(clk.posedge)
-    def give() -> None:
+    def give():
         given1.next = goes
         if goes:
             if wants:
@@ -85,7 +78,7 @@ def raw_unpack(
     # The upper half of one product is what the last pair still holds, the lower half of the other what
     # follows it in the next.
     @always(clk.posedge)
-    def align() -> None:
+    def align():
         low.next = last_pair
         high.next = s_axis_raw.tdata
         if constant:
@@ -106,7 +99,7 @@ def raw_unpack(
             value.next = kept_value | ~kept
 
     @always(clk.posedge)
-    def follow() -> None:
+    def follow():
         stages.next = concat(stages[CLOCKS - 3 :], given1)
         valid.next = stages[CLOCKS - 3]
         if rst:

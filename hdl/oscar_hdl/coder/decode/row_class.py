@@ -1,9 +1,5 @@
 """Class, size and largest symbol of a row of sums (docs/asc.md; docs/engine.md, sizes)."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.decode.row_top import row_top
@@ -13,9 +9,7 @@ CLOCKS = 6  # from a row's last value to its class
 
 
 @block
-def value_size(
-    clk: Any, value: Any, negative1: Any, flipped1: Any, negative2: Any, low2: Any, over2: Any, wider2: Any
-) -> Any:
+def value_size(clk, value, negative1, flipped1, negative2, low2, over2, wider2):
     """Give how large a value u16 is, a value a clock.
 
     flipped1 u15, negative1: |value| is the first, and 1 more where the value is negative. low2 u8, negative2:
@@ -24,7 +18,7 @@ def value_size(
     """
 
     @always(clk.posedge)
-    def magnitude() -> None:
+    def magnitude():
         negative1.next = value[15]
         flipped1.next = value[15:]
         if value[15]:
@@ -49,9 +43,7 @@ def value_size(
 
 
 @block
-def row_verdict(
-    clk: Any, total3: Any, much3: Any, over3: Any, wider3: Any, found_class: Any, found_size: Any
-) -> Any:
+def row_verdict(clk, total3, much3, over3, wider3, found_class, found_size):
     """Give class u4 and size u3 of a row, three clocks later.
 
     total3 u11: the sum of magnitudes; much3: more than that. over3, wider3: of value_size, or of all values.
@@ -60,7 +52,7 @@ def row_verdict(
     length5, over5, wider5, much5 = word(4), word(3), word(4), bit()
 
     @always(clk.posedge)
-    def encode() -> None:
+    def encode():
         much4.next = much3
         upper4.next = total3[11:6] != 0
         part4.next = total3[6:1]
@@ -87,7 +79,7 @@ def row_verdict(
         much5.next = much4
 
     @always(clk.posedge)
-    def result() -> None:
+    def result():
         found_class.next = length5
         if over5[2]:
             found_class.next = 15
@@ -113,7 +105,7 @@ def row_verdict(
 
 
 @block
-def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: Any, found_top: Any) -> Any:
+def row_class(clk, begin, value, found_class, found_size, found_top):
     """Classify rows of 32 values, a value a clock; missing values are 0.
 
     begin: with the first value u16. found_class u4, found_size u3, found_top u4: 6 clocks after the last, for
@@ -129,12 +121,12 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
     top = row_top(clk, begin1, flipped1, negative1, found_top)
 
     @always(clk.posedge)
-    def follow() -> None:
+    def follow():
         begin1.next = begin
         begin2.next = begin1
 
     @always_comb
-    def add() -> None:
+    def add():
         # The lowest place carries what a negative value is more.
         so_far.next = total3[11:]
         if begin2:
@@ -144,7 +136,7 @@ def row_class(clk: Any, begin: Any, value: Any, found_class: Any, found_size: An
         beyond3.next = much3 or total3[11]
 
     @always(clk.posedge)
-    def gather() -> None:
+    def gather():
         total3.next = added[13:1]
         much3.next = (much3 or total3[11]) and not begin2
         over3.next = over2

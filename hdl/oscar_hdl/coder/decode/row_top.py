@@ -1,16 +1,12 @@
 """The largest symbol of a row of sums (docs/asc.md, "Symbols"); a frame's last one is its rows' largest."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def top_symbol(clk: Any, flipped: Any, negative: Any, symbol: Any) -> Any:
+def top_symbol(clk, flipped, negative, symbol):
     """Give the symbol u4 of a magnitude a clock, three clocks later.
 
     flipped u15, negative: |v| is the first, and 1 more where v is negative.
@@ -19,11 +15,11 @@ def top_symbol(clk: Any, flipped: Any, negative: Any, symbol: Any) -> Any:
     top3, third3, above3, part3 = bit(), bit(), bit(), word(4)
 
     @always_comb
-    def add() -> None:
+    def add():
         size.next = concat(False, flipped[8:]) + negative
 
     @always(clk.posedge)
-    def find() -> None:
+    def find():
         size2.next = size[8:]
         beyond2.next = size[8] or flipped[15:8] != 0
         # From 128 on the third bit counts, and magnitudes beyond have the last symbol.
@@ -55,7 +51,7 @@ def top_symbol(clk: Any, flipped: Any, negative: Any, symbol: Any) -> Any:
 
 
 @block
-def row_top(clk: Any, begin: Any, flipped: Any, negative: Any, found_top: Any) -> Any:
+def row_top(clk, begin, flipped, negative, found_top):
     """Find the symbol of the largest magnitude of rows of 32 values, a value a clock; 0 of zeros.
 
     begin: with the first value. flipped u15, negative: of top_symbol. found_top u4: 5 clocks after the last
@@ -66,13 +62,13 @@ def row_top(clk: Any, begin: Any, flipped: Any, negative: Any, found_top: Any) -
     symbols = top_symbol(clk, flipped, negative, symbol4)
 
     @always_comb
-    def compare() -> None:
+    def compare():
         largest.next = so_far
         if begin4 or symbol4 > so_far:
             largest.next = symbol4
 
     @always(clk.posedge)
-    def find() -> None:
+    def find():
         begin2.next = begin
         begin3.next = begin2
         begin4.next = begin3

@@ -1,16 +1,12 @@
 """The symbol of a value, for the counts of rows that rode in the start states (docs/asc.md, "Symbols")."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def seed_symbol(clk: Any, value: Any, low_bits: Any, symbol: Any) -> Any:
+def seed_symbol(clk, value, low_bits, symbol):
     """Give a symbol a clock, 6 clocks after the value u16.
 
     low_bits u2, with the value: 0, 1, 3 or 8 of its low bits go round the tables (0, 1, 2, 3). symbol u4.
@@ -22,14 +18,14 @@ def seed_symbol(clk: Any, value: Any, low_bits: Any, symbol: Any) -> Any:
     symbol5 = word(4)
 
     @always_comb
-    def extend() -> None:
+    def extend():
         extended.next = concat(value[15], value[16:8])
         flipped.next = high2[8:]
         if high2[8]:
             flipped.next = ~high2[8:]
 
     @always(clk.posedge)
-    def high_part() -> None:
+    def high_part():
         # One of these is not 0.
         low1.next = value[9:]
         if low_bits != 0:
@@ -46,7 +42,7 @@ def seed_symbol(clk: Any, value: Any, low_bits: Any, symbol: Any) -> Any:
         high2.next = low1 | shift1_1 | shift3_1 | shift8_1
 
     @always(clk.posedge)
-    def find() -> None:
+    def find():
         size3.next = flipped + high2[8]
         # The upper or lower four bits that may hold the first 1.
         top4.next = size3[7]

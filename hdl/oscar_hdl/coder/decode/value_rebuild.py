@@ -1,19 +1,12 @@
 """Values from symbols, raw bits, the low bits of wide rows, and start states (docs/asc.md, "Symbols")."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def value_rebuild(
-    clk: Any, symbol12: Any, step: Any, seed: Any, seed_not: Any, raw_upper: Any, raw_lower: Any,
-    low_bits: Any, old15: Any, low17: Any, value: Any,
-) -> Any:  # fmt: skip
+def value_rebuild(clk, symbol12, step, seed, seed_not, raw_upper, raw_lower, low_bits, old15, low17, value):
     """Give a value of 16 bits each clock; names end in clocks of lane_step's step, 9 less than decode_lane's.
 
     symbol12 u4, time 12; step: StepFound. seed, time 15: the value is in the state.
@@ -33,14 +26,13 @@ def value_rebuild(
     five15, four15, three15 = word(4), word(4), word(4)
     bits17, below17, carry17, high18 = word(8), bit(), bit(), word(9)
     low18 = word(8)
-    old_top16, old_middle16, old_low16, raw_top16, raw_middle16, raw_low16, seed_low16 = (
-        word(2), bit(), word(5), word(2), bit(), word(5), word(8),
-    )  # fmt: skip
+    old_top16, old_middle16, old_low16, raw_top16 = word(2), bit(), word(5), word(2)
+    raw_middle16, raw_low16, seed_low16 = bit(), word(5), word(8)
     extended18 = word(16)
     shift0_19, shift1_19, shift3_19, shift8_19 = word(16), word(16), word(16), word(16)
 
     @always(clk.posedge)
-    def magnitude() -> None:
+    def magnitude():
         # A magnitude is a 1, the symbol's low bit and the raw bits, moved down; from 128 on a 0 behind the 1.
         odd13.next = symbol12[0]
         top13.next = symbol12[4:1] == 7
@@ -57,7 +49,7 @@ def value_rebuild(
         odd14.next = odd13
 
     @always(clk.posedge)
-    def move_down() -> None:
+    def move_down():
         # By 0, 2, 4 places, or symbols 0 and 1; three of these are 0.
         not_small13.next = symbol12[4:1] != 0
         not_down4_13.next = symbol12[4:1] != 1 and symbol12[4:1] != 2
@@ -82,7 +74,7 @@ def value_rebuild(
         size16.next = down0_15 | down2_15 | down4_15 | small15
 
     @always(clk.posedge)
-    def seeds() -> None:
+    def seeds():
         state_low15.next = step.step14[14:6]
         if seed_not[0]:
             state_low15.next = 0
@@ -108,7 +100,7 @@ def value_rebuild(
         seed16.next[7] = state_low15[7] or state_high15[7] or raw_sign15
 
     @always(clk.posedge)
-    def low_parts() -> None:
+    def low_parts():
         # Low bits of before, of the raw bits, of a seed: 0 where they are not taken.
         old_top16.next = old15[8:6]
         if raw_upper or seed:
@@ -132,7 +124,7 @@ def value_rebuild(
             seed_low16.next = 0
 
     @always(clk.posedge)
-    def combine() -> None:
+    def combine():
         bits17.next = size16
         if sign16:
             bits17.next = ~size16
@@ -150,13 +142,13 @@ def value_rebuild(
         low18.next = low17
 
     @always_comb
-    def extend() -> None:
+    def extend():
         extended18.next = high18
         if high18[8]:
             extended18.next = concat(modbv(127)[7:], high18)
 
     @always(clk.posedge)
-    def scale() -> None:
+    def scale():
         # One of these is not 0.
         shift0_19.next = extended18
         if low_bits != 0:

@@ -1,1 +1,1 @@
-"""Units that encode."""
+"""A unit's encoder: turns, lanes, bytes (docs/engine.md, "Encoder")."""

@@ -1,9 +1,5 @@
 """The quotient of a step of the encoder, and the new state: the second half of the step."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
@@ -13,7 +9,7 @@ AGAIN = 5  # clocks from f to its second use, from y to its remainder, from the 
 
 
 @block
-def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any) -> Any:
+def divide(clk, phase, f, y, reciprocal, c, x):
     """Make x = (floor(y / f) << 10) + c + (y mod f).
 
     At clock 0: f u11 (1..1024). 2: y u24 < f << 14, reciprocal u16: of coder/encode/reciprocal.py, 0 for
@@ -35,7 +31,7 @@ def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any
     again = lane_delay(clk, phase, early, late, AGAIN)
 
     @always_comb
-    def delayed() -> None:
+    def delayed():
         early.next = concat(estimate5, y[11:], f)
         f5.next = late[11:]
         y7.next = late[22:11]
@@ -43,7 +39,7 @@ def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any
         x.next = concat(high11, low11)
 
     @always(clk.posedge)
-    def classify() -> None:
+    def classify():
         from_512.next = f[10] or f[9]
         from_384.next = f[10] or f[9] or (f[8] and f[7])
         from_128.next = f[8] or f[7]
@@ -55,7 +51,7 @@ def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any
         from_2.next = f[2] or f[1]
 
     @always(clk.posedge)
-    def choose() -> None:
+    def choose():
         if from_384:
             choice2.next = 3
         elif from_64 or from_48:
@@ -77,7 +73,7 @@ def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any
             upper2.next[0] = not from_2
 
     @always(clk.posedge)
-    def estimate() -> None:
+    def estimate():
         if choice2[1]:
             if choice2[0]:
                 part3.next = y[24:8]
@@ -94,7 +90,7 @@ def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any
 
     # Only plain registers (no enable, no reset) next to multipliers: they move into them.
     @always(clk.posedge)
-    def rest() -> None:
+    def rest():
         product6.next = estimate5 * f5
         product7.next = product6[11:]
         f6.next = f5
@@ -109,7 +105,7 @@ def divide(clk: Any, phase: Any, f: Any, y: Any, reciprocal: Any, c: Any, x: Any
         more10.next = not less9[11]
 
     @always(clk.posedge)
-    def result() -> None:
+    def result():
         low11.next = rest10 + c
         high11.next = q10 + more10
 

@@ -1,7 +1,5 @@
 """Reciprocals by which the encoder divides (docs/asc.md, "The coder": floor(y / f)), in plain integers."""
 
-from __future__ import annotations
-
 RECIPROCAL_BITS = 16  # kept in the table; two more follow from f
 PRODUCT_SHIFT = 18  # of the product, to the quotient's estimate
 CLASSES = ((384, 8), (48, 5), (6, 2), (1, -1))  # the least f of a class, and its a

@@ -1,30 +1,25 @@
-"""Has counts drained from the chain: when a frame is learnt, and both banks after a reset."""
-
-from __future__ import annotations
-
-from typing import Any
+"""Has counts drained from the chain: when a frame is learnt, and all banks after a reset."""
 
 from myhdl import Signal, always, block, enum
 
-from oscar_hdl.coder.ports import CountChain, TablesPort
+from oscar_hdl.coder.ports import BANK_BITS, BANKS, CountChain, CountedPairs, TablesPort
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def learn_control(
-    clk: Any, rst: Any, port: TablesPort, request: CountChain, answer: CountChain, mute: Any, away: Any,
-    hold: Any, clear: Any, ended: Any, counted: Any, counts: Any, learn_at: Any,
-) -> Any:  # fmt: skip
+    clk, rst, port: TablesPort, request: CountChain, answer: CountChain, mute, away, hold, clear, ended,
+    counts: CountedPairs,
+):  # fmt: skip
     """Ask for counts, and say when they come.
 
-    counts u38 come while `counted`; learn_at u8 is their place three clocks before. clear: level, while
-    nothing goes through; ended: strobe, when all has gone through. mute: counts are only taken, as after a
-    reset; away: what is learnt is not to be kept. hold: a build of port.bank would overwrite what learning
-    has not read yet.
+    clear: level, while nothing goes through; ended: strobe, when all has gone through. mute: counts are only
+    taken, as after a reset; away: what is learnt is not to be kept. hold: a build of port.bank would
+    overwrite what learning has not read yet.
     """
     states = enum("IDLE", "ASK", "FOLLOW")
     state = Signal(states.IDLE)
-    wanted, begun, second_bank, at, arrived = bit(), bit(), bit(), word(8), word(5)
+    wanted, begun, muted, at, arrived = bit(), bit(), word(BANK_BITS), word(8), word(5)
 
     @always(clk.posedge)
     def command():
@@ -39,8 +34,8 @@ def learn_control(
                 state.next = states.FOLLOW
         elif ended:
             state.next = states.IDLE
-            second_bank.next = True
-            if second_bank:
+            muted.next = muted + 1
+            if muted == BANKS - 1:
                 mute.next = False
             if not mute:
                 port.learnt.next = True
@@ -49,7 +44,7 @@ def learn_control(
             state.next = states.IDLE
             wanted.next = False
             mute.next = True
-            second_bank.next = False
+            muted.next = 0
             port.learnt.next = False
 
     @always(clk.posedge)
@@ -62,7 +57,7 @@ def learn_control(
             request.valid.next = True
         request.bank.next = port.count_bank
         if mute:
-            request.bank.next = second_bank
+            request.bank.next = muted
         if rst:
             at.next = 0
             request.valid.next = False
@@ -73,17 +68,17 @@ def learn_control(
         clear.next = rst or state == states.IDLE
         arrived.next[5:1] = arrived[4:]
         arrived.next[0] = answer.valid
-        counts.next = answer.totals
-        counted.next = arrived[4]
+        counts.pair.next = answer.totals
+        counts.valid.next = arrived[4]
         hold.next = mute or (wanted and not begun and port.bank == port.count_bank)
         if arrived[2]:
-            learn_at.next = learn_at + 1
-            if learn_at[7]:  # a build reads two pairs a clock, so it does not overtake the other half
+            counts.at.next = counts.at + 1
+            if counts.at[7]:  # a build reads two pairs a clock, so it does not overtake the other half
                 begun.next = True
         if clear:
             arrived.next = 0
-            counted.next = False
-            learn_at.next = 0
+            counts.valid.next = False
+            counts.at.next = 0
             begun.next = False
 
     return command, ask, receive

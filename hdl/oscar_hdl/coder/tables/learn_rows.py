@@ -1,9 +1,5 @@
 """What becomes of histogram rows by a frame's counts."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar.coding.asc.params import FADE_ABOVE
@@ -13,7 +9,7 @@ from oscar_hdl.streams.lane_delay import lane_delay
 
 
 @block
-def row_scale(clk: Any, turn: Any, counts: Any, olds: Any, scale: Any, fade: Any) -> Any:
+def row_scale(clk, turn, counts, olds, scale, fade):
     """Find what a row's counts and what it was are divided by.
 
     turn: strobe, a clock behind the row's first pair. counts u38, olds u32: its pairs. scale u17: 2^(16 - z),
@@ -62,7 +58,7 @@ def row_scale(clk: Any, turn: Any, counts: Any, olds: Any, scale: Any, fade: Any
 
 
 @block
-def merged(clk: Any, counts: Any, olds: Any, scale: Any, fade: Any, learnt: Any, *, lane: int) -> Any:
+def merged(clk, counts, olds, scale, fade, learnt, *, lane: int):
     """Give learnt u16 of a lane of counts u38 and olds u32, four clocks later.
 
     scale and fade come a clock later than they.
@@ -93,7 +89,7 @@ CLOCKS = LATE + 4  # from a pair of counts to what is learnt
 
 
 @block
-def learn_rows(clk: Any, clear: Any, counted: Any, counts: Any, olds: Any, write: Any, learnt: Any) -> Any:
+def learn_rows(clk, clear, counted, counts, olds, write, learnt):
     """Merge counts u38 into olds u32, a pair a clock (docs/asc.md, "After a frame").
 
     counted: level, while pairs of rows come, without a pause. CLOCKS later `write` is high with learnt u32,

@@ -1,9 +1,5 @@
 """Has frames learnt from, one after another, and says when counts of a bank may be used again."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, block
 
 from oscar_hdl.coder.ports import TablesPort
@@ -11,10 +7,7 @@ from oscar_hdl.streams.bundles import bit
 
 
 @block
-def learn_turn(
-    clk: Any, rst: Any, tables: TablesPort, ask: Any, bank: Any, failed: Any, owed: Any, next_bank: Any,
-    blocked: Any,
-) -> Any:  # fmt: skip
+def learn_turn(clk, rst, tables: TablesPort, ask, bank, failed, owed, next_bank, blocked):
     """Pass `ask` (strobe) on to link_tables when the frame before is learnt.
 
     bank, and failed (its counts are forgotten), hold while `owed`: it was not passed on yet. blocked: counts

@@ -1,13 +1,9 @@
 """The table sets of a link direction: builds a frame's tables, learns from its counts."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat
 
 from oscar.coding.asc.params import AscParams
-from oscar_hdl.coder.ports import COUNT_BITS, SET_BITS, CountChain, TablesPort, TableWrites
+from oscar_hdl.coder.ports import BANK_BITS, SET_BITS, CountChain, CountedPairs, TablesPort, TableWrites
 from oscar_hdl.coder.tables.build_control import RowReads, build_control
 from oscar_hdl.coder.tables.frame_sets import frame_sets
 from oscar_hdl.coder.tables.learn_control import learn_control
@@ -17,23 +13,31 @@ from oscar_hdl.coder.tables.row_ratio import RATIO_BITS, row_ratio
 from oscar_hdl.coder.tables.row_source import row_source
 from oscar_hdl.coder.tables.row_totals import TOTAL_BITS, row_totals
 from oscar_hdl.coder.tables.set_store import initial_checksum, set_checksum, set_store
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
 from oscar_hdl.streams.lane_delay import lane_delay
 
 QUADS_AT, QUAD_BITS = 36, 50  # clocks from a quad that is read to its write
-# Clocks from a sender's `built` to the last quad: a block looks no symbol up sooner than 40 clocks behind its
-# start, and quads pass eight units at most, a clock each. A build asked for sooner would spoil the last rows;
-# send_front cuts a frame into blocks first (frame_plan), some 30 clocks.
-EARLY = 24
+# Clocks from `built` to the last quad, to decode and to encode. A block starts 5 clocks behind `built` or
+# later. An encoder looks no symbol up sooner than 40 clocks behind that, a decoder not sooner than 83, since
+# the final states come first; and quads pass eight units at most, a clock each.
+EARLY = 56, 32
+
+
+class BuildFields(Bundle):
+    """Fields of the build that is under way, or was last."""
+
+    fresh, last, bank = bit(), word(4), word(BANK_BITS)
 
 
 @block
-def table_writer(
-    clk: Any, rst: Any, reading: Any, quad: Any, bank: Any, tables: TableWrites, ended: Any, *, early: int
-) -> Any:  # fmt: skip
-    """Write quads u50 QUADS_AT clocks after they were read. ended: strobe, 1 + early before the last."""
-    LAST = 126 - early
-    way, place, own = word(QUADS_AT), word(7), bit()
+def table_writer(clk, rst, reading, quad, bank, cut, tables: TableWrites, ended, over, *, early: int):
+    """Write quads u50 QUADS_AT clocks after they were read.
+
+    cut: strobe, none of those that were read is written any more. ended: strobe, 1 + early before the last
+    quad; over: strobe, 1 before it.
+    """
+    LAST, ENDED = 126, 126 - early
+    way, place, own = word(QUADS_AT), word(7), word(BANK_BITS)
 
     @always(clk.posedge)
     def follow():
@@ -41,9 +45,9 @@ def table_writer(
         way.next[0] = reading
         if way[QUADS_AT - 1]:
             place.next = place + 1
-        if place == 0:  # a command's fields may change behind `built`
+        if place == 0:  # the next build's fields may come
             own.next = bank
-        if rst:
+        if cut or rst:
             way.next = 0
             place.next = 0
 
@@ -52,34 +56,41 @@ def table_writer(
         tables.enable.next = way[QUADS_AT - 1]
         tables.address.next = concat(own, place)
         tables.data.next = quad
-        ended.next = way[QUADS_AT - 1] and place == LAST
+        ended.next = way[QUADS_AT - 1] and place == ENDED
+        over.next = way[QUADS_AT - 1] and place == LAST
 
     return follow, outputs
 
 
 @block
 def table_builder(
-    clk: Any, rst: Any, port: TablesPort, s_axis_sent: Stream, hold: Any, kept: Any, reads: RowReads,
-    histogram: Any, tables: TableWrites, *, encoding: bool,
-) -> Any:  # fmt: skip
+    clk, rst, port: TablesPort, s_axis_sent: Stream, hold, kept, reads: RowReads, fields: BuildFields,
+    histogram, tables: TableWrites, *, encoding: bool,
+):  # fmt: skip
     """Build tables, four symbols a clock: from port.build to port.built.
 
     kept u64: of the set, two clocks behind reads.at, with which `histogram` u64 comes: what the row was.
     Phases say where in its row each stage is; docs/engine.md, "A build", has the clocks.
     """
-    fresh, last, bank, ended = bit(), word(4), bit(), bit()
+    ended, over, cut = bit(), bit(), bit()
     entries, possible, possible_late, quad = word(64), word(4), word(4), word(QUAD_BITS)
     total, lost, peak, ratio = word(TOTAL_BITS), word(4), word(4), word(RATIO_BITS)
     here, middle, late, late_entries, late_possible = word(68), word(68), word(68), word(64), word(4)
     ticks = word(4)
 
-    control = build_control(clk, rst, port, s_axis_sent, hold, ended, reads, encoding=encoding)
-    source = row_source(clk, reads, fresh, last, kept, entries, possible, histogram, encoding=encoding)
+    control = build_control(
+        clk, rst, port, s_axis_sent, hold, fields.bank, ended, over, cut, reads, encoding=encoding
+    )  # fmt: skip
+    source = row_source(
+        clk, reads, fields.fresh, fields.last, kept, entries, possible, histogram, encoding=encoding
+    )
     totals = row_totals(clk, reads.phase, entries, possible, total, lost, peak)
     division = row_ratio(clk, reads.phase, total, lost, ratio)
     delays = [lane_delay(clk, ticks, here, middle, 16), lane_delay(clk, ticks, middle, late, 7)]
     quads = row_quads(clk, reads.phase, late_entries, late_possible, ratio, peak, quad)
-    writer = table_writer(clk, rst, reads.reading, quad, bank, tables, ended, early=EARLY if encoding else 0)
+    writer = table_writer(
+        clk, rst, reads.reading, quad, fields.bank, cut, tables, ended, over, early=EARLY[encoding]
+    )  # fmt: skip
 
     @always_comb
     def wires():
@@ -88,14 +99,15 @@ def table_builder(
         late_entries.next = late[64:]
 
     @always(clk.posedge)
-    def fields():
+    def follow():
         ticks.next = ticks + 1
         possible_late.next = possible
-        fresh.next = port.fresh
-        last.next = port.last
-        bank.next = port.bank
+        if port.build:  # a command's fields may change behind `built`
+            fields.fresh.next = port.fresh
+            fields.last.next = port.last
+            fields.bank.next = port.bank
 
-    return control, source, totals, division, delays, quads, writer, wires, fields
+    return control, source, totals, division, delays, quads, writer, wires, follow
 
 
 DEFAULTS = AscParams()
@@ -103,35 +115,34 @@ DEFAULTS = AscParams()
 
 @block
 def link_tables(
-    clk: Any, rst: Any, port: TablesPort, s_axis_sent: Stream, tables: TableWrites, request: CountChain,
+    clk, rst, port: TablesPort, s_axis_sent: Stream, tables: TableWrites, request: CountChain,
     answer: CountChain, *, encoding: bool, sets: int = 16, params: AscParams = DEFAULTS,
-) -> Any:  # fmt: skip
+):  # fmt: skip
     """Build, learn, query (docs/engine.md, "Tables").
 
-    A build takes 163 clocks and 4 for each wait for a sent row; a learn takes 280 and the way through the
-    chain; they run side by side. When `encoding`, the next build is asked for EARLY clocks behind `built` or
-    later, when the last quad is written. After a reset all counts are taken first (about 580 clocks); build
-    and learn are accepted meanwhile. sets: a power of two; encoding: no rows are sent and s_axis_sent is not
-    used. The answer is the request, with constant delay, its totals five clocks later than its address.
+    A build takes 163 clocks and 4 for each wait for a sent row, and tells of its end EARLY before; a learn
+    takes 280 and the way through the chain; they run side by side. After a reset all counts are taken first
+    (about 1,160 clocks); build and learn are accepted meanwhile. sets: a power of two; encoding: no rows are
+    sent and s_axis_sent is not used. The answer is the request, with constant delay, its totals five clocks
+    later than its address.
     """
     mute, away, hold, clear, ended = bit(True), bit(), bit(True), bit(), bit()
-    reads, kept, histogram = RowReads(), word(64), word(64)
-    counted, counts, learn_at = bit(), word(2 * COUNT_BITS), word(8)
-    olds, learnt, save, new_checksum = word(32), word(32), word(SET_BITS), word(16)
+    reads, fields, kept, histogram = RowReads(), BuildFields(), word(64), word(64)
+    counts, olds, learnt, save, new_checksum = CountedPairs(), word(32), word(32), word(SET_BITS), word(16)
     write, written, stored = bit(), bit(), bit()
 
     builder = table_builder(
-        clk, rst, port, s_axis_sent, hold, kept, reads, histogram, tables, encoding=encoding
-    )
-    store = set_store(
-        clk, port.load, reads.at, kept, save, clear, write, away, learnt, written, port.query,
-        port.query_fresh, port.checksum, ended, new_checksum, sets=sets, initial=initial_checksum(params),
+        clk, rst, port, s_axis_sent, hold, kept, reads, fields, histogram, tables, encoding=encoding
     )  # fmt: skip
-    frames = frame_sets(clk, rst, port, reads.reading, reads.at, histogram, learn_at, olds, save)
-    drain = learn_control(
-        clk, rst, port, request, answer, mute, away, hold, clear, ended, counted, counts, learn_at
+    store = set_store(
+        clk, port, reads.at, kept, save, clear, write, away, learnt, written, ended, new_checksum, sets=sets,
+        initial=initial_checksum(params),
+    )  # fmt: skip
+    frames = frame_sets(
+        clk, rst, port, fields.bank, reads.reading, reads.at, histogram, counts.at, olds, save
     )
-    learning = learn_rows(clk, clear, counted, counts, olds, write, learnt)
+    drain = learn_control(clk, rst, port, request, answer, mute, away, hold, clear, ended, counts)
+    learning = learn_rows(clk, clear, counts.valid, counts.pair, olds, write, learnt)
     check = set_checksum(clk, clear, write, learnt, new_checksum, params=params)
 
     # A set is complete when its last pair is written; its checksum is, two clocks later.

@@ -1,9 +1,5 @@
 """Cumulative frequencies of table rows from their histograms, four symbols a clock."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, block, concat, modbv
 
 from oscar_hdl.coder.tables.row_ratio import RATIO_BITS
@@ -11,7 +7,7 @@ from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def scaled(clk: Any, entries: Any, possible: Any, ratio: Any, raw: Any, *, lane: int) -> Any:
+def scaled(clk, entries, possible, ratio, raw, *, lane: int):
     """Give raw u10 = 1 + ((entry u16 * ratio u26) >> 16) of an entry of a quad, three clocks behind it.
 
     entries u64, possible u4: 0 where it is not. Only plain registers (no enable) next to multipliers: they
@@ -39,7 +35,7 @@ def scaled(clk: Any, entries: Any, possible: Any, ratio: Any, raw: Any, *, lane:
 
 
 @block
-def row_quads(clk: Any, phase: Any, entries: Any, possible: Any, ratio: Any, peak: Any, quad: Any) -> Any:
+def row_quads(clk, phase, entries, possible, ratio, peak, quad):
     """Second pass over a row, a quad a clock (docs/asc.md, "Frequencies").
 
     entries u64, possible u4: the row's first quad in phase 2; ratio u26 with it, for four clocks; peak

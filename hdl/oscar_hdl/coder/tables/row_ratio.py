@@ -1,9 +1,5 @@
 """R of a table row: the quotient by which its histogram becomes frequencies."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.tables.row_totals import TOTAL_BITS
@@ -20,7 +16,7 @@ RATIO_BITS = 26
 
 
 @block
-def divider(clk: Any, load: Any, total: Any, lost: Any, bits: Any) -> Any:
+def divider(clk, load, total, lost, bits):
     """Divide by hand: each clock the rest is doubled, and the divisor taken from it if it fits.
 
     load: strobe, begin with total u19 and lost u4. bits u16: the quotient, seventeen clocks later.
@@ -46,7 +42,7 @@ def divider(clk: Any, load: Any, total: Any, lost: Any, bits: Any) -> Any:
 
 
 @block
-def small_ratio(clk: Any, divisor: Any, lost: Any, ratio: Any) -> Any:
+def small_ratio(clk, divisor, lost, ratio):
     """Give R u26 of a row of divisor u10 and lost u4, both still, five clocks later."""
     lower, upper, lower_out, upper_out = word(18), word(18), word(18), word(18)
     numerator, factor, small_part, large_part, sum4 = word(10), word(10), word(28), word(28), word(RATIO_BITS)
@@ -70,7 +66,7 @@ def small_ratio(clk: Any, divisor: Any, lost: Any, ratio: Any) -> Any:
 
 
 @block
-def row_ratio(clk: Any, phase: Any, total: Any, lost: Any, ratio: Any) -> Any:
+def row_ratio(clk, phase, total, lost, ratio):
     """Divide (1024 - n) * 2^16 by T + 1, a row every four clocks, in four dividers that take turns.
 
     total u19 = T + 1 in phase 0, lost u4 = 16 - n a clock before; 18 clocks behind total `ratio` u26 is

@@ -1,14 +1,11 @@
 """Entries of the table rows that are built: from a set, the initial state, or a frame."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar.coding.asc.params import POSSIBLE, PRIOR, SYMBOLS
 from oscar_hdl.coder.tables.build_control import RowReads
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied
 
 PRIOR_BITS = 6
 FULL = [(*row, *[0] * (SYMBOLS - len(row))) for row in PRIOR]
@@ -19,7 +16,7 @@ TOP = tuple(most - 1 for most in POSSIBLE)  # the last symbol below 15 that a ro
 
 
 @block
-def possible_symbols(clk: Any, at: Any, last: Any, possible: Any) -> Any:
+def possible_symbols(clk, at, last, possible):
     """Say which symbols of quad `at` u7 are possible, two clocks later: u4, the lowest symbol lowest."""
     top, quad, value_row = word(4), word(2), bit()
 
@@ -40,7 +37,7 @@ def possible_symbols(clk: Any, at: Any, last: Any, possible: Any) -> Any:
 
 
 @block
-def sent_entries(clk: Any, reads: RowReads, histogram: Any, given: Any) -> Any:
+def sent_entries(clk, reads: RowReads, histogram, given):
     """Give the quad that reads.levels has for reads.at two clocks later; if none was sent, the histogram."""
     levels, sent1, sent2, shown = word(16), bit(), bit(), word(60)
 
@@ -79,10 +76,7 @@ def sent_entries(clk: Any, reads: RowReads, histogram: Any, given: Any) -> Any:
 
 
 @block
-def row_source(
-    clk: Any, reads: RowReads, fresh: Any, last: Any, kept: Any, entries: Any, possible: Any, histogram: Any,
-    *, encoding: bool,
-) -> Any:  # fmt: skip
+def row_source(clk, reads: RowReads, fresh, last, kept, entries, possible, histogram, *, encoding: bool):
     """Choose what tables are built from, four symbols a clock, and show what the row was before.
 
     kept u64: the set's quad two clocks behind reads.at, with which `histogram` u64 comes, the same or, if
@@ -118,13 +112,5 @@ def row_source(
         if possible[3]:
             entries.next[64:48] = given[64:48]
 
-    if encoding:
-
-        @always_comb
-        def take():
-            given.next = histogram
-
-    else:
-        take = sent_entries(clk, reads, histogram, given)
-
+    take = copied(None, histogram, given) if encoding else sent_entries(clk, reads, histogram, given)
     return others, look_up, show, choose, take

@@ -1,9 +1,5 @@
 """Sums and largest entries of histogram rows, four entries a clock."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
@@ -12,7 +8,7 @@ TOTAL_BITS = 19  # of the sum and 1: 16 sent entries of up to 2^14
 
 
 @block
-def row_totals(clk: Any, phase: Any, entries: Any, possible: Any, total: Any, lost: Any, peak: Any) -> Any:
+def row_totals(clk, phase, entries, possible, total, lost, peak):
     """Add up the quads of a row and find the largest entry.
 
     possible u4: of the row's first quad in phase 2; entries u64 a clock later, 0 where impossible. lost u4:

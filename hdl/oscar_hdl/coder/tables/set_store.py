@@ -1,31 +1,28 @@
 """Histograms and checksums of table sets, in block RAM."""
 
-from __future__ import annotations
-
 import struct
 import zlib
-from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
 from oscar.coding.asc.params import PRIOR, SYMBOLS, AscParams
+from oscar_hdl.coder.ports import TablesPort
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.linear_map import ONES, linear_map, step, unstep
 
 
 @block
 def set_store(
-    clk: Any, load: Any, read_at: Any, quad: Any, save: Any, clear: Any, write: Any, away: Any, value: Any,
-    written: Any, query: Any, query_fresh: Any, checksum: Any, keep: Any, new_checksum: Any, *,
+    clk, port: TablesPort, read_at, quad, save, clear, write, away, value, written, keep, new_checksum, *,
     sets: int, initial: int,
-) -> Any:  # fmt: skip
+):  # fmt: skip
     """Keep `sets` (a power of two) table sets.
 
-    quad u64: the four entries at read_at u7 of set `load` two clocks later. write: the two entries of value
-    u32 go to the next place of set `save`, from 0 on after `clear`; `written` is high with the last; nothing
-    is kept with `away`.
-    checksum u16: of set `query`, or `initial` with query_fresh, two clocks later. keep: new_checksum u16
-    becomes that of set `save`.
+    quad u64: the four entries at read_at u7 of the set that port.load was at port.build, two clocks later.
+    write: the two entries of value u32 go to the next place of set `save`, from 0 on after `clear`; `written`
+    is high with the last; nothing is kept with `away`.
+    port.checksum: of set port.query, or `initial` with query_fresh, two clocks later. keep (strobe):
+    new_checksum u16 becomes that of set `save`.
     """
     bits = sets.bit_length() - 1
     if sets != 1 << bits or not 1 <= bits <= len(save):
@@ -44,7 +41,8 @@ def set_store(
 
     @always(clk.posedge)
     def use_memory():
-        load_set.next = load[bits:]
+        if port.build:
+            load_set.next = port.load[bits:]
         save_set.next = save[bits:]
         if write and not away and not write_at[0]:
             memory[write_address].next[32:] = value
@@ -59,11 +57,11 @@ def set_store(
 
     @always(clk.posedge)
     def check():
-        asked.next = query[bits:]
-        asked_fresh.next = query_fresh
-        checksum.next = checksums[asked]
+        asked.next = port.query[bits:]
+        asked_fresh.next = port.query_fresh
+        port.checksum.next = checksums[asked]
         if asked_fresh:
-            checksum.next = initial
+            port.checksum.next = initial
         if keep and not away:
             checksums[save_set].next = new_checksum
 
@@ -82,7 +80,7 @@ def initial_checksum(params: AscParams) -> int:
 
 
 @block
-def set_checksum(clk: Any, clear: Any, run: Any, pair: Any, checksum: Any, *, params: AscParams) -> Any:
+def set_checksum(clk, clear, run, pair, checksum, *, params: AscParams):
     """Take 256 pairs of entries u32, one a clock, with `run`.
 
     clear: before; two clocks behind the last, checksum u16 is docs/asc.md's, "Frame", and holds until clear.

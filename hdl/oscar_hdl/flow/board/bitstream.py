@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oscar_hdl.flow.placement.ecp5 import CELLS
+from oscar_hdl.flow.placement.ecp5 import BY_DENSITY, CELLS
 from oscar_hdl.flow.placement.packing import pack
 from oscar_hdl.flow.tools import find, read_verilog, run, yosys
 
@@ -70,7 +70,8 @@ def placed(folder: Path, top: str, seed: int, asked_mhz: float) -> dict[str, Any
     config, report, bits = f"{top}.config", f"{top}.report.json", f"{top}.bit"
     command = [find("nextpnr-ecp5"), *DEVICE, "--json", f"{top}.netlist.json", "--lpf", f"{top}.lpf"]
     command += ["--textcfg", config, "--report", report, "--seed", str(seed), "--freq", str(asked_mhz)]
-    run([*command, "--timing-allow-fail"], folder, makes=[config, report], log=f"{top}.nextpnr.log")
+    command += ["--placer", BY_DENSITY, "--timing-allow-fail"]
+    run(command, folder, makes=[config, report], log=f"{top}.nextpnr.log")
     run([find("ecppack"), "--compress", config, "--bit", bits], folder, makes=[bits])
     found: dict[str, Any] = json.loads((folder / report).read_text())
     return found

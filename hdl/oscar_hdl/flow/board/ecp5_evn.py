@@ -30,7 +30,7 @@ from litex_boards.platforms.lattice_ecp5_evn import Platform
 from migen import ClockDomain, ClockSignal, Instance, ResetSignal, Signal
 
 from oscar_hdl.flow.board.bitstream import build
-from oscar_hdl.flow.board.network import Network, endpoint
+from oscar_hdl.flow.board.network import EthernetMac, endpoint
 from oscar_hdl.flow.board.serdes_ethernet import SYMBOL_HZ, WORD_HZ, SerdesEthernet
 from oscar_hdl.flow.proofs.formal import ports_of, streams_of
 from oscar_hdl.flow.tools import FlowError
@@ -98,7 +98,7 @@ class Board(SoCMini):
             wires |= its
         self.specials += Instance("oscar_nic", **wires)
         self.platform.add_source(str(nic), copy=True)
-        self.network = Network(self.phy, ends.pop("m_axis_tx"), ends.pop("s_axis_rx"))
+        self.network = EthernetMac(self.phy, ends.pop("m_axis_tx"), ends.pop("s_axis_rx"))
         for name, end in ends.items():
             self._add_dma(name, end, streams_of(ports)[name])
 

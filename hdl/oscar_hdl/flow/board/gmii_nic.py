@@ -10,7 +10,7 @@ from litex.gen import LiteXContext, LiteXModule
 from litex.gen.fhdl.verilog import convert
 from migen import ClockDomain, ClockDomainsRenamer, ClockSignal, Instance, Record, ResetSignal, Signal
 
-from oscar_hdl.flow.board.network import Network, endpoint
+from oscar_hdl.flow.board.network import EthernetMac, endpoint
 from oscar_hdl.flow.proofs.formal import ports_of
 from oscar_hdl.flow.tools import write_text
 
@@ -62,7 +62,7 @@ class GmiiNic(LiteXModule):
                 self.open.add(signal)
         self.specials += Instance("oscar_nic", **wires)
         self.phy = Gmii(pins)
-        self.network = Network(self.phy, *(ends[name] for name in FRAMES))
+        self.network = EthernetMac(self.phy, *(ends[name] for name in FRAMES))
         self.number = self.network.wrapped.number.storage
         self.number.name_override = "number"
         self.open.add(self.number)

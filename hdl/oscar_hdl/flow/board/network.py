@@ -32,7 +32,7 @@ def endpoint(name: str, ports: dict[str, tuple[bool, int]]) -> tuple[Any, dict[s
     return end, wires
 
 
-class Network(LiteXModule):
+class EthernetMac(LiteXModule):
     """The MAC behind a PHY, with the NIC's streams of frames at its other end.
 
     nic_tx, nic_rx: endpoints with data, keep, and dest or id.

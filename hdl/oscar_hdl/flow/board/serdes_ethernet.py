@@ -34,7 +34,13 @@ class SerdesEthernet(LiteXModule, AutoCSR):
         self.cd_eth_rx = ClockDomain()
         self.serdes = serdes = SerDesECP5(SerDesECP5PLL(refclk, refclk_hz, LINE_RATE), tx_pads, rx_pads)
         self.pcs = pcs = PCS(lsb_first=True)
-        self.sink, self.source, self.link_up = pcs.sink, pcs.source, pcs.link_up
+        self.source, self.link_up = pcs.source, pcs.link_up
+        # The MAC's blocks pass `ready` on without a register, and the PCS asks by its state: too long a way
+        # for 125 MHz.
+        buffer = stream.Buffer(pcs.sink.description, pipe_ready=True)
+        self.tx_buffer = buffer = ClockDomainsRenamer("eth_tx")(buffer)
+        self.sink = buffer.sink
+        self.comb += buffer.source.connect(pcs.sink)
         for name, clock, domain in (
             ("tx_pll", serdes.txoutclk, self.cd_eth_tx),
             ("rx_pll", serdes.rxoutclk, self.cd_eth_rx),

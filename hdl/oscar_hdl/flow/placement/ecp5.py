@@ -18,6 +18,9 @@ DEVICES = {
     "u": ["--85k", "--package", "CABGA756", "--speed", "8"],
 }
 TARGET_MHZ = 400
+# nextpnr's placers. By density a whole NIC has a fifth less wire, and the router needs a quarter of the time;
+# a unit alone is a twentieth faster with the other one (docs/results/hardware.md).
+BY_DENSITY, BY_WIRES = "static", "heap"
 # What synth_ecp5 lets flip-flops be, and how many of an array's have to share a clock enable, and a reset.
 # Resets have been the slowest paths: a set of flip-flops on one reset is spread over the part.
 FLIP_FLOPS = (
@@ -135,6 +138,7 @@ def place(
     seeds: Sequence[int],
     packed: Packed,
     *,
+    placer: str = BY_WIRES,
     device: str = "um5g",
     note: Callable[[str], None] = lambda _: None,
 ) -> Placed:
@@ -147,7 +151,7 @@ def place(
         report = f"{top}.{seed}.report.json"
         command = [find("nextpnr-ecp5"), *DEVICES[device], "--json", f"{top}.packed.json"]
         command += ["--freq", str(TARGET_MHZ), "--seed", str(seed), "--out-of-context", "--timing-allow-fail"]
-        command += ["--report", report]
+        command += ["--placer", placer, "--report", report]
         run(command, out, makes=[report], log=f"{top}.{seed}.nextpnr.log")
         read = json.loads((out / report).read_text())
         if len(read["fmax"]) != 1:

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from oscar_hdl.flow.convert import ConvertError, block_name, check_vhdl, convert_all, convert_top
 from oscar_hdl.flow.placement import report
-from oscar_hdl.flow.placement.ecp5 import DEVICES, place, synthesise, synthesise_array
+from oscar_hdl.flow.placement.ecp5 import (
+    BY_DENSITY,
+    DEVICES,
+    LEAST_SHARED,
+    place,
+    synthesise,
+    synthesise_array,
+)
 from oscar_hdl.flow.placement.ultrascale import cells_of
 from oscar_hdl.flow.tools import FlowError, find, version, write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, parameter
@@ -103,9 +110,9 @@ def measure_array(units: int, args: argparse.Namespace) -> report.Result:
     whole = convert_top(ARRAY, "verilog", folder, {**dict(args.parameters), "units": units})
     note("converted")
     top, seeds = block_name(ARRAY), range(1, args.seeds + 1)
-    packed = synthesise([whole], top, folder, packing=not args.no_packing)
+    packed = synthesise([whole], top, folder, packing=not args.no_packing, least=LEAST_SHARED)
     note("synthesised")
-    placed = place(shown, top, top, folder, seeds, packed, device=args.device, note=note)
+    placed = place(shown, top, top, folder, seeds, packed, placer=BY_DENSITY, device=args.device, note=note)
     if args.path:
         print("\n".join(placed.slowest))
     return report.Result(placed, None, units)

@@ -24,9 +24,9 @@ SHARED = (
     "decoder_tables",
     "encoder_tables",
     "raw_decoder",
-    "barrel_receiver",
-    "barrel_sender",
-    "barrel_memory",
+    "frame_receiver",
+    "frame_sender",
+    "row_memory",
 )
 UNIT = {"barrel_decoder": 1, "barrel_encoder": 1, "symbol_counts": 16}  # blocks of a barrel unit
 CARD, THERE = "Alveo U55C", {"LUT": 1_304_000, "FF": 2_607_000, "DSP": 9_024, "RAMB36": 2_016}

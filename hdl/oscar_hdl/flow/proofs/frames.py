@@ -7,27 +7,31 @@ from oscar_hdl.nic.send.head_writer import FIRST
 DEFRAMER = """
   // The ring: frames between tail and head are never written to; tail follows head.
   wire [4:0] kept = head - tail, used = wr_addr - tail, ahead = wr_addr - head;
-  reg [5:0] frames = 0, told = 0; reg open = 0;
   wire came = s_axis_rx_tvalid && s_axis_rx_tready;
   always @(posedge clk) begin
     if (began && !$past(rst)) begin
       assume(tail == $past(tail) || (tail - $past(tail)) <= (head - $past(tail)));
       `RULE(head == $past(head) || head == $past(wr_addr));
       `RULE(!wr_en || used >= kept);
-      `RULE(!(bad && head != $past(head)));
+      `RULE(!(coming_lost && head != $past(head)));
       `RULE(came_push == (head != $past(head)));
     end
     if (rst || (began && $past(rst))) assume(tail == 0);
-    `SEEN(came && s_axis_rx_tlast); `SEEN(bad);
+    `SEEN(came && s_axis_rx_tlast); `SEEN(coming_lost);
   end
 """
 
 FRAME_NAMES = """
   // A frame comes as the deframer lets it: four clocks apart, and the next only if `full` was low between.
+  // Its name is put before, and holds.
+  reg put = 0;
   reg [4:0] level = 0; reg [1:0] since = 0; reg open = 1; reg [1:0] waits = 0; reg [7:0] popped = 0;
   always @(posedge clk) begin
     assume(!gone || oldest_there);
-    assume(!came_push || (open && since == 0));
+    assume(!came_push || (open && since == 0 && put));
+    assume(!came_put || (open && since == 0 && !came_push));
+    if (put) assume($stable({came_peer, came_sub, came_chunk, came_step}));
+    put <= !rst && (came_put || (put && !came_push));
     open <= rst ? 1 : came_push ? 0 : open || !came_full;
     since <= rst ? 0 : came_push ? 3 : since - (since != 0);
     level <= rst ? 0 : level + came_push - gone; popped <= rst ? 0 : popped + gone;
@@ -107,31 +111,36 @@ PREFIX_READER = """
 """
 
 HEAD_WRITER = """
-  // Pairs of the header in order, those that the CRC covers behind two of 0; the directory is anything.
-  reg busy = 0, final_now; reg [4:0] given = 0; reg [15:0] pair;
-  wire gone = m_axis_tvalid && m_axis_tready; wire [4:0] at = final_now ? given : given - 5'd2;
-  always @* case (at)
+  // Pairs of the header in order, then entries as they were written, each once it was. A frame may fail: then
+  // its fields need not hold any more, its pairs are anything, and a start throws away what is left of it.
+  (* anyseq *) wire fails; reg failed = 0;
+  reg busy = 0, over = 0; reg [4:0] given = 0; reg [15:0] pair; reg [2:0] came = 0;
+  reg [15:0] wrote [0:3]; reg [3:0] ends;
+  wire gone = m_axis_tvalid && m_axis_tready; wire [4:0] listed = given - 5'd13;
+  always @* case (given)
     0: pair = FIRST; 1: pair = fields_step; 2: pair = fields_chunk; 3: pair = {fields_width, fields_sub};
     4: pair = fields_sequence; 5: pair = fields_checksum; 6: pair = fields_count;
-    7: pair = fields_count[18:16];
-    8: pair = length; 9: pair = length[19:16]; 10: pair = final_now ? ~crc[15:0]
-      : {fields_last, 6'd0, fields_block_log2};
-    11: pair = ~crc[31:16]; default: pair = 0; endcase
+    7: pair = fields_count[18:16]; 12: pair = {fields_last, 6'd0, fields_block_log2};
+    13, 14, 15, 16: pair = wrote[listed[1:0]]; default: pair = 0; endcase
   always @(posedge clk) begin
-    assume(!start || !busy);
-    if (busy) assume($stable({fields_step, fields_chunk, fields_sub, fields_width, fields_sequence}));
-    if (busy) assume($stable({fields_count, fields_checksum, fields_last, fields_block_log2, length, crc}));
-    if (m_axis_tvalid && !rst) begin
-      `RULE(busy && m_axis_tkeep == 3);
-      if (final_now || at < 11 || at > 29) `RULE(m_axis_tdata == pair);
-      if (final_now) `RULE(m_axis_tlast == (given == 11));
-      if (!final_now && (given < 12 || fields_count == 0))
-        `RULE(m_axis_tlast == (given == 11 && fields_count == 0));
+    assume(!start || !busy || over || failed);
+    assume(!write || (busy && !start && came < 4 && fields_count != 0 && (came == 0 || !ends[came - 1])));
+    if (busy && !failed) begin
+      assume($stable({fields_step, fields_chunk, fields_sub, fields_width, fields_sequence}));
+      assume($stable({fields_count, fields_checksum, fields_last, fields_block_log2}));
     end
-    if (gone) begin given <= given == 20 ? 20 : given + 1; busy <= !m_axis_tlast; end
-    if (start) begin busy <= 1; given <= 0; final_now <= whole; end
-    `SEEN(gone && m_axis_tlast && final_now); `SEEN(gone && m_axis_tlast && !final_now && fields_count != 0);
-    if (rst) busy <= 0;
+    if (m_axis_tvalid && !rst && !failed) begin
+      `RULE(busy && !over && m_axis_tkeep == 3 && m_axis_tdata == pair);
+      if (given < 13) `RULE(m_axis_tlast == (given == 11 && fields_count == 0));
+      else `RULE(listed < came && m_axis_tlast == ends[listed[1:0]]);
+    end
+    if (write) begin wrote[came[1:0]] <= entry; ends[came[1:0]] <= entry_last; came <= came + 1; end
+    if (gone) begin given <= given + 1; over <= m_axis_tlast; end
+    failed <= !start && (failed || (busy && fails));
+    if (start) begin busy <= 1; over <= 0; given <= 0; came <= 0; end
+    `SEEN(start && failed && m_axis_tvalid); `SEEN(gone && m_axis_tlast && given == 11);
+    `SEEN(gone && m_axis_tlast && given == 15);
+    if (rst) begin busy <= 0; failed <= 0; end
   end
 """.replace("FIRST", f"{FIRST}")
 

@@ -11,16 +11,21 @@ from oscar_hdl.flow.proofs.frames import (
     RAW_FEEDER,
     RAW_PACKER,
 )
-from oscar_hdl.flow.proofs.lists import TRACKER
+from oscar_hdl.flow.proofs.lists import COMMAND_LIST, FRAME_FINDER, TRACKER
 from oscar_hdl.flow.proofs.rows import (
     FRAME_SYMBOL,
+    LOADER_ORDER,
     ROW_PORT,
     ROWS_OUT,
     SIDE_IN,
+    SUM_ROWS,
     VALUES_IN,
 )
+from oscar_hdl.flow.proofs.switches import MERGED, PORT_COPY, PORT_MERGE
 
-HERE = "oscar_hdl.flow.proofs.tops:"
+MEMORY, CONTROL, FRAMES, STREAMS = (
+    f"oscar_hdl.flow.proofs.tops.{room}:" for room in ("memory", "control", "frames", "streams")
+)
 
 PAIR_FIFO = """
   // Who pushes leaves room: four pairs at most.
@@ -33,26 +38,6 @@ PAIR_FIFO = """
   end
 """
 
-# Each has each word once, the same; the second is never behind the first.
-STREAM_COPY = """
-  reg ahead = 0;
-  wire came = s_axis_tvalid && s_axis_tready, left = m_axis_tvalid && m_axis_tready;
-  wire left_too = m_axis_too_tvalid && m_axis_too_tready;
-  wire [3:0] values = s_axis_tlast && count[2:0] != 0 ? count[2:0] : 8;
-  always @(posedge clk) begin
-    if (began && $past(s_axis_tvalid && !s_axis_tready)) assume($stable(count));
-    if (!rst) begin
-      if (m_axis_tvalid) `RULE(ahead || left_too);
-      if (left) `RULE(m_axis_tdata == s_axis_tdata && m_axis_tlast == s_axis_tlast);
-      if (left_too) `RULE(!ahead && m_axis_too_tdata == s_axis_tdata && m_axis_too_tlast == s_axis_tlast);
-      if (left_too) `RULE(m_axis_too_tkeep == (17'd1 << 2 * values) - 1);
-      `RULE(came == left);
-      if (s_axis_tvalid) `RULE(ahead ? m_axis_tvalid : m_axis_too_tvalid);
-    end
-    ahead <= !rst && !left && (ahead || left_too);
-    `SEEN(ahead);
-  end
-"""
 SUM_FEED = """
   reg [127:0] rest; reg [3:0] more = 0; reg [4:0] here = 0, then, at_first; reg [1:0] since = 0, waits = 0;
   reg inside = 0, asked = 0, counts_then, counting = 0, ending, quiet = 0;
@@ -150,26 +135,28 @@ FRAME_READER = """
   end
 """
 COMMAND_PORT = """
-  // Every order is refused, started or only judged, once, one at a time; two commands are under way at most.
-  reg [1:0] orders = 0, under_way = 0; reg early = 0; reg [3:0] settling = 0;
+  // Every order is refused, started or only judged, once, one at a time; four commands are under way at most.
+  reg [1:0] orders = 0; reg [2:0] under_way = 0; reg early = 0; reg [3:0] settling = 0;
   always @(posedge clk) begin
     assume(!command_done || under_way != 0);
     if (began && !rst && !$past(rst)) begin
-      if ($past(locked)) assume($stable(frame) && $stable(shape) && $stable(tables));
-      if ($past(locked || issue)) assume($stable(trial));
-      `RULE(!command_start || !$past(trial));
-      `RULE(!verdict[0] || (orders != 0 && $past(trial)));
-      `RULE(!refused || early || orders != 0);
-      `RULE(!command_start || (orders != 0 && under_way < 2 && $past(command_idle)));
-      `RULE(running <= 2 && (!locked || orders != 0));
-      `RULE(!$past(locked && !issue && !command_start) || locked || refused || command_start ||
-            verdict[0]);
+      if ($past(ask_locked)) assume($stable({fields_frame, fields_shape, fields_tables}));
+      if ($past(ask_locked || ask_issue)) assume($stable(ask_trial));
+      assume(!$past(command_idle) || command_idle || $past(command_start));
+      `RULE(!command_start || !$past(ask_trial));
+      `RULE(!ask_judged || (orders != 0 && $past(ask_trial)));
+      `RULE(!ask_refused || early || orders != 0);
+      `RULE(!command_start || (orders != 0 && under_way < 4 && $past(command_idle)));
+      `RULE(state_running <= 4 && (!ask_locked || orders != 0));
+      `RULE(!$past(ask_locked && !ask_issue && !command_start) || ask_locked || ask_refused ||
+            command_start || ask_judged);
     end
-    early <= issue && locked && !rst;
-    orders <= rst ? 0 : (issue && !locked) || (orders != 0 && !command_start && !verdict[0] &&
-      !(refused && !early));
+    early <= ask_issue && ask_locked && !rst;
+    orders <= rst ? 0 : (ask_issue && !ask_locked) || (orders != 0 && !command_start && !ask_judged &&
+      !(ask_refused && !early));
     under_way <= rst ? 0 : under_way + command_start - command_done;
-    `SEEN(command_start); `SEEN(refused && !early); `SEEN(verdict == 1); `SEEN(verdict == 3);
+    `SEEN(command_start); `SEEN(ask_refused && !early);
+    `SEEN(ask_judged && !ask_bad); `SEEN(ask_judged && ask_bad);
   end
 """
 RAW_DECODER = """
@@ -184,36 +171,66 @@ RAW_DECODER = """
   end
 """
 
+# Each query takes one packet of rows, whatever is in it, and is given once, when that has ended.
+ROW_INTAKE = """
+  reg open = 0, ended = 0; reg [15:0] counted = 0;
+  wire came = s_axis_tvalid && s_axis_tready;
+  always @(posedge clk) begin
+    if (began && !$past(take)) assume($stable({bad, words, rows}));
+    if (began && $past(give_free && !give_strobe)) assume(give_free);
+    if (!rst && began && !$past(rst)) begin
+      `RULE(!take || (ready && !open));
+      `RULE(!came || (open && !ended));
+      `RULE(!give_strobe || (give_free && open && ended));
+      `RULE(!give_strobe || (give_reason == 1) == bad);
+      `RULE(!row_word_valid || (open && !bad));
+      `RULE(refused == counted);
+    end
+    open <= !rst && (take || (open && !give_strobe));
+    ended <= !rst && !take && (ended || (came && s_axis_tlast));
+    counted <= rst ? 0 : counted + (give_strobe && give_reason != 0);
+    `SEEN(give_strobe && bad); `SEEN(give_strobe && give_reason == 2);
+  end
+"""
+
 PROOFS: dict[str, Proof] = {
     "pair_fifo": Proof(
-        HERE + "pair_fifo",
+        STREAMS + "pair_fifo",
         passes=((Words("push", "{last, two, pair}", 18), Words("m_axis_tvalid && m_axis_tready",
           "{m_axis_tlast, m_axis_tkeep == 2'd3, m_axis_tdata}", 18, "m_axis_tready")),),
         rules=PAIR_FIFO, drains=6,
     ),
-    "stream_copy": Proof(HERE + "stream_copy", rules=STREAM_COPY, reach=0),
-    "sum_feed": Proof(HERE + "sum_feed", rules=SUM_FEED, reach=0),
-    "frame_reader": Proof(HERE + "frame_reader", rules=FRAME_READER),
-    "axi_lite_registers": Proof(HERE + "axi_lite_registers", rules=AXI_LITE),
-    "command_port": Proof(HERE + "command_port", rules=COMMAND_PORT),
-    "tracker": Proof(HERE + "tracker", 24, rules=TRACKER, forget="status_clear", reach=30),
-    "deframer": Proof(HERE + "deframer", light=False, rules=DEFRAMER, reach=24),
+    "port_merge": Proof(STREAMS + "port_merge", passes=MERGED, rules=PORT_MERGE, drains=3, most=3, reach=20),
+    "port_copy": Proof(STREAMS + "port_copy", rules=PORT_COPY),
+    "sum_feed": Proof(MEMORY + "sum_feed", rules=SUM_FEED, reach=0),
+    "frame_reader": Proof(FRAMES + "frame_reader", rules=FRAME_READER),
+    "axi_lite_registers": Proof(CONTROL + "axi_lite_registers", rules=AXI_LITE),
+    "command_port": Proof(CONTROL + "command_port", rules=COMMAND_PORT),
+    "tracker": Proof(CONTROL + "tracker", 24, rules=TRACKER, forget="status_clear", reach=30),
+    "command_list": Proof(CONTROL + "command_list", 64, light=False, rules=COMMAND_LIST, reach=84),
+    "frame_finder": Proof(CONTROL + "frame_finder", 30, rules=FRAME_FINDER, reach=45),
+    "deframer": Proof(FRAMES + "deframer", light=False, rules=DEFRAMER, reach=24),
     "frame_names": Proof(
-        HERE + "frame_names", 30,
+        FRAMES + "frame_names", 30,
         passes=((Words("came_push", "{came_peer, came_sub, came_chunk, came_step}", 48),
           Words("gone", "{oldest_peer, oldest_sub, oldest_chunk, oldest_step}", 48)),),
         rules=FRAME_NAMES, most=7,
     ),
-    "raw_decoder": Proof(HERE + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=0),
+    "raw_decoder": Proof(STREAMS + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=0),
     "splitter": Proof("splitter", light=False, free=512, still=("m_axis",)),
-    "byte_drain": Proof(HERE + "byte_drain", free=512),
-    "raw_feeder": Proof(HERE + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),
-    "values_in": Proof(HERE + "values_in", 16, rules=VALUES_IN, reach=30),
-    "side_in": Proof(HERE + "side_in", 26, rules=SIDE_IN, reach=0),
-    "frame_symbol": Proof(HERE + "frame_symbol", 22, rules=FRAME_SYMBOL, reach=45),
-    "rows_out": Proof(HERE + "rows_out", 24, light=False, rules=ROWS_OUT, reach=60),
-    "row_port": Proof(HERE + "row_port", 26, rules=ROW_PORT, forget="command_done"),
-    "prefix_reader": Proof(HERE + "prefix_reader", 30, rules=PREFIX_READER, reach=100),
-    "head_writer": Proof(HERE + "head_writer", 19, light=False, rules=HEAD_WRITER, free=512, reach=40),
-    "raw_packer": Proof(HERE + "raw_packer", 30, rules=RAW_PACKER, reach=60),
+    "byte_drain": Proof(STREAMS + "byte_drain", free=512),
+    "row_intake": Proof(STREAMS + "row_intake", rules=ROW_INTAKE, reach=50),
+    "raw_feeder": Proof(FRAMES + "raw_feeder", 16, rules=RAW_FEEDER, reach=40),
+    "values_in": Proof(MEMORY + "values_in", 30, rules=VALUES_IN, reach=80),
+    "loader_order": Proof(MEMORY + "loader_order", 84, rules=LOADER_ORDER, reach=90),
+    "side_in": Proof(MEMORY + "side_in", 26, rules=SIDE_IN, reach=0),
+    "frame_symbol": Proof(MEMORY + "frame_symbol", 22, rules=FRAME_SYMBOL, reach=45),
+    "rows_out": Proof(MEMORY + "rows_out", 26, light=False, rules=ROWS_OUT, reach=60),
+    "sum_rows": Proof(MEMORY + "sum_rows", 24, rules=SUM_ROWS, reach=60),
+    "row_port": Proof(MEMORY + "row_port", 26, rules=ROW_PORT, forget="command_done"),
+    "prefix_reader": Proof(FRAMES + "prefix_reader", 30, rules=PREFIX_READER, reach=100),
+    "head_writer": Proof(
+        FRAMES + "head_writer", 22, light=False, rules=HEAD_WRITER, forget="start", reach=40
+    ),
+    "raw_packer": Proof(FRAMES + "raw_packer", 30, rules=RAW_PACKER, reach=60),
 }  # fmt: skip

@@ -6,7 +6,7 @@ ROW_PORT = """
   // A loader is idle between commands, and takes words inside one; one clear is asked for at a time.
   reg busy = 0, waiting = 0, asked = 0, inside = 0, owed = 0, fits = 0, lacking = 0, due = 0;
   reg [2:0] delay = 0; reg [1:0] waits = 0;
-  reg flag = 0, stale = 0, granted = 0, refused = 0, tell = 0;
+  reg flag = 0, adding = 0, stale = 0, granted = 0, refused = 0, tell = 0;
   reg [31:0] row_now, count_now; reg [7:0] entry_now;
   wire came = s_axis_tvalid && s_axis_tready, gone = m_axis_tvalid && m_axis_tready, header = came && !inside;
   wire [32:0] end_now = s_axis_tdata[23:0] + ((s_axis_tdata[61:32] + 33'd31) >> 5);
@@ -20,9 +20,10 @@ ROW_PORT = """
     if (began && !rst && !$past(rst)) begin
       // Each packet is started as it says, or is wrong; soon, and one at a time.
       if (command_start && !command_clear) `RULE(!busy && owed && fits && granted == flag);
-      if (command_start && !command_clear) `RULE(command_first == row_now && command_count == count_now);
+      if (command_start && !command_clear)
+        `RULE(command_first == row_now && command_count == count_now && command_adds == adding);
       if (command_start && command_clear)
-        `RULE(!busy && asked && command_first == first_row && command_count == {rows, 5'd0});
+        `RULE(!busy && asked && !command_adds && command_first == first_row && command_count == {rows, 5'd0});
       `RULE(!header || ((!owed || wrong) && !busy && !tell && (made_open || !s_axis_tdata[62])));
       `RULE(wrong ? due || refused || (owed && !fits) : !(due || refused));
       // One that counts for an entry is started when it may, and tells once when all is written.
@@ -38,8 +39,8 @@ ROW_PORT = """
     end
     if (header) begin
       row_now <= s_axis_tdata[23:0]; entry_now <= s_axis_tdata[31:24]; count_now <= s_axis_tdata[61:32];
-      flag <= s_axis_tdata[62];
-      fits <= s_axis_tdata[61:32] != 0 && s_axis_tdata[61:51] == 0 && !s_axis_tdata[63] && end_now <= 1024 &&
+      flag <= s_axis_tdata[62]; adding <= s_axis_tdata[63];
+      fits <= s_axis_tdata[61:32] != 0 && s_axis_tdata[61:51] == 0 && end_now <= 1024 &&
         (s_axis_tdata[31:24] == 0 || s_axis_tdata[62]);
     end
     owed <= header || (owed && !command_start && !wrong);
@@ -63,81 +64,137 @@ ROW_PORT = """
 """
 
 VALUES_IN = """
-  // A word of the stream or, behind the last value, of zeros, in the clock of its place in the row; every row
-  // is written whole, and its number is there in phase 3.
-  reg busy = 0, fresh = 0; reg [18:0] left = 0; reg [5:0] row_now; reg [1:0] part = 0; reg [4:0] seen;
-  reg [127:0] word;
-  wire came = s_axis_values_tvalid && s_axis_values_tready, put = write_enable != 0;
-  wire [1:0] next = part + put;
+  // Two banks, blocks of two rows. A row is written when its words have come, a word for each bank in each of
+  // phases 1, 2, 3 and 0, of the rows that the packet has there. Of any word of any bank lane 5 is followed:
+  // it is written, or behind the last value 0, with what there was if it is added. A row that is added to was
+  // read before, and comes nine clocks later. There is one reset: another of 16 clocks would leave no time.
+  reg busy_now = 0; reg [3:0] step = 0; reg [1:0] part = 0; reg [5:0] taken_words = 0; reg [12:0] begun = 0;
+  reg [12:0] helds = 0; reg [127:0] before;
+  wire came = s_axis_values_tvalid && s_axis_values_tready, put = enable != 0;
+  wire skip = command_first[1];
+  wire [3:0] last = (command_count - 19'd1) >> 5, place = skip + (last >> 1);
+  wire alone = last < 2 || !place[0];
+  wire [3:0] steps = {place[3:1], alone ? last[0] : 1'b1} + 4'd1;
+  wire [1:0] rest = (command_count - 19'd1) >> 3;
+  wire [5:0] words = {steps - 4'd1, alone ? rest : 2'd3} + 6'd1;
+  (* anyconst *) wire [5:0] one; (* anyconst *) wire bank; reg [15:0] value;
+  wire [15:0] put_value = bank ? data[208 +: 16] : data[80 +: 16];
+  wire [15:0] old_value = command_adds ? before[80 +: 16] : 0;
+  reg [1:0] here; reg over; reg [4:0] r; integer b;
+  always @* begin
+    over = 0;
+    for (b = 0; b < 2; b = b + 1) begin
+      r = {2 * step[3:1] + b - skip, step[0]};
+      here[b] = 2 * step[3:1] + b >= skip && r <= last;
+      if (bank == b) over = 32 * r + 8 * part + 5 >= command_count;
+    end
+  end
   always @(posedge clk) begin
-    assume(!command_start || (command_idle && command_count != 0 && command_count < 80));
-    if (busy) assume($stable(command_first) && $stable(command_count));
+    assume(!command_start || (command_idle && command_count != 0 && command_count <= 192));
+    assume(!command_first[0]);
+    if (busy_now) assume($stable(command_first) && $stable(command_count) && $stable(command_adds));
     assume(!began || phase == $past(phase) + 4'd1);
+    assume(!taken || (want && phase[1:0] == 3));
+    assume(!rst || !began);
     if (!rst) begin
-      if (came) `RULE(busy && left != 0 && !held && phase[1:0] == next + 2'd2);
+      if (came) `RULE(busy_now && taken_words < words);
+      if (want) `RULE(busy_now && command_adds && phase[1:0] == 3 && !$past(busy) && !$past(held));
+      if (part != 0) `RULE(put);
       if (put) begin
-        `RULE(busy && phase[1:0] == part + 2'd3 && write_enable == (row_now[2] ? 2 : 1) && !$past(held));
-        `RULE((part == 0 ? write_row : seen) == {row_now[5:3], row_now[1:0]});
-        `RULE(fresh ? write_data == word : left == 0 && write_data == 0);
+        `RULE(busy_now && step < steps && phase[1:0] == part + 2'd1 && enable == here);
+        `RULE({step, part} + 6'd4 - part <= taken_words || taken_words == words);
+        if (part == 0) `RULE(row == {command_first[4:2], 1'b0} + step && !helds[10]);
+        if (part == 0 && command_adds) `RULE(begun[9]);
+        if (here[bank] && (over || {step, part} == one))
+          `RULE(put_value == (over ? 16'd0 : value) + old_value);
       end
-      if (fresh) `RULE(put);
-      if (command_done) `RULE(busy && put && part == 3 && left == 0);
+      if (command_done) `RULE(busy_now && part == 0 && step == steps && !under_way);
     end
-    fresh <= came && !rst;
-    if (phase[1:0] == 3) seen <= write_row;
-    if (came) begin
-      word <= left < 8 ? s_axis_values_tdata & ~(~128'd0 << 16 * left[2:0]) : s_axis_values_tdata;
-      left <= left < 8 ? 0 : left - 8;
+    begun <= {begun, taken}; helds <= {helds, held}; before <= old;
+    if (came) taken_words <= taken_words + 1;
+    if (came && taken_words == one)
+      value <= bank ? s_axis_values_tdata[208 +: 16] : s_axis_values_tdata[80 +: 16];
+    if (put) begin part <= part + 1; if (part == 3) step <= step + 1; end
+    if (command_done) busy_now <= 0;
+    if (command_start) begin busy_now <= 1; taken_words <= 0; step <= 0; part <= 0; end
+    `SEEN(command_done && enable == 0 && command_adds); `SEEN(enable == 3 && command_adds);
+  end
+"""
+
+LOADER_ORDER = """
+  // One bank, no raw decoder. One row, any: what a decoder is given is read at once, and its sums and their
+  // kind are written within 45 clocks; what a loader takes is read from the second clock on, and written
+  // within 27.
+  (* anyconst *) wire [4:0] one; reg [5:0] decoded = 0; reg [4:0] loaded = 0, asked; reg was = 0;
+  wire reads = taken && at == one, gives = given && asked == one;
+  always @(posedge clk) begin
+    assume(!command_start || (command_idle && command_count != 0 && command_count < 1024));
+    assume(command_first + ((command_count + 31) >> 5) <= 32);
+    assume(began ? phase == $past(phase) + 4'd1 : phase == 0);
+    if (!command_idle || command_start) assume($stable(command_first) && $stable(command_count));
+    if (!command_idle || command_start) assume($stable(command_adds));
+    assume(!taken || (want && phase[1:0] == 3));
+    if (!rst) begin
+      if (reads) `RULE(decoded <= 2 && loaded == 0 && !gives);
+      if (gives) `RULE(decoded == 0 && loaded == 0);
+      if (command_done) `RULE(loaded <= 1);
     end
-    if (put) begin part <= part + 1; if (part == 3) row_now <= row_now + 1; end
-    if (command_done) busy <= 0;
-    if (command_start) begin busy <= 1; left <= command_count; row_now <= command_first; part <= 0; end
-    `SEEN(command_done && row_now != command_first);
-    if (rst) begin busy <= 0; left <= 0; part <= 0; end
+    asked <= row; decoded <= gives ? 45 : decoded - (decoded != 0);
+    loaded <= reads ? 27 : loaded - (loaded != 0);
+    `SEEN(reads && !rst && decoded == 2); `SEEN(gives && was && !rst);
+    was <= was || reads;
+    if (rst) begin decoded <= 0; loaded <= 0; was <= 0; end
   end
 """
 
 SIDE_IN = """
-  // A word a row: its header and its distances; headers of 0 to the end of the last group. Or each row is
-  // cleared once, and none but those from the first on.
-  reg busy = 0, kept = 0, wiping; reg [7:0] left, row_now, rows_now; reg [127:0] word;
-  wire came = s_axis_side_tvalid && s_axis_side_tready, put = write_header != 0 || write_distances != 0;
-  wire [1:0] here = row_now[5] ? 2 : 1;
+  // Two banks, blocks of 32 rows. In each step a word for each bank: its row's header and distances; headers
+  // of 0 to the end of the last group. Or each row is cleared once, and none but those from the first on.
+  reg busy = 0, kept = 0, wiping; reg [7:0] step = 0; reg [255:0] word; wire skip = command_first[5];
+  wire came = s_axis_side_tvalid && s_axis_side_tready, put = header != 0 || distances != 0;
+  wire [7:0] last = (command_count - 19'd1) >> 5; wire [3:0] place = skip + (last >> 5);
+  wire alone = last < 32 || !place[0]; wire [7:0] steps = {place[3:1], alone ? last[4:0] : 5'd31} + 8'd1;
+  reg [1:0] here, over; reg [8:0] r; integer b;
+  always @*
+    for (b = 0; b < 2; b = b + 1) begin
+      r = {2 * step[7:5] + b - skip, step[4:0]};
+      here[b] = 2 * step[7:5] + b >= skip && r <= last;
+      over[b] = 2 * step[7:5] + b >= skip && r > last && r <= (last | 31);
+    end
   (* anyconst *) wire [6:0] one; reg wiped = 0; wire [7:0] offset = {1'b0, one} - command_first;
-  wire now = write_clear[one[5]] && write_row == {one[6], one[4:3], 3'd0} && write_lanes[one[2:0]];
+  wire now = clear[one[5]] && row == {one[6], one[4:3], 3'd0} && lanes[one[2:0]];
   always @(posedge clk) begin
     assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count < 4096));
-    assume(!command_start || !command_clear || command_first[4:0] == 0);
+    assume(command_first[4:0] == 0);
     assume(!command_start || command_first + ((command_count + 31) >> 5) <= 128);
     if (busy) assume($stable(command_first) && $stable(command_count) && $stable(command_clear));
     assume(!began || phase == $past(phase) + 4'd1);
     if (!rst) begin
-      if (came) `RULE(busy && !wiping && left != 0 && !kept && !held && phase[1:0] == 0);
-      if (put || write_clear != 0) `RULE(!$past(held));
+      if (came) `RULE(busy && !wiping && step < steps && !kept && !held && phase[1:0] == 0);
+      if (put || clear != 0) `RULE(!$past(held));
       if (put) begin
-        `RULE(busy && !wiping && phase[1:0] == 1 && write_clear == 0);
-        `RULE(write_row == {row_now[6], row_now[4:0]});
-        `RULE(write_header == here && write_distances == (left ? here : 0) && kept == (left != 0));
-        `RULE(write_header_data == (left ? word[14:0] : 15'd0));
-        if (left <= 1) `RULE(behind || command_done);
-        if (left) `RULE(write_data == word[127:32]);
+        `RULE(busy && !wiping && phase[1:0] == 1 && clear == 0);
+        `RULE(row == {command_first[6], 5'd0} + step);
+        `RULE(kept == (step < steps) && header == (here | over) && distances == (kept ? here : 0));
+        if (header[0]) `RULE(header_data[14:0] == (over[0] ? 15'd0 : word[14:0]));
+        if (header[1]) `RULE(header_data[29:15] == (over[1] ? 15'd0 : word[142:128]));
+        if (distances[0]) `RULE(data[95:0] == word[127:32]);
+        if (distances[1]) `RULE(data[191:96] == word[255:160]);
+        if (step + 8'd1 >= steps) `RULE(behind || command_done);
       end
-      if (write_clear != 0) `RULE(busy && wiping && phase[1:0] == 1 && !put);
-      if (now) `RULE(!wiped && one >= command_first && offset < rows_now);
+      if (clear != 0) `RULE(busy && wiping && phase[1:0] == 1 && !put);
+      if (now) `RULE(!wiped && one >= command_first && offset <= last);
       if (command_done) `RULE(busy);
-      if (behind) `RULE(busy && !wiping && left <= 1);
-      if (busy && $past(command_done) && !wiping) `RULE(left == 0);
-      if (busy && $past(command_done) && wiping) `RULE(wiped || one < command_first || offset >= rows_now);
+      if (command_done && !wiping) `RULE(put && step + 8'd1 >= steps && step[4:0] == 31);
+      if (behind) `RULE(busy && !wiping && step + 8'd1 >= steps);
+      if (busy && $past(command_done) && wiping) `RULE(wiped || one < command_first || offset > last);
     end
     if (came) begin word <= s_axis_side_tdata; kept <= 1; end
-    if (put) begin row_now <= row_now + 1; left <= left ? left - 1 : 0; kept <= 0; end
+    if (put) begin step <= step + 1; kept <= 0; end
     wiped <= busy && (wiped || now);
     if (busy && $past(command_done)) busy <= 0;
-    if (command_start) begin
-      busy <= 1; wiping <= command_clear; row_now <= command_first; wiped <= 0;
-      left <= (command_count + 31) >> 5; rows_now <= (command_count + 31) >> 5;
-    end
-    `SEEN(put && left == 1); `SEEN(command_done && wiping && wiped && left > 35);
+    if (command_start) begin busy <= 1; wiping <= command_clear; step <= 0; wiped <= 0; end
+    `SEEN(put && over != 0); `SEEN(command_done && wiping && wiped && last > 34);
     `SEEN(command_done && !wiping);
     if (rst) begin busy <= 0; kept <= 0; end
   end
@@ -179,42 +236,79 @@ FRAME_SYMBOL = """
 """
 
 ROWS_OUT = """
-  // A row that is taken comes ten clocks later, a word a clock.
-  reg busy = 0; reg [3:0] words = 0, words_now; reg [2:0] rows = 0, rows_now;
-  reg [12:0] there = 0; reg [77:0] past;
+  // Two banks, blocks of two rows. A row of both that is taken comes ten clocks later, a word a clock.
+  reg busy = 0; reg [5:0] words = 0; reg [3:0] told_steps = 0; reg [12:0] there = 0; reg [51:0] past;
   wire gone = m_axis_values_tvalid && m_axis_values_tready;
   wire told = m_axis_descriptors_tvalid && m_axis_descriptors_tready;
-  wire [5:0] at = command_first + words[3:2], told_at = command_first + rows;
+  wire [3:0] last = (command_count - 19'd1) >> 5, place = command_first[1] + (last >> 1);
+  wire alone = last < 2 || !place[0];
+  wire [3:0] steps = {place[3:1], alone ? last[0] : 1'b1} + 4'd1;
+  wire [1:0] rest = (command_count - 19'd1) >> 3;
+  wire [5:0] number = {steps - 4'd1, alone ? rest : 2'd3} + 6'd1;
+  wire [3:0] at = {command_first[4:2], 1'b0} + words[5:2], told_at = {command_first[4:2], 1'b0} + told_steps;
   wire [1:0] part = there[9] ? 0 : there[10] ? 1 : there[11] ? 2 : 3;
-  wire [5:0] now = past[6 * (9 + part) +: 6];
+  wire [3:0] now = past[4 * (9 + part) +: 4];
   always @(posedge clk) begin
-    assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count <= 96));
+    assume(!command_start || (command_idle && !command_done && command_count != 0 && command_count <= 160));
+    assume(!command_first[0]);
     if (busy) assume($stable(command_first) && $stable(command_count));
+    if (busy && $past(busy)) assume(!waits || $past(waits));
     assume(!taken || (want && there[2:0] == 0));
     assume(comes == (there[12:9] != 0));
-    if (comes) assume(data == {now, part});
-    if (comes && part != 3) assume(descriptor == now);
+    if (comes) assume(data == {now, 2'd2, part, now, 2'd1, part});
+    if (comes && part != 3) assume(descriptor == {5'd2, now, 2'd0, 5'd1, now, 2'd0});
     if (!rst) begin
-      if (want) `RULE(busy && (bank == 1 || bank == 2));
+      if (want) `RULE(busy);
       if (m_axis_values_tvalid) begin
-        `RULE(busy && words < words_now && m_axis_values_tlast == (words + 4'd1 == words_now));
-        `RULE(m_axis_values_tdata == {at, words[1:0]});
+        `RULE(busy && words < number && m_axis_values_tlast == (words + 6'd1 == number));
+        `RULE(m_axis_values_tdata == {at, 2'd2, words[1:0], at, 2'd1, words[1:0]});
+        `RULE(!(waits && m_axis_values_tlast));
       end
       if (m_axis_descriptors_tvalid) begin
-        `RULE(busy && rows < rows_now && m_axis_descriptors_tlast == (rows + 3'd1 == rows_now));
-        `RULE(m_axis_descriptors_tdata == told_at);
+        `RULE(busy && told_steps < steps && m_axis_descriptors_tlast == (told_steps + 4'd1 == steps));
+        `RULE(m_axis_descriptors_tdata == {5'd0, 5'd2, told_at, 2'd0, 5'd0, 5'd1, told_at, 2'd0});
       end
-      if (command_done) `RULE(busy && words == words_now && rows == rows_now);
+      if (command_done) `RULE(busy && words == number && told_steps == steps);
     end
-    there <= rst ? 0 : {there, taken}; past <= {past, row[4:2], bank[1], row[1:0]};
+    there <= rst ? 0 : {there, taken}; past <= {past, row};
     if (gone) words <= words + 1;
-    if (told) rows <= rows + 1;
+    if (told) told_steps <= told_steps + 1;
     if (command_done) busy <= 0;
-    if (command_start) begin
-      busy <= 1; words <= 0; rows <= 0; words_now <= (command_count + 7) >> 3;
-      rows_now <= (command_count + 31) >> 5;
-    end
+    if (command_start) begin busy <= 1; words <= 0; told_steps <= 0; end
     `SEEN(command_done); `SEEN(gone && words == 4);
     if (rst) busy <= 0;
+  end
+"""
+
+SUM_ROWS = """
+  // A row that is taken comes ten clocks later, a word a clock; words leave in the order of rows.
+  reg on = 0, was = 0; reg [5:0] words = 0; reg [12:0] there = 0; reg [64:0] past;
+  wire gone = m_axis_tvalid && m_axis_tready;
+  wire [5:0] number = (command_count + 19'd7) >> 3; wire [4:0] at = command_first + words[5:2];
+  wire [3:0] values = command_count[2:0] != 0 ? command_count[2:0] : 8;
+  wire [1:0] part = there[9] ? 0 : there[10] ? 1 : there[11] ? 2 : 3;
+  wire [4:0] now = past[5 * (9 + part) +: 5];
+  always @(posedge clk) begin
+    assume(!command_start || (!reads && command_count != 0 && command_count <= 160));
+    if (on) assume($stable(command_first) && $stable(command_count));
+    assume(!taken || (want && there[2:0] == 0));
+    assume(comes == (there[12:9] != 0));
+    if (comes) assume(data == {121'd0, now, part});
+    if (!rst) begin
+      `RULE(reads == (on || was));
+      if (want) `RULE(on && (bank == 1 || bank == 2));
+      if (m_axis_tvalid) begin
+        `RULE(on && words < number && m_axis_tlast == (words + 6'd1 == number));
+        `RULE(m_axis_tdata == {121'd0, at, words[1:0]});
+        `RULE(m_axis_tkeep == (m_axis_tlast ? (17'd1 << 2 * values) - 1 : 17'h0FFFF));
+      end
+    end
+    there <= rst ? 0 : {there, taken}; past <= {past, row[3:1], bank[1], row[0]};
+    was <= on && !rst;
+    if (gone) words <= words + 1;
+    if (gone && words + 6'd1 == number) on <= 0;
+    if (command_start && counts) begin on <= 1; words <= 0; end
+    `SEEN(gone && words == 4 && m_axis_tlast);
+    if (rst) on <= 0;
   end
 """

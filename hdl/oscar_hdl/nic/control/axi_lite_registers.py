@@ -1,14 +1,13 @@
 """The registers of a table (registers.py) behind AXI4-Lite."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import Any
-
-from myhdl import Signal, always, block, enum
+from myhdl import Signal, always, block, enum, modbv
 
 from oscar_hdl.nic.control.list_ports import RegisterFill
+from oscar_hdl.nic.control.register_ports import RegisterRead, RegisterWrite
 from oscar_hdl.nic.control.registers import REGISTERS, SPACE, WORD_BYTES, Register, check
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import AxiLite, bit, word
 
 NONE, STORED, READ, CLEARED, STROBE = range(5)  # what there is at an address
 KINDS = {"RW": STORED, "RO": READ, "W1C": CLEARED, "WO": STROBE}
@@ -17,17 +16,14 @@ SLVERR = 2
 
 @block
 def axi_lite_registers(
-    clk: Any, rst: Any, s_axil: Any, values: Any, locked: Any, refused: Any, wr_strobe: Any, wr_index: Any,
-    wr_data: Any, rd_index: Any, rd_value: Any, events: Any, irq: Any, fill: RegisterFill, *,
-    registers: tuple[Register, ...] = REGISTERS,
-) -> Any:  # fmt: skip
+    clk, rst, s_axil: AxiLite, values, locked, refused, wr: RegisterWrite, rd: RegisterRead, events, irq,
+    fill: RegisterFill, *, registers: tuple[Register, ...] = REGISTERS,
+):  # fmt: skip
     """Keep what is written, show what is read, raise an interrupt.
 
-    s_axil: AxiLite. values: a list of 32-bit signals, the RW registers in the order of the table. locked: a
+    values: a list of 32-bit signals, the RW registers in the order of the table. locked: a
     bit for each of them: writes are refused (pulse `refused`). Only whole words are
-    written. wr_strobe (pulse), wr_index u6, wr_data u32: a
-    WO register is written. rd_index u6: word address that is read; rd_value u32 is taken 4 clocks later if it
-    is RO. events u32: set bits of IRQ_STATUS, the one W1C register (a bit that is cleared and set at once
+    written. events u32: set bits of IRQ_STATUS, the one W1C register (a bit that is cleared and set at once
     stays set). irq: a bit of it is enabled. fill: words for values, from within; none comes with a write.
     """
     check(registers)
@@ -48,7 +44,7 @@ def axi_lite_registers(
         raise ValueError("expected RW registers without unused bits, but for those of IRQ_ENABLE")
 
     status = word(32)
-    # What is kept is chosen while a read waits for rd_value.
+    # What is kept is chosen while a read waits for rd.value.
     writes = enum("IDLE", "TAKEN", "FOUND", "ANSWER")
     reads = enum("IDLE", "TAKEN", "FOUND", "ASK", "WAIT", "ANSWER")
     writing, reading = Signal(writes.IDLE), Signal(reads.IDLE)
@@ -60,22 +56,22 @@ def axi_lite_registers(
     def write():
         s_axil.awready.next = False
         s_axil.wready.next = False
-        wr_strobe.next = False
+        wr.strobe.next = False
         refused.next = False
         store.next = False
         lock.next = locked[wr_slot]
         irq.next = (status & values[ENABLE]) != 0
         status.next = (status | events) & FLAGS
-        wr_kind.next = KIND[int(wr_index)]
-        wr_slot.next = SLOT[int(wr_index)]
+        wr_kind.next = KIND[int(wr.index)]
+        wr_slot.next = SLOT[int(wr.index)]
         whole.next = wr_strb == 0xF
 
         if writing == writes.IDLE:
             if s_axil.awvalid and s_axil.wvalid and not s_axil.bvalid:
                 s_axil.awready.next = True
                 s_axil.wready.next = True
-                wr_index.next = s_axil.awaddr[8:2]
-                wr_data.next = s_axil.wdata
+                wr.index.next = s_axil.awaddr[8:2]
+                wr.data.next = s_axil.wdata
                 wr_strb.next = s_axil.wstrb
                 writing.next = writes.TAKEN
         elif writing == writes.TAKEN:
@@ -94,9 +90,9 @@ def axi_lite_registers(
             elif wr_kind == STORED:
                 store.next = True
             elif wr_kind == CLEARED:
-                status.next = ((status & ~wr_data) | events) & FLAGS
+                status.next = ((status & ~wr.data) | events) & FLAGS
             elif wr_kind == STROBE:
-                wr_strobe.next = True
+                wr.strobe.next = True
             else:
                 s_axil.bresp.next = SLVERR
         if s_axil.bvalid and s_axil.bready:
@@ -107,7 +103,7 @@ def axi_lite_registers(
             s_axil.awready.next = False
             s_axil.wready.next = False
             s_axil.bvalid.next = False
-            wr_strobe.next = False
+            wr.strobe.next = False
             store.next = False
             refused.next = False
             irq.next = False
@@ -121,9 +117,9 @@ def axi_lite_registers(
             elif fill.high[i]:
                 values[i].next = fill.data[64:32]
             elif store and wr_slot == i:
-                values[i].next = wr_data
+                values[i].next = wr.data
                 if i == ENABLE:
-                    values[i].next = wr_data & FLAGS
+                    values[i].next = wr.data & FLAGS
         if rst:
             for i in range(STORED_COUNT):
                 values[i].next = 0
@@ -131,8 +127,8 @@ def axi_lite_registers(
     @always(clk.posedge)
     def read():
         s_axil.arready.next = False
-        rd_kind.next = KIND[int(rd_index)]
-        rd_slot.next = SLOT[int(rd_index)]
+        rd_kind.next = KIND[int(rd.index)]
+        rd_slot.next = SLOT[int(rd.index)]
         rd_low.next = status
         rd_high.next = 0
         for i in range(STORED_COUNT):
@@ -147,7 +143,7 @@ def axi_lite_registers(
         if reading == reads.IDLE:
             if s_axil.arvalid and not s_axil.rvalid:
                 s_axil.arready.next = True
-                rd_index.next = s_axil.araddr[8:2]
+                rd.index.next = s_axil.araddr[8:2]
                 reading.next = reads.TAKEN
         elif reading == reads.TAKEN:
             reading.next = reads.FOUND
@@ -163,7 +159,7 @@ def axi_lite_registers(
             s_axil.rresp.next = 0
             s_axil.rdata.next = 0
             if rd_kind == READ:
-                s_axil.rdata.next = rd_value
+                s_axil.rdata.next = rd.value
             elif rd_kind == NONE:
                 s_axil.rresp.next = SLVERR
             elif rd_kind != STROBE:
@@ -177,3 +173,39 @@ def axi_lite_registers(
             s_axil.rvalid.next = False
 
     return write, keep, read
+
+
+@block
+def read_choice(clk, rd: RegisterRead, words: Sequence, place, *, names: Sequence[str]):
+    """Give rd.value, one of `words` (u32 each), four clocks behind rd.index.
+
+    names: of each word the register, or how its registers' names begin; the first name that fits counts.
+    place u4: the lower bits of rd.index, for a block that keeps sixteen registers. Its word follows a clock
+    behind place.
+    """
+    COUNT, HALF = len(words), (len(words) + 1) // 2
+    known = {
+        r.index: n for r in REGISTERS for n, name in reversed([*enumerate(names)]) if r.name.startswith(name)
+    }
+    SLOT = tuple(known.get(i, 0) for i in range(SPACE // WORD_BYTES))
+    slot, asked = word(COUNT.bit_length()), word(COUNT)
+    one, other = word(32), word(32)  # the word, if it is in that half; else 0
+
+    @always(clk.posedge)
+    def choose():
+        place.next = rd.index[4:]
+        slot.next = SLOT[int(rd.index)]
+        low = modbv(0)[32:]
+        high = modbv(0)[32:]
+        for i in range(COUNT):
+            asked.next[i] = slot == i
+            if asked[i]:
+                if i < HALF:
+                    low |= words[i]
+                else:
+                    high |= words[i]
+        one.next = low
+        other.next = high
+        rd.value.next = one | other
+
+    return choose

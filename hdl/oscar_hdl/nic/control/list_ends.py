@@ -1,57 +1,50 @@
 """Which entries of a list the commands under way are of, and what their ends are to others."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar_hdl.nic.control.list_ports import (
-    BACK,
-    COUNT,
-    END,
-    EndedEntries,
-    StartedEntry,
-    TrackerUpdate,
-)
+from oscar_hdl.nic.control import list_ports as lists
 from oscar_hdl.nic.control.registers import ERROR_ABORTED
-from oscar_hdl.nic.ports import ENTRIES_LOG2
+from oscar_hdl.nic.ports import ENTRIES_LOG2, ERROR_BITS
 from oscar_hdl.streams.bundles import word
+from oscar_hdl.streams.copied import copied
 
-MOST_LOG2 = 3  # commands of a direction: two under way, one that waits, and those whose ends are told
+MOST_LOG2 = 3  # commands of a direction: four under way, one that waits, and those whose ends are told
 KEPT_BITS = 2 * ENTRIES_LOG2 + 1
 
 
 @block
 def list_ends(
-    clk: Any, rst: Any, started: StartedEntry, done: Any, error: Any, update: TrackerUpdate,
-    ended: EndedEntries, *, receive: bool,
-) -> Any:  # fmt: skip
+    clk,
+    rst,
+    started: lists.StartedEntry,
+    done,
+    error,
+    update: lists.TrackerUpdate,
+    ended: lists.EndedEntries,
+    *,
+    receive: bool,
+):
     """Turn ends of commands of a direction into updates, in their order.
 
-    done (strobe) with error u5; those of commands that no list gave do nothing. One that ended well ends its
+    done (strobe) with error u3; those of commands that no list gave do nothing. One that ended well ends its
     entry, and a RECEIVE counts for its gate behind that. One that was aborted waits again. Another error is
     told.
     """
-    RECEIVE = receive
     states = enum("WAIT", "READ", "DECIDE", "FIRST", "COUNT", "SECOND", "NEXT")
     state = Signal(states.WAIT)
     entries = [word(KEPT_BITS) for _ in range(1 << MOST_LOG2)]
-    errors = [word(5) for _ in range(1 << MOST_LOG2)]
+    errors = [word(ERROR_BITS) for _ in range(1 << MOST_LOG2)]
     put_at, done_at, read_at = (word(MOST_LOG2) for _ in range(3))
-    kept, outcome, fresh = word(KEPT_BITS), word(5), word(KEPT_BITS)
+    kept, outcome, fresh = word(KEPT_BITS), word(ERROR_BITS), word(KEPT_BITS)
 
-    if RECEIVE:
+    if receive:
 
         @always_comb
         def join():
             fresh.next = concat(started.counts, started.gate, started.entry)
 
     else:
-
-        @always_comb
-        def join():
-            fresh.next = started.entry
+        join = copied(None, started.entry, fresh)
 
     @always(clk.posedge)
     def keep():
@@ -81,12 +74,12 @@ def list_ends(
         ended.returned.next = state == states.NEXT and outcome == ERROR_ABORTED
         if state == states.DECIDE:
             update.entry.next = kept[ENTRIES_LOG2:]
-            update.what.next = END
+            update.what.next = lists.END
             if outcome == ERROR_ABORTED:
-                update.what.next = BACK
+                update.what.next = lists.BACK
         elif state == states.COUNT:
             update.entry.next = kept[2 * ENTRIES_LOG2 : ENTRIES_LOG2]
-            update.what.next = COUNT
+            update.what.next = lists.COUNT
         if update.taken:
             update.valid.next = False
         elif (state == states.DECIDE and (outcome == 0 or outcome == ERROR_ABORTED)) or (

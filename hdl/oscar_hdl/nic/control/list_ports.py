@@ -1,9 +1,7 @@
 """Bundles between the blocks of a list (docs/engine.md, "A list"); a strobe lasts a clock."""
 
-from __future__ import annotations
-
 from oscar_hdl.nic.ports import COUNT_BITS, ENTRIES_LOG2, PEER_BITS
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import Bundle, bit, word
 
 EVENT_BITS = 6
 NAME_BITS = PEER_BITS + 8 + 16 + 16  # of a frame: peer, sub, chunk, step, the first one highest
@@ -24,80 +22,72 @@ class TrackerUpdate:
             self.events, self.values = word(EVENT_BITS), word(COUNT_BITS)
 
 
-class TrackerLook:
+class TrackerLook(Bundle):
     """What an entry is; eight clocks behind a change of `at`, or of the entry."""
 
-    def __init__(self) -> None:
-        self.at, self.state, self.events = word(ENTRIES_LOG2), word(2), word(EVENT_BITS)
-        self.left = word(COUNT_BITS)  # values that are still to be made
+    at, state, events = word(ENTRIES_LOG2), word(2), word(EVENT_BITS)
+    left = word(COUNT_BITS)  # values that are still to be made
 
 
-class TrackerStatus:
+class TrackerStatus(Bundle):
     """What the tracker says of the whole list."""
 
-    def __init__(self) -> None:
-        self.clear = bit()  # strobe: forget the list before; no update is under way
-        self.quiet = bit()  # level: all updates so far are in over and wrong
-        self.over = bit()  # level: as many commands have ended as were armed
-        self.wrong, self.entry = bit(), word(ENTRIES_LOG2)  # level until clear; of which entry
+    clear = bit()  # strobe: forget the list before; no update is under way
+    quiet = bit()  # level: all updates so far are in over and wrong
+    over = bit()  # level: as many commands have ended as were armed
+    wrong, entry = bit(), word(ENTRIES_LOG2)  # level until clear; of which entry
 
 
-class FiredEntry:
-    """A SEND that may start: an AXI4-Stream of numbers."""
+class FiredEntry(Bundle):
+    """A SEND that may start."""
 
-    def __init__(self) -> None:
-        self.tdata, self.tvalid, self.tready = word(ENTRIES_LOG2), bit(), bit()
+    put, entry = bit(), word(ENTRIES_LOG2)  # strobe
 
 
-class ListRun:
+class ListRun(Bundle):
     """A list from its command to its end."""
 
-    def __init__(self) -> None:
-        self.go, self.entries = bit(), word(ENTRIES_LOG2 + 1)  # strobe; how many, hold until the end
-        self.started, self.refused = bit(), bit()  # strobes: the answer
-        self.wrong, self.error, self.entry = bit(), word(2), word(ENTRIES_LOG2)  # strobe: is not run, and why
-        self.active = bit()  # level: all is armed, commands are given
-        self.stop = bit()  # level: no other command is to be given
-        self.idle = bit()  # level: command_list gives nothing
-        self.running = bit()  # level: from go to the end
-        self.looking = bit()  # level: frame_finder has something to end
+    go, entries = bit(), word(ENTRIES_LOG2 + 1)  # strobe; how many, hold until the end
+    started, refused = bit(), bit()  # strobes: the answer
+    wrong, error, entry = bit(), word(2), word(ENTRIES_LOG2)  # strobe: is not run, and why
+    active = bit()  # level: all is armed, commands are given
+    stop = bit()  # level: no other command is to be given
+    idle = bit()  # level: command_list gives nothing; it rises a clock late
+    running = bit()  # level: from go to the end
+    looking = bit()  # level: frame_finder has something to end
 
 
-class ListedCommand:
+class ListedCommand(Bundle):
     """A command of the list on its way through the registers into a command_port."""
 
-    def __init__(self) -> None:
-        self.data, self.order = word(64), word(32)  # for two registers; for COMMAND, holds
-        self.fill_receive, self.fill_send = word(2), word(2)  # strobes: FRAME and SHAPE; TABLES and nothing
-        self.issue_receive, self.issue_send = bit(), bit()  # strobes
-        self.trial = bit()  # level: what is issued is judged, and does not start
-        self.receive_open, self.send_open = bit(), bit()  # levels: no command waits there
-        self.judged, self.bad = bit(), bit()  # strobe: of the trial; with it
+    data, order = word(64), word(32)  # for two registers; for COMMAND, holds
+    fill_receive, fill_send = word(2), word(2)  # strobes: FRAME and SHAPE; TABLES and nothing
+    issue_receive, issue_send = bit(), bit()  # strobes
+    trial = bit()  # level: what is issued is judged, and does not start
+    receive_open, send_open = bit(), bit()  # levels: no command waits there
+    judged, bad = bit(), bit()  # strobe: of the trial; with it
 
 
-class ArmedReceive:
+class ArmedReceive(Bundle):
     """A RECEIVE for frame_finder to look for; fields hold for a clock."""
 
-    def __init__(self) -> None:
-        self.put, self.entry, self.name = bit(), word(ENTRIES_LOG2), word(NAME_BITS)  # strobe
-        self.open = bit()  # it waits; of a SEND not, which takes the place of an entry of the list before
-        self.gate, self.need = word(ENTRIES_LOG2), word(2)
+    put, entry, name = bit(), word(ENTRIES_LOG2), word(NAME_BITS)  # strobe
+    open = bit()  # it waits; of a SEND not, which takes the place of an entry of the list before
+    gate, need = word(ENTRIES_LOG2), word(2)
 
 
-class FoundEntry:
+class FoundEntry(Bundle):
     """The RECEIVE whose frame is there: from valid until given (strobe)."""
 
-    def __init__(self) -> None:
-        self.valid, self.given, self.entry = bit(), bit(), word(ENTRIES_LOG2)
-        # Strobes: it was another frame, the command is to be aborted; it has ended, the entry waits again.
-        self.aborts, self.returned = bit(), bit()
+    valid, given, entry = bit(), bit(), word(ENTRIES_LOG2)
+    # Strobes: it was another frame, the command is to be aborted; it has ended, the entry waits again.
+    aborts, returned = bit(), bit()
 
 
-class FinderLinks:
+class FinderLinks(Bundle):
     """What frame_finder and the other blocks of a list say to each other."""
 
-    def __init__(self) -> None:
-        self.armed, self.found, self.gate = ArmedReceive(), FoundEntry(), TrackerLook()
+    armed, found, gate = ArmedReceive(), FoundEntry(), TrackerLook()
 
 
 class StartedEntry:
@@ -109,23 +99,21 @@ class StartedEntry:
             self.gate, self.counts = word(ENTRIES_LOG2), bit()
 
 
-class EndedEntries:
+class EndedEntries(Bundle):
     """What becomes of entries of a direction whose commands ended otherwise than well; strobes."""
 
-    def __init__(self) -> None:
-        self.failed, self.entry = bit(), word(ENTRIES_LOG2)
-        self.returned = bit()  # one that was aborted is armed again
-        self.quiet = bit()  # level: all ends so far have been told
+    failed, entry = bit(), word(ENTRIES_LOG2)
+    returned = bit()  # one that was aborted is armed again
+    quiet = bit()  # level: all ends so far have been told
 
 
-class ListRegisters:
+class ListRegisters(Bundle):
     """What registers say to a list, and are told."""
 
-    def __init__(self) -> None:
-        self.issue, self.order, self.abort = bit(), word(32), bit()  # strobe with LIST_COMMAND; strobe
-        self.busy = bit()  # level: a command is under way, or waits
-        self.result, self.show = word(32), TrackerLook()  # LIST_RESULT, ENTRY_STATE
-        self.ended, self.refused, self.bad_packet = bit(), bit(), bit()  # strobes
+    issue, order, abort = bit(), word(32), bit()  # strobe with LIST_COMMAND; strobe
+    busy = bit()  # level: a command is under way, or waits
+    result, show = word(32), TrackerLook()  # LIST_RESULT, ENTRY_STATE
+    ended, refused, bad_packet = bit(), bit(), bit()  # strobes
 
 
 class RegisterFill:

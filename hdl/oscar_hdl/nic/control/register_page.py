@@ -3,180 +3,210 @@
 `python -m oscar_hdl.nic.control.register_page` prints the page.
 """
 
-from __future__ import annotations
-
 from oscar.coding.asc.params import ASC_CODE
 from oscar.coding.frame import MAGIC
-from oscar_hdl.nic.control.registers import COUNTERS, REGISTERS, TRIGGER, Field
-from oscar_hdl.nic.ports import (
-    COUNT_AT,
-    ENTRIES_LOG2,
-    ENTRY_AT,
-    MADE_AT,
-    STREAM_BITS,
-    frames_in,
-    frames_out,
-)
+from oscar_hdl.nic import ports as nic
+from oscar_hdl.nic.control.registers import COUNTERS, EDGES, REGISTERS, TRIGGER, Field, Register
 from oscar_hdl.streams.bundles import AxiLite, Stream
 
 BUS = 64  # bits of a word as drawn here
+ROW_STREAMS = {
+    "s_axis_values": "values into memory",
+    "s_axis_side": "side rows into memory",
+    "s_axis_read": "which rows to read",
+    "m_axis_values": "values of the rows that are read",
+    "m_axis_descriptors": "class, size and top of the rows that are read",
+}
+LANES = "s_axis_values", "s_axis_side", "m_axis_values", "m_axis_descriptors"
 STREAMS = {
     "s_axil": (AxiLite(8), "AXI4-Lite subordinate; byte addresses"),
-    "s_axis_rx": (frames_in(BUS), "frames from the MAC"),
-    "m_axis_tx": (frames_out(BUS), "frames to the MAC"),
-    "s_axis_values": (Stream(STREAM_BITS), "values into memory"),
-    "s_axis_side": (Stream(STREAM_BITS), "classes, sizes, means, largest symbols, distances into memory"),
-    "s_axis_read": (Stream(64), "rows to read"),
-    "m_axis_values": (Stream(STREAM_BITS), "values that were read"),
-    "m_axis_descriptors": (Stream(16), "classes, sizes and largest symbols of rows that were read"),
+    "s_axis_rx": (nic.frames_in(BUS), "frames from the MAC"),
+    "m_axis_tx": (nic.frames_out(BUS), "frames to the MAC"),
+    **{name: (stream, ROW_STREAMS[name]) for name, stream in nic.row_streams(1).items()},
     "s_axis_list": (Stream(64), "lists of commands"),
 }
 DRIVEN = ("awready", "wready", "bresp", "bvalid", "arready", "rdata", "rresp", "rvalid")  # by a subordinate
 
-# Words of frames have 64 bits; those of a wider bus hold two, four or eight of them, the first in the lowest.
 WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
-    (
-        "s_axis_rx, m_axis_tx", "1",
-        (
-            Field("version", 0, 8, f"0x{MAGIC:02x}"), Field("codec", 8, 8, f"{ASC_CODE}"),
-            Field("step", 16, 16, ""), Field("chunk", 32, 16, ""), Field("sub", 48, 8, "sub-frame"),
-            Field("width", 56, 8, "bits of a raw value"),
-        ),
-    ),
-    (
-        "", "2",
-        (
-            Field("sequence", 0, 16, ""), Field("checksum", 16, 16, "of the tables"),
-            Field("count", 32, 32, "values"),
-        ),
-    ),
-    (
-        "", "3",
-        (
-            Field("payload_bytes", 0, 32, ""),
-            Field("crc", 32, 32, "CRC-32 (IEEE 802.3) of the 20 bytes before it and the payload"),
-        ),
-    ),
-    ("", "4 and on", (Field("payload", 0, 64, "asc.md; byte n in bits 8 n and up"),)),
-    (
-        "s_axis_values, s_axis_side, s_axis_read", "1",
-        (
-            Field("row", 0, 24, "first row in memory"),
-            Field("entry", ENTRY_AT, ENTRIES_LOG2, "of a list: for which they count, else 0"),
-            Field("count", COUNT_AT, 30, "values, 1 or more, all in memory; s_axis_read ends here"),
-            Field("made", MADE_AT, 1, "they count; 0 on s_axis_read"),
-        ),
-    ),
+    ("s_axis_rx, m_axis_tx", "1", (
+        Field("version", 0, 8, f"0x{MAGIC:02x}"), Field("codec", 8, 8, f"{ASC_CODE}"),
+        Field("step", 16, 16, "of the schedule"), Field("chunk", 32, 16, "its number"),
+        Field("sub", 48, 8, "number of the sub-frame"), Field("width", 56, 8, "bits of a raw value"),
+    )),
+    ("", "2", (
+        Field("sequence", 0, 16, "frames of this link and step before this one, modulo 2^16"),
+        Field("checksum", 16, 16, "of the table set"), Field("count", 32, 32, "values"),
+    )),
+    ("", "3", (
+        Field("payload_bytes", 0, 32, "from word 4 on"),
+        Field("crc", 32, 32, "CRC-32 (IEEE 802.3) of the 20 bytes before it and the payload"),
+    )),
+    ("", "4 and on", (Field("payload", 0, 64, "byte n in bits 8 n and up ([asc.md](asc.md#payload))"),)),
+    ("s_axis_values, s_axis_side, s_axis_read", "1", (
+        Field("row", 0, 24, "first row, in memory"),
+        Field("entry", nic.ENTRY_AT, nic.ENTRIES_LOG2, "if made: number of an entry of the list; else 0"),
+        Field("count", nic.COUNT_AT, 30, "values, 1 or more, all in memory"),
+        Field("made", nic.MADE_AT, 1, "1: the packet counts for that entry; 0 on s_axis_read"),
+        Field("adds", nic.ADDS_AT, 1, "1: add the values to the rows; 0 on the other two streams"),
+    )),
     (
         "s_axis_values, m_axis_values", "all others",
-        (Field("values", 0, STREAM_BITS, "eight of 16 bits, two's complement, the first in bits 15..0"),),
+        (Field("values", 0, nic.STREAM_BITS, "eight of 16 bits, two's complement, the first in bits 15..0"),),
     ),
+    ("s_axis_side", "all others, one a row", (
+        Field("class", 0, 4, ""), Field("size", 4, 3, ""), Field("mean", 7, 4, "P"),
+        Field("top", 11, 4, "symbol of the largest magnitude"),
+        Field("distances", 32, 96, "32 of 3 bits, the first in bits 34..32"),
+    )),
     (
-        "s_axis_side", "all others, one a row",
-        (
-            Field("class", 0, 4, ""), Field("size", 4, 3, ""), Field("mean", 7, 4, "P of engine.md"),
-            Field("top", 11, 4, "symbol of the largest magnitude"),
-            Field("distances", 32, 96, "32 of 3 bits, the first in bits 34..32"),
-        ),
-    ),
-    (
-        "m_axis_descriptors", "all, 16 bits",
+        "m_axis_descriptors", "all, one a row",
         (Field("class", 0, 4, ""), Field("size", 4, 3, ""), Field("top", 7, 4, "")),
     ),
-    (
-        "s_axis_list", "1 of an entry",
-        (Field("FRAME", 0, 32, "as the register of the entry's kind"), Field("SHAPE", 32, 32, "")),
-    ),
-    ("", "2", (Field("TABLES", 0, 32, ""), Field("COMMAND", 32, 32, ""))),
+    ("s_axis_list", "1 of an entry", (
+        Field("FRAME", 0, 32, "as the register of the entry's kind"), Field("SHAPE", 32, 32, "the same"),
+    )),
+    ("", "2", (Field("TABLES", 0, 32, "the same"), Field("COMMAND", 32, 32, "the same"))),
     ("", "3", TRIGGER),
 )  # fmt: skip
 
 HEAD = """# Ports and registers of oscar_nic
 
-Made by `python -m oscar_hdl.nic.control.register_page > docs/registers.md` from registers.py
-beside it, which the hardware reads; do not edit. What a register does is in nic_core.py.
+[hardware.md](hardware.md) says how to integrate and drive the NIC, step by step. This page has each port,
+each field of a stream's words, and each register.
+
+The page is made: `python -m oscar_hdl.nic.control.register_page > docs/registers.md`. Its tables are those
+that the hardware is made from (`registers.py` beside it). Do not edit it.
+"""
+PORT_TEXT = """
+* **`tkeep`** is all ones. In the word with `tlast` it is one or more ones from bit 0 on. A frame with gaps
+  is dropped.
+* **`tid`** is the number of the peer that made the frame, also where another peer passed it on. It counts in
+  a frame's first word.
+* **`tdest`** is the number of the peer that the frame is for, or 255: all. It is the same in all words of a
+  frame.
+* **`tlast`** ends a frame or a packet.
 """
 STREAM_TEXT = """
-`tkeep` is all ones but in the word with `tlast`, where it is one or more ones from bit 0 on; a frame with
-gaps is dropped. `tid` is the number of the peer that made the frame, also of one that another peer passed on;
-it counts in a frame's first word. `tdest` is the number of the peer that the frame is for, or 255: all; it is
-the same in all words of a frame.
+**Frames.** Their words have 64 bits here. A word of a wider bus holds two, four or eight of these, the first
+one in the lowest bits.
 
-`tlast` ends a frame or a packet. Packets of values have ceil(count / 8) words behind the first, side packets
-one for each row; values behind the last are taken as 0. A row is taken in four clocks on either stream, and
-read in four; a word that comes late costs four clocks. What is read ends with `tlast` on both streams. Bits
-that no field names are 0, and ignored where the NIC reads, but for a list, in which they are judged.
+**Packets of rows**
 
-A packet of rows that are not all in memory, or of no values, is dropped: nothing is written or read. So is
-one of side rows whose first row is no multiple of 32, and one for an entry that does not wait for so many
-values. One that is too short goes on with zeros, of one that
-is too long the rest is thrown away: load its rows again. Each is counted (PACKETS_BAD,
-IRQ_STATUS.bad_packet), and the next packet is taken as it is.
+* A word of `s_axis_values`, `s_axis_side`, `m_axis_values` or `m_axis_descriptors` has a
+  [lane](hardware.md#lanes) for each unit; fields are those of a lane. A packet's first word is in lane 0.
+* With one unit a packet has, after its first word, ceil(count / 8) words of values or ceil(count / 32) side
+  rows.
+* Values after the last one of `count` are taken as 0.
+* A packet on `s_axis_read` has one word. What is read ends with `tlast` on both streams.
+* [engine.md](engine.md#what-a-nic-keeps-and-what-it-is-given) defines class, size, P, top and distances.
+* Bits that no field names are 0 in what the NIC gives. In a packet's first word they must be 0, and in a
+  list (LIST_RESULT.error 1 and 2); elsewhere nobody looks at them.
 
-What is read counts for the next chunk plan where PLAN_SEGMENT says so.
+**Wrong packets** are counted (PACKETS_BAD, IRQ_STATUS.bad_packet). The next packet is taken as it is.
 
-A packet on s_axis_list is a list of 1 to 256 entries of three words; another packet is refused, and counted
-in PACKETS_BAD. It is taken while no list runs, and takes the place of the one before.
+| what is wrong | what becomes of it |
+| --- | --- |
+| rows that are not all in memory, no values, a bit that must be 0 | nothing is written or read |
+| a first row that begins no block (with one unit: of side rows, that is no multiple of 32) | the same |
+| `made`, and the entry does not wait for so many values | the same |
+| `made`, and the list ends before the packet does | what is written stays, and does not count |
+| `adds`, and the NIC was built without it | nothing is written |
+| too few words | zeros take the place of what is missing: [load its rows again](hardware.md#errors) |
+| too many words | those that are too many are thrown away: the same |
+| a list that has more than 256 entries, or ends inside one | there is no list until the next packet |
+
+**A list** is taken while none runs, and takes the place of the one before. [hardware.md](hardware.md#a-list)
+says what each field of the third word does, and which values of `need` there are.
 """
 REGISTER_TEXT = """
-AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian. All registers are 0 after reset but ID, CONFIG and
-the constant fields of STATUS; PLAN_EDGE_n mean nothing before a plan is made, ENTRY_STATE nothing of an
-entry that the list under way, or the last one, does not have. A write of less than 32
-bits, to an address without a register, to one that is read only, and a read of an address without one, are
-answered with SLVERR and do nothing else. So is a write to a locked register, which is counted, too
-(REFUSED, IRQ_STATUS.refused). A write to COMMAND is
-answered with OKAY; that it is refused shows in the same places some clocks later.
+AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian.
 
-RW: read and write. RO: read only. W1C: written ones clear. WO: a write does something; reads as 0.
+| access |  |
+| --- | --- |
+| RW | Read and write. |
+| RO | Read only. |
+| W1C | Read; bits that are written as 1 become 0. |
+| WO | A write does something. It reads as 0. |
 
-A command is four writes: FRAME, SHAPE, TABLES, COMMAND of its direction. Two commands of a direction can be
-under way, and one more can wait (STATUS.receive_pending, send_pending); until it has started, its registers
-are locked. Commands of a direction end in the order in which they were given. When IRQ_STATUS.received or
-sent is set, clear it, then read the result: `ended` tells how many have ended, the errors those of the last
-three.
-
-A COMMAND is refused, and counted, if one waits already, a bit without a field is set, count is 0 or above
-262,143, width is not 1..16, a set does not exist, the frame's rows are not all in memory, not just one of
-add and adopt is set, block_log2 is not STATUS.block_log2 (10..17 where that is 0), or the row is not a
-multiple of 2^(STATUS.block_log2 - 5) (any where that is 0).
-
-Frames that came whole and right wait in the order in which they came, 16 at most; then s_axis_rx stalls.
-OLDEST_FRAME and OLDEST_NAME say which is the oldest that no command has taken. It stays that until the
-RECEIVE command that it matches deals its blocks to units, or until it is dropped; then IRQ_STATUS.arrived
-tells of the next, and OLDEST_NAME.number is another. So clear IRQ_STATUS.arrived, read both, and give the
-command for this frame: a RECEIVE for another drops it.
-
-A RECEIVE command does not start to decode before its frame has come whole and is the expected one. A bad
-frame is dropped (IRQ_STATUS.bad_frame) and the command goes on waiting; ABORT ends it. A command that ends
-with error 3 leaves tables as they were, and undefined values in its frame's rows; with another error both
-are as they were. All errors are counted (FRAMES_BAD). RECEIVE commands change rows in their order, whether
-they add or adopt.
-
-A list: when its packet has been taken, LIST_COMMAND runs it (docs/hardware.md, "A list"). It is refused, and
-counted, while one runs or a command is under way or waits, or if `entries` is not what the packet had. While
-it runs, the registers of commands are locked, and hold what the list wrote last; COMMANDs are refused. When
-IRQ_STATUS.list is set, clear it, then read LIST_RESULT. ENTRY_STATE is that of LIST_SHOW 20 clocks behind it.
-
-A plan: PLAN_SEGMENT says which values of the gradient the next packet of sums has: rows that are read
-(`oscar_nic`), or sums on s_axis_sums (`nic_core`). Write it when the packet before has ended; ask for rows
-when the write is answered, or send sums three clocks behind that. Packets behind it go on where it ended, so
-one write does for values that come in order. With count 0 packets do not count, until it is written again.
-Values behind the last that a plan can have do not count.
-
-When all have been read, PLAN_COMMAND.cut makes the plan, and IRQ_STATUS.planned tells that it is there:
-PLAN_EDGE_1 to PLAN_EDGE_(nodes - 1). They, and `equal`, mean nothing while PLAN_RESULT.running. What values
-cost is smoothed: half of what they cost in iterations before is kept, also by blocks that a cut left out.
-So PLAN_COMMAND.clear, which raises no interrupt, when another gradient comes, as a reset does; it
-takes 2^(1 + STATUS.plan_log2) clocks. A cut takes 18 for each block, behind the packet that is under way.
-Packets that count wait meanwhile; they are read at .89 values a clock, and 9 clocks more each.
-
-PLAN_COMMAND is refused, and counted, while one runs, if not just one of cut and clear is set, or for a cut
-nodes is not 1..16 or blocks not 1..2^STATUS.plan_log2. So is PLAN_SEGMENT if `first` is behind the last value
-that a plan can have.
-
-Counters are cleared by a reset and by nothing else; they are 32 bits, wrap, and may lag 20 clocks, rows 100.
-They read as 0 until memory is cleared, 19 clocks behind a reset.
+* **SLVERR** answers a write of less than 32 bits, a write to an address that is read only or has no
+  register, a read of an address that has none, and a write to a locked register. None of these does
+  anything. Only the last one is counted (REFUSED, IRQ_STATUS.refused).
+* **Locked** are FRAME, SHAPE and TABLES of a direction while a command of it waits, and of both while a list
+  runs.
+* **A command that is not valid** is answered with OKAY. Some clocks later REFUSED and IRQ_STATUS.refused
+  tell of it.
+* **After a reset** all registers are 0, but ID, CONFIG, the constants of STATUS, and PLAN_RESULT.running.
+  PLAN_EDGE_n mean nothing until a plan is made, and ENTRY_STATE nothing until a list runs.
 """
+
+# Of a register, by its name: what its table does not say. What both directions have is under RECEIVE.
+NOTES = {
+    "STATUS": """A direction has up to four commands under way (two in a NIC of one unit), and one more that
+waits to start. While it waits, its registers are locked, and another COMMAND is refused.""",
+    "IRQ_STATUS": """Bits become 1 by what happens, whether they are enabled or not. Write them back to clear
+them, then read what they point to: what happens in between sets them again.""",
+    "IRQ_ENABLE": """The bits are those of IRQ_STATUS. irq is high while a bit is 1 in both.""",
+    "ABORT": """If a RECEIVE under way waits for its frame, it ends with error 7; a command that waits to
+start, starts then. While a list runs, the list ends with error 7 instead. Otherwise nothing ends.""",
+    "LIST_COMMAND": """It is refused while a list runs or a command waits or is under way, if `run` is 0 or a
+bit without a field is 1, and if the last packet on s_axis_list was wrong or had another number of
+entries.""",
+    "LIST_RESULT": """It changes when a list starts, when something goes wrong, and when the list has ended.
+[How a list ends](hardware.md#how-a-list-ends).""",
+    "RECEIVE_FRAME": """The four registers name the frame that the command waits for. A list writes them, too,
+and they hold what it wrote last.""",
+    "RECEIVE_SHAPE": """These fields and those of RECEIVE_FRAME are those of the frame's header.""",
+    "RECEIVE_TABLES": """Each direction has its own sets, 2^CONFIG.sets_log2. [The book of table
+sets](hardware.md#an-allreduce-by-registers) says which to load and to save.""",
+    "RECEIVE_COMMAND": """The command is refused if
+
+* a command of this direction waits, or a list runs;
+* `count` is 0 or above 262,143, or `width` is not 1 to 16;
+* the set `save` does not exist, or `load` does not and `fresh` is 0;
+* the frame's rows are not all in memory, or `row` is no multiple of 2^(STATUS.block_log2 - 5);
+* `add` and `adopt` are equal, or a bit without a field is 1.
+
+It starts when fewer than four commands are under way (two in a NIC of one unit). Then it waits until its
+frame has come whole. A damaged frame and one that is another are dropped meanwhile (IRQ_STATUS.bad_frame,
+with the reason in RECEIVE_RESULT), and it goes on waiting; ABORT ends that.""",
+    "RECEIVE_RESULT": """Commands of a direction end in the order in which they were given.
+[Errors](hardware.md#errors) says what each error leaves in memory and tables. An error stays here until five
+more commands have ended.""",
+    "OLDEST_NAME": """Frames that came whole and right wait in the store in their order, as many as there is
+room for, 16 at most; then s_axis_rx stalls. The oldest one stays the oldest until a RECEIVE command deals
+its blocks to units, or until it is dropped. Then IRQ_STATUS.arrived tells of the next one, and `number` is
+another.
+
+A RECEIVE command for another frame drops the oldest one. So clear IRQ_STATUS.arrived, read both registers,
+and give the command for this frame.""",
+    "LIST_SHOW": """ENTRY_STATE is of this entry 20 clocks later.""",
+    "SEND_COMMAND": """The command is refused for the reasons of RECEIVE_COMMAND, with `block_log2` in the
+place of `add` and `adopt`: it has to be that of STATUS. [Rows](hardware.md#rows) says where the frame's rows
+have to end.""",
+    "SEND_RESULT": """A SEND ends when its frame is whole, so before the frame's last word has left.""",
+    "PLAN_SEGMENT": """[Plan](hardware.md#plan) has the steps. Write it when the packet before has ended, and
+ask for rows when the write is answered. Packets after that one go on where it ended, and count if it did.
+Values after the last one that a plan can have do not count. It is refused if `first` is after that one.""",
+    "PLAN_COMMAND": """`cut` makes a plan. The cost of a block that is cut moves half of the way to what its
+values of this iteration cost ([protocol.md](protocol.md#chunk-plans)); others keep theirs. `clear` forgets
+all costs, and raises no interrupt. Both wait until the packet that is read has ended, and packets that count
+wait for them.
+
+The command is refused while one runs, if `cut` and `clear` are equal or a bit without a field is 1, and, to
+cut, if `nodes` or `blocks` are not in their range.""",
+    "PLAN_RESULT": """While `running` is 1, `equal` and PLAN_EDGE_n mean nothing.""",
+    "PEER_SHOW": """PEER_DROPS is of this peer 20 clocks later. Frames of peers above 15 are not
+counted here.""",
+    "PEER_DROPS": """It has frames that were dropped, not those of commands that ended with an error.""",
+    "CLOCKS": """This one and the fifteen after it count from a reset on, and nothing else clears them. They
+wrap. They are up to 22 clocks late, ROWS_IN and ROWS_OUT up to 100. In the first 21 clocks after a reset
+they read as 0.""",
+    "PLAN_EDGE_1": """PLAN_EDGE_2 to PLAN_EDGE_15 are like it; those of PLAN_COMMAND.nodes and above mean
+nothing. A block has 2^STATUS.granule_log2 values.""",
+    "ENTRY_STATE": """It means nothing of an entry that the list does not have, or of a list that ended
+before all its entries were armed (error 1, 2 or 7). [Look into a list](hardware.md#look-into-a-list) says
+what to make of it.""",
+}
 
 
 def _fields(fields: tuple[Field, ...]) -> list[tuple[str, str, str]]:
@@ -197,6 +227,8 @@ def ports() -> list[tuple[str, str, str, str]]:
             width = f"{len(signal) or 1}"
             if name in ("s_axis_rx", "m_axis_tx"):
                 width = {"tdata": "bus_bits", "tkeep": "bus_bits / 8"}.get(part, width)
+            if name in LANES and part == "tdata":
+                width = f"{width} x units"
             rows.append((f"{name}_{part}", "out" if out else "in", width, text))
             text = ""
     return rows
@@ -206,9 +238,22 @@ def _table(rows: list, *head: str) -> list[str]:
     return ["", *(f"| {' | '.join(row)} |" for row in ([*head], ["---"] * len(head), *rows))]
 
 
+def _register(register: Register) -> list[str]:
+    """Return a register's own section, if it has one."""
+    note = NOTES.get(register.name)
+    counts = COUNTERS <= register.offset < EDGES
+    named = register.name not in ("IRQ_ENABLE", "ID") and not counts
+    if note is None and not (named and register.offset < COUNTERS):
+        return []
+    lines = ["", f"## {register.name}"]
+    if named:
+        lines += _table(_fields(register.fields), "bits", "field", "")
+    return lines if note is None else [*lines, "", note]
+
+
 def markdown() -> str:
     """Return docs/registers.md."""
-    lines = [HEAD, "## Ports", *_table(ports(), "port", "direction", "bits", "")]
+    lines = [HEAD, "## Ports", *_table(ports(), "port", "direction", "bits", ""), PORT_TEXT.rstrip()]
     rows = []
     for stream, number, fields in WORDS:
         for bits, name, text in _fields(fields):
@@ -219,8 +264,7 @@ def markdown() -> str:
     shown = [(f"0x{r.offset:02x}", r.name, r.access, r.text) for r in REGISTERS]
     lines += _table(shown, "offset", "register", "access", "")
     for register in REGISTERS:
-        if register.offset < COUNTERS or register.name == "PLAN_EDGE_1":
-            lines += ["", f"## {register.name}", *_table(_fields(register.fields), "bits", "field", "")]
+        lines += _register(register)
     return "\n".join(lines) + "\n"
 
 

@@ -1,84 +1,24 @@
 """What each entry of a list still waits for: a SEND fires when its last event or value has come, once."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar_hdl.nic.control.list_ports import (
-    ARM_RECEIVE,
-    ARM_SEND,
-    ARMED,
-    BACK,
-    COUNT,
-    END,
-    ENDED,
-    EVENT_BITS,
-    MADE,
-    MAY,
-    START,
-    UNDER_WAY,
-    FiredEntry,
-    ListRun,
-    TrackerLook,
-    TrackerStatus,
-    TrackerUpdate,
-)
+from oscar_hdl.nic.control import list_ports as lists
 from oscar_hdl.nic.ports import COUNT_BITS, ENTRIES_LOG2, MadeRows
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied
 
-LANDS = 3  # clocks until a word that was just written can be read
-LEFT = 2 + EVENT_BITS  # bits of what is kept: state, events, values
+LEFT = 2 + lists.EVENT_BITS  # bits of what is kept: state, events, values
 KEPT_BITS = LEFT + COUNT_BITS
 ARMS, OF_VALUES = 0, 3  # an update but its lowest bit: ARM_RECEIVE, ARM_SEND; MADE, MAY
 
 
 @block
-def fired_queue(
-    clk: Any, rst: Any, clear: Any, push: Any, entry: Any, m_axis: FiredEntry, *, entries_log2: int
-) -> Any:
-    """Keep entries in the order in which they fired. push (strobe); no more than 2^entries_log2 a list."""
-    BITS = entries_log2
-    write_at, read_at, write_place, read_place = word(BITS + 1), word(BITS + 1), word(BITS), word(BITS)
-    found, more, wait = word(ENTRIES_LOG2), bit(), word(2)
-    memory = block_ram(clk, push, write_place, entry, read_place, found)
-
-    @always_comb
-    def place():
-        write_place.next = write_at[BITS:]
-        read_place.next = read_at[BITS:]
-        more.next = write_at != read_at
-
-    @always(clk.posedge)
-    def run():
-        wait.next = 0
-        if push:
-            write_at.next = write_at + 1
-        if m_axis.tvalid:
-            if m_axis.tready:
-                m_axis.tvalid.next = False
-                read_at.next = read_at + 1
-        elif more:
-            wait.next = wait + 1
-            if wait == LANDS:
-                m_axis.tvalid.next = True
-                m_axis.tdata.next = found
-        if rst or clear:
-            write_at.next = 0
-            read_at.next = 0
-            m_axis.tvalid.next = False
-
-    return memory, place, run
-
-
-@block
 def tracker(
-    clk: Any, rst: Any, given: TrackerUpdate, received: TrackerUpdate, sent: TrackerUpdate, made: MadeRows,
-    run: ListRun, m_axis_fire: FiredEntry, show: TrackerLook, gate: TrackerLook, status: TrackerStatus, *,
-    entries_log2: int = ENTRIES_LOG2,
-) -> Any:  # fmt: skip
+    clk, rst, given: lists.TrackerUpdate, received: lists.TrackerUpdate, sent: lists.TrackerUpdate,
+    made: MadeRows, run: lists.ListRun, fire: lists.FiredEntry, show: lists.TrackerLook,
+    gate: lists.TrackerLook, status: lists.TrackerStatus, *, entries_log2: int = ENTRIES_LOG2,
+):  # fmt: skip
     """Keep a state, events and values to come for each entry, and change them update by update.
 
     given, received, sent, made: the first one first where several wait. An entry that is armed as a SEND
@@ -87,50 +27,59 @@ def tracker(
     `made` is refused; so is at any time what asks for an entry that the list has not, or that waits for less.
     """
     BITS = entries_log2
-    states = enum("PICK", "FETCH", "GET", "JUDGE")
+    states = enum("PICK", "FETCH", "GET", "WEIGH", "JUDGE")
     state = Signal(states.PICK)
     write, at, data, found = bit(), word(BITS), word(KEPT_BITS), word(KEPT_BITS)
     look_at, looked, turn, spoilt, spoils = word(BITS), word(KEPT_BITS), bit(), bit(), bit()
-    what, entry, events, values = word(3), word(ENTRIES_LOG2), word(EVENT_BITS), word(COUNT_BITS)
-    right, fires, opened, closed, push, wrong = bit(), bit(), bit(), bit(), bit(), bit()
-    changed, waits, left, asks, within = word(2), word(EVENT_BITS), word(COUNT_BITS), bit(), bit()
+    what, entry, events, values = word(3), word(ENTRIES_LOG2), word(lists.EVENT_BITS), word(COUNT_BITS)
+    right, fires, opened, closed, wrong = bit(), bit(), bit(), bit(), bit()
+    changed, waits, left, asks, within = word(2), word(lists.EVENT_BITS), word(COUNT_BITS), bit(), bit()
     open_entries = word(BITS + 1)
-    memory = block_ram(clk, write, at, data, look_at, looked, found)
-    queue = fired_queue(clk, rst, status.clear, push, entry, m_axis_fire, entries_log2=entries_log2)
+    rest, enough, exact, none = word(COUNT_BITS), bit(), bit(), bit()  # of the entry's values
+    known, early = word(8), bit()  # all were armed some clocks ago; they are not, and a list runs
+    memory, tell = block_ram(clk, write, at, data, look_at, looked, found), copied(None, entry, fire.entry)
+
+    @always(clk.posedge)
+    def weigh():
+        """Values that are left, against those of the update."""
+        rest.next = found[KEPT_BITS:LEFT] - values
+        enough.next = found[KEPT_BITS:LEFT] >= values
+        exact.next = found[KEPT_BITS:LEFT] == values
+        none.next = found[KEPT_BITS:LEFT] == 0
 
     @always_comb
     def judge():
         """What an update makes of its entry."""
-        changed.next = ARMED
+        changed.next = lists.ARMED
         waits.next = events
         left.next = 0
         right.next = True
         fires.next = False
-        if what == ARM_SEND:
+        if what == lists.ARM_SEND:
             left.next = values
             fires.next = events == 0 and values == 0
-        elif what == ARM_RECEIVE:
+        elif what == lists.ARM_RECEIVE:
             waits.next = 0
-        elif what == COUNT:
-            right.next = found[2:] == ARMED and found[LEFT:2] != 0
+        elif what == lists.COUNT:
+            right.next = found[2:] == lists.ARMED and found[LEFT:2] != 0
             waits.next = found[LEFT:2] - 1
             left.next = found[KEPT_BITS:LEFT]
-            fires.next = found[LEFT:2] == 1 and found[KEPT_BITS:LEFT] == 0
+            fires.next = found[LEFT:2] == 1 and none
         elif what[3:1] == OF_VALUES:
-            right.next = found[2:] == ARMED and found[KEPT_BITS:LEFT] >= values
+            right.next = found[2:] == lists.ARMED and enough
             waits.next = found[LEFT:2]
-            left.next = found[KEPT_BITS:LEFT] - values
-            fires.next = found[LEFT:2] == 0 and found[KEPT_BITS:LEFT] == values
-        elif what == START:
-            right.next = found[2:] == ARMED and found[KEPT_BITS:2] == 0
+            left.next = rest
+            fires.next = found[LEFT:2] == 0 and exact
+        elif what == lists.START:
+            right.next = found[2:] == lists.ARMED and found[LEFT:2] == 0 and none
             waits.next = 0
-            changed.next = UNDER_WAY
-        elif what == END:
-            right.next = found[2:] == UNDER_WAY
+            changed.next = lists.UNDER_WAY
+        elif what == lists.END:
+            right.next = found[2:] == lists.UNDER_WAY
             waits.next = 0
-            changed.next = ENDED
+            changed.next = lists.ENDED
         else:
-            right.next = found[2:] == UNDER_WAY and what == BACK
+            right.next = found[2:] == lists.UNDER_WAY and what == lists.BACK
             waits.next = 0
 
     @always(clk.posedge)
@@ -161,9 +110,9 @@ def tracker(
                 at.next = sent.entry[BITS:]
                 state.next = states.FETCH
             elif asks and within and not made.taken:
-                what.next = MAY
+                what.next = lists.MAY
                 if made.ends:
-                    what.next = MADE
+                    what.next = lists.MADE
                 entry.next = made.entry
                 at.next = made.entry[BITS:]
                 values.next = made.values
@@ -171,6 +120,8 @@ def tracker(
         elif state == states.FETCH:
             state.next = states.GET
         elif state == states.GET:
+            state.next = states.WEIGH
+        elif state == states.WEIGH:
             state.next = states.JUDGE
         else:
             state.next = states.PICK
@@ -185,19 +136,19 @@ def tracker(
         """Write what the update made of its entry; who made values hears whether it was right."""
         data.next = concat(left, waits, changed)
         if fires:
-            data.next = UNDER_WAY
-        write.next = state == states.JUDGE and right and what != MAY
-        push.next = state == states.JUDGE and right and fires and what != MAY
+            data.next = lists.UNDER_WAY
+        write.next = state == states.JUDGE and right and what != lists.MAY
+        fire.put.next = state == states.JUDGE and right and fires and what != lists.MAY
         opened.next = state == states.JUDGE and what[3:1] == ARMS
-        closed.next = state == states.JUDGE and right and what == END
-        wrong.next = state == states.JUDGE and not right and what != MAY
+        closed.next = state == states.JUDGE and right and what == lists.END
+        wrong.next = state == states.JUDGE and not right and what != lists.MAY
         made.refused.next = state != states.JUDGE or not right
         made.taken.next = (state == states.JUDGE and what[3:1] == OF_VALUES) or (
             state == states.PICK and asks and not within and not made.taken
         )
         if rst:
             write.next = False
-            push.next = False
+            fire.put.next = False
             made.taken.next = False
 
     @always(clk.posedge)
@@ -227,8 +178,13 @@ def tracker(
 
     @always(clk.posedge)
     def look():
-        """Two take turns; what was read while a word was written counts for nothing."""
+        """Two take turns; what was read while a word was written counts for nothing.
+
+        Until all are armed `show` has the state of none: an entry might still show that of the list before.
+        """
         turn.next = not turn
+        known.next = concat(known[7:], run.active)
+        early.next = run.running and not known[7]
         look_at.next = gate.at[BITS:]
         if turn:
             look_at.next = show.at[BITS:]
@@ -243,5 +199,7 @@ def tracker(
                 show.state.next = looked[2:]
                 show.events.next = looked[LEFT:2]
                 show.left.next = looked[KEPT_BITS:LEFT]
+        if early:
+            show.state.next = 0
 
-    return memory, queue, judge, pick, change, ask, account, look
+    return memory, tell, weigh, judge, pick, change, ask, account, look

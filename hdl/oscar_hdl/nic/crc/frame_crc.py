@@ -1,9 +1,6 @@
 """CRC-32 of a message, a word of 8 to 64 bytes a clock."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
@@ -14,7 +11,7 @@ GROUP = 32  # bits whose sum has a register
 
 
 @block
-def crc_rest(clk: Any, enable: Any, data: Any, rest: Any, columns: Sequence[int], *, at: int) -> Any:
+def crc_rest(clk, enable, data, rest, columns: Sequence[int], *, at: int):
     """Give the xor of columns[i] for each bit at + i of data that is 1.
 
     enable (strobe): take data. rest u32: their sum behind registers of 32 bits of data each, so from the
@@ -43,18 +40,15 @@ def crc_rest(clk: Any, enable: Any, data: Any, rest: Any, columns: Sequence[int]
 
 
 @block
-def frame_crc(
-    clk: Any, rst: Any, valid: Any, data: Any, last: Any, missing: Any, done: Any, result: Any, *,
-    lead: int = 0,
-) -> Any:  # fmt: skip
+def frame_crc(clk, rst, valid, data, last, missing, done, result, *, lead: int = 0):
     """Give the CRC-32 of a message, as zlib.crc32 does.
 
     valid (strobe), data (8 bits for each of 8 to 64 bytes, 4 at a time), last: words of the message, at any
     distance. missing (with last; wide enough for the bytes less 1): so many bytes at the end of the last word
     are not of the message; they must be 0. lead: so many bytes at the begin of the first word are not of it;
     they must be 0.
-    done (strobe): 6 + 2 missing clocks after last; result u32 holds from then to the next done. The next
-    message begins after done.
+    done (strobe): 6 clocks after last, and one for each four bytes that are missing and each byte beyond;
+    result u32 holds from then to the next done. The next message begins after done.
     """
     size = len(data) // 8
     if len(data) % 32 or not 8 <= size <= 64:
@@ -66,16 +60,16 @@ def frame_crc(
     START = unstep(ONES, 8 * (lead + size))  # what leads to ONES and so many zeros
     MOVE = [step(1 << i, 0, 8 * size) for i in range(32)]
     REST = [step(0, 1 << i, 8 * size) for i in range(32, 8 * size)]
-    BACK = [unstep(1 << i, 4) for i in range(28, 32)]
+    FAR, NEAR = [unstep(1 << i, 32) for i in range(32)], [unstep(1 << i, 8) for i in range(24, 32)]
 
     state, moved, low = word(32, START), word(32), word(32)
     rest, rest_next = word(32), word(32)
     valid_1, last_1, last_2, last_3 = bit(), bit(), bit(), bit()
-    final, back, nibbles, settling = word(32), word(32), word(len(missing) + 1), bit()
+    final, far, near, back, settling = word(32), word(32), word(32), word(len(missing)), bit()
 
     rests = crc_rest(clk, valid, data, rest_next, REST, at=32)
     move = linear_map(state, moved, MOVE)
-    step_back = linear_map(final, back, BACK, at=28)
+    steps_back = [linear_map(final, far, FAR), linear_map(final, near, NEAR, at=24)]
 
     @always_comb
     def give():
@@ -105,20 +99,23 @@ def frame_crc(
 
     @always(clk.posedge)
     def finish():
-        """Take the zeros at the end back, four bits a clock."""
-        done.next = settling and nibbles == 0
+        """Take the zeros at the end back, four bytes a clock, then one."""
+        done.next = settling and back == 0
         if valid and last:
-            nibbles.next = concat(missing, False)
+            back.next = missing
         if last_3:
             final.next = state
             settling.next = True
         elif settling:
-            settling.next = nibbles != 0
-            if nibbles != 0:
-                nibbles.next = nibbles - 1
-                final.next = concat(final[28:], modbv(0)[4:]) ^ back
+            settling.next = back != 0
+            if back[:2] != 0:
+                back.next = back - 4
+                final.next = far
+            elif back != 0:
+                back.next = back - 1
+                final.next = concat(final[24:], modbv(0)[8:]) ^ near
         if rst:
             settling.next = False
             done.next = False
 
-    return rests, move, step_back, give, run, finish
+    return rests, move, steps_back, give, run, finish

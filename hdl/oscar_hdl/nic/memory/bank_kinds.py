@@ -1,15 +1,12 @@
 """Descriptors of a bank that serves barrel units: eight memories, row r in memory r mod 8."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.barrel.ports import WIDTH
+from oscar_hdl.coder.unit.ports import WIDTH
 from oscar_hdl.nic.memory.bank_means import ROW_LOG2
-from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS
+from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.joined import joined
@@ -19,64 +16,64 @@ class KindWrite:
     """Descriptors to be written: rows of a word whose bit of `lanes` is 1."""
 
     def __init__(self, row_bits: int) -> None:
-        self.row, self.one, self.clears, self.data = (
-            word(row_bits), bit(), word(WIDTH), word(DESCRIPTOR_BITS)
-        )  # fmt: skip
+        self.row, self.one = word(row_bits), bit()
+        self.clears, self.data = word(WIDTH), word(DESCRIPTOR_BITS)
 
 
 @block
-def kind_lane(
-    clk: Any, lanes: Any, write_at: Any, data: Any, look_at: Any, found: Any, alive: Any, seen: Any, *,
-    lane: int,
-) -> Any:  # fmt: skip
+def kind_lane(clk, lanes, write_at, data, look_at, found, alive, seen, *, lane: int):
     """Keep every eighth descriptor: `found` is of look_at, `seen` of write_at, each two clocks later.
 
     alive: the class of what is found is above 0.
     """
-    LANE = lane
     enable = bit()
     memory = block_ram(clk, enable, write_at, data, read_at=look_at, read=found, found=seen)
 
     @always_comb
-    def cut() -> None:
-        enable.next = lanes[LANE]
+    def cut():
+        enable.next = lanes[lane]
         alive.next = found[4:] != 0
 
     return memory, cut
 
 
 @block
-def kind_writes(clk: Any, phase: Any, side: Any, sums: Any, sum_row: Any, change: Any, *, index: int) -> Any:
-    """Gather what is to be written: of SideWrite `side` in phase 1, of BarrelSums `sums` in phase 2.
+def kind_writes(clk, phase, side, sums, sum_row, added, change):
+    """Gather what is to be written: of BankAdds `added` in phase 0, SideWrite `side` in phase 1, CodedSums
+    `sums` in phase 2.
 
     sum_row: the row in the bank of what is described. change: KindWrite, a clock later.
     """
 
     @always(clk.posedge)
-    def choose() -> None:
+    def choose():
         change.row.next = side.row
-        change.one.next = phase[2:] == 1 and (side.header[index] or side.kind[index])
+        change.one.next = phase[2:] == 1 and (side.header or side.kind)
         change.clears.next = 0
-        if phase[2:] == 1 and side.clear[index]:
-            change.clears.next = side.lanes[WIDTH:]
+        if phase[2:] == 1 and side.clear:
+            change.clears.next = side.lanes
         change.data.next = 0
         if phase[2:] == 2:
             change.row.next = sum_row
             change.one.next = sums.described
             change.data.next = concat(sums.row_top, sums.row_size, sums.row_class)
-        elif side.header[index] or side.kind[index]:
+        elif phase[2:] == 0:
+            change.row.next = added.row
+            change.one.next = added.enable
+            change.data.next = added.kind
+        elif side.header or side.kind:
             change.data.next = concat(side.header_data[15:11], side.header_data[7:])
 
     return choose
 
 
 @block
-def kind_of(parts: Sequence[Any], lane: Any, kind: Any) -> Any:
+def kind_of(parts: Sequence, lane, kind):
     """Give the part that `lane` u3 says."""
     one, two, three, four, five, six, seven, eight = parts
 
     @always_comb
-    def choose() -> None:
+    def choose():
         kind.next = one
         if lane == 1:
             kind.next = two
@@ -98,12 +95,11 @@ def kind_of(parts: Sequence[Any], lane: Any, kind: Any) -> Any:
 
 @block
 def bank_kinds(
-    clk: Any, phase: Any, change: Any, source_row1: Any, turn: Any, header_row2: Any, position_row2: Any,
-    top_at: Any, read: Any, source_class: Any, found: Any, live: Any,
-) -> Any:  # fmt: skip
+    clk, phase, change, source_row1, turn, header_row2, position_row2, top_at, read, source_class, found, live
+):
     """Keep descriptors.
 
-    change: KindWrite, of phases 2 and 3. source_row1: its class is in source_class in phase 3.
+    change: KindWrite, of phases 1 to 3. source_row1: its class is in source_class in phase 3.
     turn: BankTurn; where a source's header is read, of the group of header_row2, eight of its descriptors
     are in each of the four clocks from the next phase 1 on in `found` u88. Else position_row2 of phase 2 is
     looked at: live, from the next phase 2 on, whether its class is above 0; and words top_at of phases 3 and
@@ -125,7 +121,7 @@ def bank_kinds(
     parts = [joined(founds, found), kind_of(seens, lane, kind)]
 
     @always(clk.posedge)
-    def write() -> None:
+    def write():
         data.next = change.data
         write_at.next = change.row[ROW_BITS:ROW_LOG2]
         if phase[2:] == 0:
@@ -137,7 +133,7 @@ def bank_kinds(
         row_enable.next = change.one
 
     @always(clk.posedge)
-    def look() -> None:
+    def look():
         if phase[2:] == 2:
             look_at.next = position_row2[ROW_BITS:ROW_LOG2]
             if turn.headed2:
@@ -150,12 +146,12 @@ def bank_kinds(
             look_at.next = top_at
 
     @always_comb
-    def compare() -> None:
+    def compare():
         for i in range(WIDTH):
             lives.next[i] = live_hot3[i] and alive[i]
 
     @always(clk.posedge)
-    def show() -> None:
+    def show():
         if phase[2:] == 1:
             live.next = lives != 0
         if phase[2:] == 0:

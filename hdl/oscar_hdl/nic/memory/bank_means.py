@@ -1,13 +1,9 @@
 """Mean position classes of a bank's rows: by rows, and by eight of them for headers."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, block, concat, modbv
 
-from oscar_hdl.coder.barrel.ports import WIDTH
-from oscar_hdl.nic.memory.barrel_ports import MEAN_BITS
+from oscar_hdl.coder.unit.ports import WIDTH
+from oscar_hdl.nic.memory.ports import MEAN_BITS
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 
@@ -16,9 +12,9 @@ ROW_LOG2 = 3  # rows of a word
 
 @block
 def bank_means(
-    clk: Any, phase: Any, side: Any, source_row1: Any, position_row0: Any, read_row2: Any, header_row2: Any,
-    source_header2: Any, source_mean: Any, position_mean: Any, means: Any, source_means: Any, *, index: int,
-) -> Any:  # fmt: skip
+    clk, phase, side, source_row1, position_row0, read_row2, header_row2, source_header2, source_mean,
+    position_mean, means, source_means,
+):  # fmt: skip
     """Keep means.
 
     side: SideWrite, in clocks of phase 1; rows come one after the other, eight that begin a word.
@@ -42,7 +38,7 @@ def bank_means(
     ]
 
     @always(clk.posedge)
-    def access() -> None:
+    def access():
         row_at.next = position_row0
         if phase[2:] == 2:
             row_at.next = read_row2
@@ -50,16 +46,16 @@ def bank_means(
         word_enable.next = False
         if phase[2:] == 1:
             row_at.next = side.row
-            row_enable.next = side.header[index]
-            word_enable.next = side.header[index] and side.row[ROW_LOG2:] == WIDTH - 1
+            row_enable.next = side.header
+            word_enable.next = side.header and side.row[ROW_LOG2:] == WIDTH - 1
         row_data.next = side.header_data[11:7]
         write_at.next = side.row[ROW_BITS:ROW_LOG2]
         data.next = concat(side.header_data[11:7], gathered)
-        if phase[2:] == 1 and side.header[index]:
+        if phase[2:] == 1 and side.header:
             gathered.next = concat(side.header_data[11:7], gathered[KEPT:MEAN_BITS])
 
     @always(clk.posedge)
-    def look() -> None:
+    def look():
         if phase[2:] == 2:
             at.next = concat(header_row2[ROW_BITS:5], modbv(3)[2:])
             source_at.next = concat(source_header2[ROW_BITS:5], modbv(0)[2:])

@@ -1,17 +1,14 @@
 """Requests of a barrel unit's threads for rows of a bank: kept until one is chosen in a turn and answered."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
+from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
+from oscar_hdl.coder.unit.thread_choice import ring_pick
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def thread_rows(clk: Any, blocks: Any, thread: Any, row: Any, place: Any, *, block_bits: int) -> Any:
+def thread_rows(clk, blocks, thread, row, place, *, block_bits: int):
     """Give the row in the bank of a row of a thread's block.
 
     blocks: BankBlock. row u12; block_bits: rows of a block, as a power of two.
@@ -22,42 +19,33 @@ def thread_rows(clk: Any, blocks: Any, thread: Any, row: Any, place: Any, *, blo
     bases, base = [word(BASE) for _ in range(THREADS)], word(BASE)
 
     @always(clk.posedge)
-    def keep() -> None:
+    def keep():
         if blocks.start:
             bases[blocks.thread].next = blocks.first[HIGH:block_bits]
 
     @always_comb
-    def find() -> None:
+    def find():
         base.next = bases[thread]
 
     @always_comb
-    def join() -> None:
+    def join():
         place.next = concat(base, row[block_bits:])
 
     return keep, find, join
 
 
 @block
-def request_choice(clk: Any, rst: Any, phase: Any, port: Any, request: Any) -> Any:
+def request_choice(clk, rst, phase, port, request):
     """Choose one of the threads with an open request, in a ring.
 
-    port: BarrelSource or BarrelPosition, the request and the answer. request: BankRequest.
+    port: CodedSource or CodedPosition, the request and the answer. request: BankRequest.
     """
     pending, above, pick = word(THREADS), word(THREADS), word(THREAD_BITS)
 
-    @always_comb
-    def seek() -> None:
-        pick.next = 0
-        for i in range(THREADS):
-            if pending[THREADS - 1 - i]:
-                pick.next = THREADS - 1 - i
-        if (pending & above) != 0:
-            for i in range(THREADS):
-                if pending[THREADS - 1 - i] and above[THREADS - 1 - i]:
-                    pick.next = THREADS - 1 - i
+    seek = ring_pick(pending, above, pick)
 
     @always(clk.posedge)
-    def choose() -> None:
+    def choose():
         if phase[2:] == 1:
             request.thread.next = pick
             request.some.next = pending != 0
@@ -68,15 +56,16 @@ def request_choice(clk: Any, rst: Any, phase: Any, port: Any, request: Any) -> A
             request.some.next = False
 
     @always(clk.posedge)
-    def keep() -> None:
+    def keep():
         port.given.next = phase[2:] == 3 and request.some and request.served
         if phase[2:] == 3:
             port.given_thread.next = request.thread
+        # An answered request is forgotten in phase 0, before the next one is chosen.
         for i in range(THREADS):
+            if port.given and port.given_thread == i:
+                pending.next[i] = False
             if phase[2:] == 0 and port.take and port.thread == i:
                 pending.next[i] = True
-            if phase[2:] == 3 and request.some and request.served and request.thread == i:
-                pending.next[i] = False
         if rst:
             pending.next = 0
             port.given.next = False
@@ -85,12 +74,10 @@ def request_choice(clk: Any, rst: Any, phase: Any, port: Any, request: Any) -> A
 
 
 @block
-def bank_requests(
-    clk: Any, rst: Any, phase: Any, port: Any, blocks: Any, arrival: Any, request: Any, *, block_bits: int
-) -> Any:
+def bank_requests(clk, rst, phase, port, blocks, arrival, request, *, block_bits: int):
     """Keep what the threads of a unit ask for, and choose a request in each turn.
 
-    port: BarrelSource or BarrelPosition. blocks: BankBlock. arrival: BankArrival, of which what is found is
+    port: CodedSource or CodedPosition. blocks: BankBlock. arrival: BankArrival, of which what is found is
     kept until the request is answered. request: BankRequest; `served` says in phase 3 whether it is.
     """
     HIGH, LINE = len(request.row), len(request.row) + 2
@@ -103,7 +90,7 @@ def bank_requests(
     choice = request_choice(clk, rst, phase, port, request)
 
     @always(clk.posedge)
-    def receive() -> None:
+    def receive():
         if phase[2:] == 0:
             came.next = port.take
             thread1.next = port.thread
@@ -113,12 +100,12 @@ def bank_requests(
             came.next = False
 
     @always(clk.posedge)
-    def keep() -> None:
+    def keep():
         if phase[2:] == 1 and came:
             lines[thread1].next = concat(flags1, arrival.row)
 
     @always(clk.posedge)
-    def look_up() -> None:
+    def look_up():
         if phase[2:] == 3:
             if came:
                 infos[thread1].next = arrival.found
@@ -127,17 +114,17 @@ def bank_requests(
             fresh.next = came and thread1 == request.thread
 
     @always_comb
-    def show() -> None:
+    def show():
         line.next = lines[request.thread]
 
     @always_comb
-    def split() -> None:
+    def split():
         request.row.next = line[HIGH:]
         request.header.next = line[HIGH]
         request.read.next = line[HIGH + 1]
 
     @always_comb
-    def tell() -> None:
+    def tell():
         request.info.next = kept_info
         if fresh:
             request.info.next = fresh_info

@@ -1,53 +1,30 @@
 """The largest symbol of rows of a bank that serves barrel units."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Any
-
 from myhdl import always, always_comb, block
 
-from oscar_hdl.coder.barrel.ports import WIDTH
+from oscar_hdl.coder.unit.ports import WIDTH
 from oscar_hdl.nic.memory.bank_means import ROW_LOG2
-from oscar_hdl.nic.memory.bank_ports import DESCRIPTOR_BITS, SYMBOL_BITS
+from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS, SYMBOL_BITS
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.largest import largest
 
 TREE = 4  # clocks from the descriptors of eight rows to the largest symbol
 
 
 @block
-def top_of(clk: Any, found: Any, symbol: Any, *, lane: int) -> Any:
+def top_of(clk, found, symbol, *, lane: int):
     """Give the largest symbol of one of eight rows, a clock later: a block RAM is far from who compares."""
     HIGH, LOW = DESCRIPTOR_BITS * (lane + 1), DESCRIPTOR_BITS * (lane + 1) - SYMBOL_BITS
 
     @always(clk.posedge)
-    def cut() -> None:
+    def cut():
         symbol.next = found[HIGH:LOW]
 
     return cut
 
 
 @block
-def largest(clk: Any, parts: Sequence[Any], most: Any) -> Any:
-    """Give the largest of 2, 4, 8 .. numbers, a clock later for each doubling."""
-    if len(parts) > 2:
-        half = len(parts) // 2
-        first, second = word(len(most)), word(len(most))
-        trees = [largest(clk, parts[:half], first), largest(clk, parts[half:], second)]
-    else:
-        (first, second), trees = parts, []
-
-    @always(clk.posedge)
-    def choose() -> None:
-        most.next = first
-        if second > first:
-            most.next = second
-
-    return trees, choose
-
-
-@block
-def bank_top(clk: Any, rst: Any, phase: Any, port: Any, free: Any, at: Any, found: Any) -> Any:
+def bank_top(clk, rst, phase, port, free, at, found):
     """Look at the descriptors of eight rows in a clock of phase 3 or 0 with `free`.
 
     port: BankTop. at: which eight; found u88: their descriptors, three clocks later.
@@ -58,11 +35,11 @@ def bank_top(clk: Any, rst: Any, phase: Any, port: Any, free: Any, at: Any, foun
     parts = [top_of(clk, found, symbols[i], lane=i) for i in range(WIDTH)] + [largest(clk, symbols, most)]
 
     @always_comb
-    def look() -> None:
+    def look():
         asks.next = busy and left != 0 and free and (phase[2:] == 3 or phase[2:] == 0)
 
     @always(clk.posedge)
-    def go() -> None:
+    def go():
         port.known.next = False
         marks.next = (marks << 1) | asks
         if asks:

@@ -1,9 +1,5 @@
 """Which rows are cleared next: eight of a bank in a step, of all banks at the same time."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
@@ -12,20 +8,20 @@ EIGHT = 8  # rows of a step
 
 
 @block
-def line_begin(first: Any, line: Any, skip: Any, *, block_bits: int, skip_bits: int) -> Any:
+def line_begin(first, line, skip, *, block_bits: int, skip_bits: int):
     """Say in which line of blocks a row's is, a block of each bank, and how many are before it there."""
     LOW, TOP = block_bits + skip_bits, block_bits + skip_bits + len(line)
 
     if skip_bits == 0:
 
         @always_comb
-        def cut() -> None:
+        def cut():
             line.next = first[TOP:LOW]
             skip.next = 0
     else:
 
         @always_comb
-        def cut() -> None:
+        def cut():
             line.next = first[TOP:LOW]
             skip.next = first[LOW:block_bits]
 
@@ -34,9 +30,8 @@ def line_begin(first: Any, line: Any, skip: Any, *, block_bits: int, skip_bits: 
 
 @block
 def clear_walk(
-    clk: Any, restart: Any, first: Any, count: Any, forward: Any, bank: Any, row: Any, lanes: Any, final: Any,
-    *, block_bits: int, skip_bits: int,
-) -> Any:  # fmt: skip
+    clk, restart, first, count, forward, bank, row, lanes, final, *, block_bits: int, skip_bits: int
+):
     """Go through `count` rows from the first one of a block on.
 
     restart: strobe; first, count hold. forward: strobe, to the next step, four clocks or more behind the
@@ -55,18 +50,18 @@ def clear_walk(
     begin = line_begin(first, first_line, first_skip, block_bits=block_bits, skip_bits=skip_bits)
 
     @always_comb
-    def see() -> None:
+    def see():
         room.next = BANKS - skip
         edge.next = skip + whole
         most.next = eights - 1
 
     @always(clk.posedge)
-    def measure() -> None:
+    def measure():
         more.next = whole > room or (whole == room and (eights != 0 or few != 0))
         line_ends.next = eight == LAST or (whole == 0 and (eights == 0 or eight == most))
 
     @always(clk.posedge)
-    def move() -> None:
+    def move():
         if forward:
             if not line_ends:
                 eight.next = eight + 1
@@ -87,7 +82,7 @@ def clear_walk(
             at_few.next = False
 
     @always(clk.posedge)
-    def show() -> None:
+    def show():
         final.next = at_few or (line_ends and not more and few == 0)
         row.next = concat(line, eight, modbv(0)[3:])
         if at_few:

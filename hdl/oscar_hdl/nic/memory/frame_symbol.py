@@ -1,18 +1,15 @@
 """The largest symbol of the rows of a frame that is to be sent, in all banks: asc.md's last symbol."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar_hdl.nic.memory.bank_ports import SYMBOL_BITS
-from oscar_hdl.nic.memory.bank_top import largest
-from oscar_hdl.nic.memory.barrel_ports import BankTop
 from oscar_hdl.nic.memory.clear_walk import line_begin
+from oscar_hdl.nic.memory.ports import SYMBOL_BITS, BankTop
 from oscar_hdl.nic.ports import COUNT_BITS, TopPort
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied
+from oscar_hdl.streams.largest import largest
 
 States = enum("IDLE", "WAIT", "ASK", "SEEK", "COMPARE")
 ROWS_BITS = COUNT_BITS - 5 + 1
@@ -21,36 +18,20 @@ COMPARED = 4  # from the last bank's symbol until all are compared
 
 
 @block
-def symbol_of_all(clk: Any, symbols: Sequence[Any], most: Any) -> Any:
-    """Give the largest of the banks' symbols, a clock later for each doubling."""
-    if len(symbols) > 1:
-        return largest(clk, symbols, most)
-    only = symbols[0]
-
-    @always_comb
-    def give() -> None:
-        most.next = only
-
-    return give
-
-
-@block
-def asked_bank(ask: Any, hot: Any, *, index: int) -> Any:
+def asked_bank(ask, hot, *, index: int):
     """Ask a bank whose bit of `hot` is 1."""
-    INDEX = index
 
     @always_comb
-    def give() -> None:
-        ask.next = hot[INDEX]
+    def give():
+        ask.next = hot[index]
 
     return give
 
 
 @block
 def frame_symbol(
-    clk: Any, rst: Any, port: TopPort, behind: Any, row: Any, words: Any, tops: Sequence[BankTop], *,
-    block_bits: int, skip_bits: int,
-) -> Any:  # fmt: skip
+    clk, rst, port: TopPort, behind, row, words, tops: Sequence[BankTop], *, block_bits: int, skip_bits: int
+):
     """Ask each bank for the largest symbol of its part of a frame, and keep the largest of these.
 
     port: of a frame that begins a block. behind: level, descriptors behind a frame's rows are not yet 0; the
@@ -66,17 +47,16 @@ def frame_symbol(
     rows, whole, rest, rest_place = word(ROWS_BITS), word(BLOCKS_BITS), word(EIGHTS + 1), word(BANK_BITS)
     index, place, blocks, extra = word(4), word(BANK_BITS), word(BLOCKS_BITS + 1), bit()
     asks, asks_before, pending, clocks = word(BANKS), word(BANKS), word(BANKS), word(3)
-    most = word(SYMBOL_BITS)
+    most, symbols, knowns = word(SYMBOL_BITS), [top.symbol for top in tops], [top.known for top in tops]
     parts = [asked_bank(top.ask, asks, index=i) for i, top in enumerate(tops)]
     parts += [
         line_begin(port.row, first_line, skip, block_bits=block_bits, skip_bits=skip_bits),
-        symbol_of_all(clk, [top.symbol for top in tops], most),
+        largest(clk, symbols, most) if BANKS > 1 else copied(None, symbols[0], most),
         place_of_rest(whole, rest_place, skip_bits=skip_bits),
     ]
-    knowns = [top.known for top in tops]
 
     @always(clk.posedge)
-    def measure() -> None:
+    def measure():
         if state == States.IDLE:
             rows.next = (port.count + 31) >> 5
         whole.next = rows[:block_bits]
@@ -84,7 +64,7 @@ def frame_symbol(
 
     # A bank's part: blocks in the clock behind its index, and a clock later all that it is asked for.
     @always(clk.posedge)
-    def split() -> None:
+    def split():
         blocks.next = (whole + LAST - place) >> skip_bits
         extra.next = rest_place == place
         line.next = first_line
@@ -104,7 +84,7 @@ def frame_symbol(
             asks.next = 0
 
     @always(clk.posedge)
-    def gather() -> None:
+    def gather():
         for i in range(BANKS):
             if knowns[i]:
                 pending.next[i] = False
@@ -112,7 +92,7 @@ def frame_symbol(
             pending.next = ALL
 
     @always(clk.posedge)
-    def control() -> None:
+    def control():
         port.known.next = False
         clocks.next = clocks + 1
         if state == States.IDLE:
@@ -147,17 +127,17 @@ def frame_symbol(
 
 
 @block
-def place_of_rest(whole: Any, place: Any, *, skip_bits: int) -> Any:
+def place_of_rest(whole, place, *, skip_bits: int):
     """Say which of the banks, counted from a frame's first, has the rows behind so many whole blocks."""
     if skip_bits == 0:
 
         @always_comb
-        def cut() -> None:
+        def cut():
             place.next = 0 * whole
     else:
 
         @always_comb
-        def cut() -> None:
+        def cut():
             place.next = whole[skip_bits:]
 
     return cut

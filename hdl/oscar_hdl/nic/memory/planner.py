@@ -1,12 +1,8 @@
 """The next iteration's chunk plan, for registers: the splitter, what feeds it, and the boundaries."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar_hdl.nic.control.registers import BY_NAME, PLAN_EDGES
+from oscar_hdl.nic.control.registers import BY_NAME, PLAN_EDGES, places
 from oscar_hdl.nic.memory.splitter import splitter
 from oscar_hdl.nic.memory.sum_feed import sum_feed
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -14,28 +10,24 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 
 @block
 def planner(
-    clk: Any, rst: Any, s_axis_sums: Stream, segment: Any, issue: Any, order: Any, edge_index: Any, edge: Any,
-    result: Any, cut: Any, refused: Any, *, granule_log2: int, blocks_log2: int,
-) -> Any:  # fmt: skip
+    clk, rst, s_axis_sums: Stream, segment, issue, order, edge_index, edge, result, cut, refused, wants, *,
+    granule_log2: int, blocks_log2: int,
+):  # fmt: skip
     """Cut chunks of equal cost from the sums that pass, as PLAN_COMMAND asks (docs/registers.md).
 
     s_axis_sums: Stream(128, keep=16), see sum_feed. segment, issue: strobes, with order u32: writes to
     PLAN_SEGMENT and PLAN_COMMAND. edge_index u4 -> edge u16 one clock later: a boundary as a number of
     blocks. result u10: running, equal, how many plans were cut (u8). cut, refused: strobes: a plan is made;
-    a command is not taken. Blocks have 2^granule_log2 values; a gradient has up to 2^blocks_log2 of them.
+    a command is not taken. wants (level): the next packet counts. Blocks have 2^granule_log2 values; a
+    gradient has up to 2^blocks_log2 of them.
     """
-    segment_bits, order_bits = (
-        {field.name: (field.low, field.low + field.bits) for field in BY_NAME[f"PLAN_{name}"].fields}
-        for name in ("SEGMENT", "COMMAND")
-    )
+    segment_fields, cut_fields = BY_NAME["PLAN_SEGMENT"], BY_NAME["PLAN_COMMAND"]
     PLACE_BITS, BLOCK_BITS = granule_log2 + blocks_log2, blocks_log2 + 1
-    FIRST, COUNTS = segment_bits["first"][0], segment_bits["count"][0]
-    FIRST_END = FIRST + PLACE_BITS
-    NODES, NODES_END = order_bits["nodes"]
-    BLOCKS, BLOCKS_END = order_bits["blocks"]
-    CUT, CLEAR = order_bits["cut"][0], order_bits["clear"][0]
-    MOST_NODES, MOST_BLOCKS = PLAN_EDGES + 1, 1 << blocks_log2
-    UNUSED = ~BY_NAME["PLAN_COMMAND"].mask & 0xFFFFFFFF
+    (FIRST, _), (COUNTS, _) = places(segment_fields.fields, "first", "count")
+    (NODES, NODES_END), (BLOCKS, BLOCKS_END) = places(cut_fields.fields, "nodes", "blocks")
+    CUT, CLEAR = cut_fields.field("cut").low, cut_fields.field("clear").low
+    FIRST_END, MOST_NODES, MOST_BLOCKS = FIRST + PLACE_BITS, PLAN_EDGES + 1, 1 << blocks_log2
+    UNUSED = ~cut_fields.mask & 0xFFFFFFFF
 
     states = enum("FORGET", "READY", "JUDGE", "WAIT", "CLEAR", "CLEARING", "CUT", "CUTTING")
     state = Signal(states.FORGET)
@@ -45,13 +37,13 @@ def planner(
     clear, finish, equal, done, bad = (bit() for _ in range(5))
     kept, edge_at, cuts, running = [word(16) for _ in range(16)], word(4), word(8), bit()
 
-    feed = sum_feed(clk, rst, begin, first, counts, running, s_axis_sums, fed, place, idle)
+    feed = sum_feed(clk, rst, begin, first, counts, running, s_axis_sums, fed, place, idle, wants)
     split = splitter(
         clk, rst, clear, nodes, blocks, place, fed, finish, edges, equal, done, granule_log2=granule_log2
     )
 
     @always_comb
-    def show() -> None:
+    def show():
         begin.next = segment and order[COUNTS:FIRST_END] == 0
         first.next = order[FIRST_END:FIRST]
         counts.next = order[COUNTS]
@@ -61,11 +53,11 @@ def planner(
         edges.tready.next = True
 
     @always_comb
-    def tell() -> None:
+    def tell():
         result.next = concat(running, equal, cuts)
 
     @always(clk.posedge)
-    def judge() -> None:
+    def judge():
         if state == states.READY:
             given.next = order
         nodes.next = given[NODES_END:NODES]
@@ -80,7 +72,7 @@ def planner(
             bad.next = True
 
     @always(clk.posedge)
-    def sequence() -> None:
+    def sequence():
         refused.next = (issue and state != states.READY) or (segment and not begin)
         cut.next = False
         if state == states.FORGET:
@@ -115,7 +107,7 @@ def planner(
             refused.next = False
 
     @always(clk.posedge)
-    def keep() -> None:
+    def keep():
         if finish:
             edge_at.next = 0
         if edges.tvalid:

@@ -1,17 +1,13 @@
 """Rows for raw_decoder and raw_packer, lane by lane, of banks that read and write eight lanes a clock."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.barrel.ports import WIDTH
 from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
-from oscar_hdl.nic.memory.bank_ports import SideWrite
-from oscar_hdl.nic.memory.barrel_ports import DISTANCES_BITS, GROUP_BITS, GroupWrite, RowAsk, RowsRead
+from oscar_hdl.coder.unit.ports import WIDTH
+from oscar_hdl.nic.memory.ports import DISTANCES_BITS, GROUP_BITS, GroupWrite, RowAsk, RowsRead, SideWrite
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.joined import joined
+from oscar_hdl.streams.zero import zero
 
 LAST = 31
 DISTANCE_BITS, VALUE_BITS = DISTANCES_BITS // WIDTH, GROUP_BITS // WIDTH
@@ -19,7 +15,7 @@ LANE_BITS = DISTANCE_BITS + VALUE_BITS
 
 
 @block
-def bank_row(base: Any, row: Any, found: Any, *, block_bits: int, skip_bits: int) -> Any:
+def bank_row(base, row, found, *, block_bits: int, skip_bits: int):
     """Leave out the bits of a row's number that choose its bank.
 
     base: first row of the block in the NIC's memory, a multiple of 2^block_bits; row: u12, in the block.
@@ -35,31 +31,31 @@ def bank_row(base: Any, row: Any, found: Any, *, block_bits: int, skip_bits: int
     if TOP == LOW:
 
         @always_comb
-        def place() -> None:
+        def place():
             found.next = row[block_bits:]
     else:
 
         @always_comb
-        def place() -> None:
+        def place():
             found.next = concat(base[TOP:LOW], row[block_bits:])
 
     return place
 
 
 @block
-def bank_of(clk: Any, base: Any, bank: Any, *, block_bits: int, skip_bits: int) -> Any:
+def bank_of(clk, base, bank, *, block_bits: int, skip_bits: int):
     """Give the bank of a block, a bit for each, of the block's first row."""
     BANKS, LOW, HIGH = len(bank), block_bits, block_bits + skip_bits
 
     if skip_bits == 0:
 
         @always(clk.posedge)
-        def find() -> None:
+        def find():
             bank.next = 1
     else:
 
         @always(clk.posedge)
-        def find() -> None:
+        def find():
             for i in range(BANKS):
                 bank.next[i] = base[HIGH:LOW] == i
 
@@ -67,9 +63,7 @@ def bank_of(clk: Any, base: Any, bank: Any, *, block_bits: int, skip_bits: int) 
 
 
 @block
-def kept_lanes(
-    clk: Any, rst: Any, put: Any, eight: Any, take: Any, lane: Any, number: Any, *, down: bool
-) -> Any:
+def kept_lanes(clk, rst, put, eight, take, lane, number, *, down: bool):
     """Keep two rows, of four words of eight lanes each, and give the lanes of one.
 
     put: strobe, the next word is `eight`. take: strobe, the lanes of the last row come, one a clock from
@@ -83,31 +77,31 @@ def kept_lanes(
     if down:
 
         @always_comb
-        def order() -> None:
+        def order():
             read_at.next = concat(half, backwards[5:3])
             moved.next = concat(kept[HIGHEST:], kept[END:HIGHEST])
 
         @always(clk.posedge)
-        def give() -> None:
+        def give():
             lane.next = kept[END:HIGHEST]
     else:
 
         @always_comb
-        def order() -> None:
+        def order():
             read_at.next = concat(half, number[5:3])
             moved.next = concat(kept[BITS:], kept[END:BITS])
 
         @always(clk.posedge)
-        def give() -> None:
+        def give():
             lane.next = kept[BITS:]
 
     @always_comb
-    def look() -> None:
+    def look():
         top.next = memory[read_at]
         backwards.next = ~number
 
     @always(clk.posedge)
-    def move() -> None:
+    def move():
         if put:
             memory[write_at].next = eight
             write_at.next = write_at + 1
@@ -126,43 +120,44 @@ def kept_lanes(
 
 @block
 def raw_ask(
-    clk: Any, rst: Any, port: Any, base: Any, ask: RowAsk, put: Any, put_mean: Any, came: Any, *,
-    block_bits: int, skip_bits: int,
-) -> Any:  # fmt: skip
+    clk, rst, port, base, waits, ask: RowAsk, put, put_mean, came, *, block_bits: int, skip_bits: int
+):
     """Ask for the row that a raw unit wants, or the 32 of a header, and say when all is there.
 
+    waits: level, the row must not be read yet; a header may.
     port: RawPosition or RawSource; with `header` all rows of the group are read for their means. put: strobe,
     eight lanes of the row come; put_mean: row `came` u5 of a header.
     """
-    heads, wanted, left, beat = bit(), word(len(port.row)), word(5), word(2)
+    heads, wanted, left, beat, wants = bit(), word(len(port.row)), word(5), word(2), bit()
     placing = {"block_bits": block_bits, "skip_bits": skip_bits}
     parts = [bank_row(base, wanted, ask.row, **placing), bank_of(clk, base, ask.bank, **placing)]
 
     @always_comb
-    def show() -> None:
+    def show():
+        ask.want.next = wants and (heads or not waits)
         put.next = ask.comes and not heads
         put_mean.next = ask.comes and heads and beat == 0
 
     @always(clk.posedge)
-    def request() -> None:
+    def request():
         if port.ask:
             heads.next = port.header
             wanted.next = port.row
             left.next = 0
             if port.header:
                 left.next = LAST
-            ask.want.next = True
+            wants.next = True
         elif ask.taken:
             left.next = left - 1
             if heads:
                 wanted.next = wanted + 1
             if left == 0:
-                ask.want.next = False
+                wants.next = False
         if rst:
-            ask.want.next = False
+            wants.next = False
 
     @always(clk.posedge)
-    def receive() -> None:
+    def receive():
         beat.next = 0
         if ask.comes:
             beat.next = beat + 1
@@ -178,13 +173,13 @@ def raw_ask(
 
 
 @block
-def lane_of(data: Any, distances: Any, both: Any, *, lane: int) -> Any:
+def lane_of(data, distances, both, *, lane: int):
     """Give one of eight lanes: its distance above its value."""
     VALUE, VALUE_END = VALUE_BITS * lane, VALUE_BITS * (lane + 1)
     DISTANCE, DISTANCE_END = DISTANCE_BITS * lane, DISTANCE_BITS * (lane + 1)
 
     @always_comb
-    def join() -> None:
+    def join():
         both.next = concat(distances[DISTANCE_END:DISTANCE], data[VALUE_END:VALUE])
 
     return join
@@ -192,25 +187,41 @@ def lane_of(data: Any, distances: Any, both: Any, *, lane: int) -> Any:
 
 @block
 def raw_decode_rows(
-    clk: Any, rst: Any, position: RawPosition, sums: SumPort, base: Any, ask: RowAsk, found: RowsRead, *,
-    block_bits: int, skip_bits: int,
-) -> Any:  # fmt: skip
-    """Give the raw decoder distances, local values, and means of the last header's group."""
+    clk, rst, position: RawPosition, sums: SumPort, base, under_way, written, busy, ask: RowAsk,
+    found: RowsRead, *, block_bits: int, skip_bits: int,
+):  # fmt: skip
+    """Give the raw decoder distances, local values, and means of the last header's group.
+
+    under_way: level, a loader adds to rows, and none is read. written: strobe, a row's sums are. busy: level,
+    a row was asked for whose sums aren't.
+    """
     put, put_mean, came, number = bit(), bit(), word(5), word(5)
     lane, eight, local = word(LANE_BITS), word(LANE_BITS * WIDTH), word(VALUE_BITS)
     means, look_at, mean = [word(4) for _ in range(32)], word(5), word(4)
-    taken, heads, lanes = word(5), bit(), [word(LANE_BITS) for _ in range(WIDTH)]
+    taken, heads, lanes, owed = word(5), bit(), [word(LANE_BITS) for _ in range(WIDTH)], word(3)
     parts = [
         raw_ask(
-            clk, rst, position, base, ask, put, put_mean, came, block_bits=block_bits, skip_bits=skip_bits
+            clk, rst, position, base, under_way, ask, put, put_mean, came, block_bits=block_bits,
+            skip_bits=skip_bits,
         ),
         joined(lanes, eight),
         [lane_of(found.data, found.distances, one, lane=i) for i, one in enumerate(lanes)],
         kept_lanes(clk, rst, put, eight, position.take, lane, number, down=True),
-    ]
+    ]  # fmt: skip
 
     @always(clk.posedge)
-    def keep() -> None:
+    def count():
+        busy.next = owed != 0
+        if position.ask and not position.header:
+            if not written:
+                owed.next = owed + 1
+        elif written:
+            owed.next = owed - 1
+        if rst:
+            owed.next = 0
+
+    @always(clk.posedge)
+    def keep():
         if put_mean:
             means[came].next = found.mean
         if position.take:
@@ -219,14 +230,14 @@ def raw_decode_rows(
 
     # A lane comes two clocks behind its number, and its mean with it.
     @always(clk.posedge)
-    def look() -> None:
+    def look():
         look_at.next = taken
         if heads:
             look_at.next = LAST - number
         mean.next = means[look_at]
 
     @always(clk.posedge)
-    def give() -> None:
+    def give():
         position.data.next = concat(modbv(0)[1:], lane[LANE_BITS:VALUE_BITS])
         if heads:
             position.data.next = mean
@@ -235,23 +246,26 @@ def raw_decode_rows(
         local.next = lane[VALUE_BITS:]
         sums.local.next = local
 
-    return parts, keep, look, give
+    return parts, count, keep, look, give
 
 
 @block
 def raw_encode_rows(
-    clk: Any, rst: Any, source: RawSource, base: Any, ask: RowAsk, found: RowsRead, *, block_bits: int,
-    skip_bits: int,
-) -> Any:  # fmt: skip
+    clk, rst, source: RawSource, base, ask: RowAsk, found: RowsRead, *, block_bits: int, skip_bits: int
+):
     """Give the raw packer values."""
-    put, put_mean, came, number, lane = bit(), bit(), word(5), word(5), word(VALUE_BITS)
+    put, put_mean, came, number, lane, never = bit(), bit(), word(5), word(5), word(VALUE_BITS), bit()
     parts = [
-        raw_ask(clk, rst, source, base, ask, put, put_mean, came, block_bits=block_bits, skip_bits=skip_bits),
+        raw_ask(
+            clk, rst, source, base, never, ask, put, put_mean, came, block_bits=block_bits,
+            skip_bits=skip_bits,
+        ),
+        zero(clk, never),
         kept_lanes(clk, rst, put, found.data, source.take, lane, number, down=False),
-    ]
+    ]  # fmt: skip
 
     @always(clk.posedge)
-    def give() -> None:
+    def give():
         source.data.next = concat(modbv(0)[DISTANCE_BITS:], lane)
         source.mean.next = 0
 
@@ -260,23 +274,25 @@ def raw_encode_rows(
 
 @block
 def raw_sum_rows(
-    clk: Any, rst: Any, phase: Any, sums: SumPort, base: Any, held: Any, writes: Any, values: GroupWrite,
+    clk, rst, phase, sums: SumPort, base, wants, held, writes, written, bank, values: GroupWrite,
     side: SideWrite, *, block_bits: int, skip_bits: int,
-) -> Any:  # fmt: skip
+):  # fmt: skip
     """Gather the raw decoder's sums, and write a row of them when it is described.
 
-    writes: level in the four clocks of the writes; held: in the clock before each of them.
+    wants: level in phase 2 of the turn in which no row to be loaded may begin; it would be written in the
+    same clocks as this one. writes: level in the four clocks of the writes; held: in the clock before each of
+    them. written: strobe behind the writes. bank: a bit for each; of values and side those that `writes`.
     """
     memory, gathered, full = [word(GROUP_BITS) for _ in range(8)], word(GROUP_BITS), bit()
     write_at, read_at, number, half, beat = word(3), word(3), word(3), bit(), word(2)
-    pending, row, bank = bit(), word(len(sums.described_row)), word(len(values.enable))
+    pending, begins, waited, row = bit(), bit(), bit(), word(len(sums.described_row))
     found = word(len(values.row))
     KEPT = GROUP_BITS - VALUE_BITS
     placing = {"block_bits": block_bits, "skip_bits": skip_bits}
     parts = [bank_row(base, row, found, **placing), bank_of(clk, base, bank, **placing)]
 
     @always(clk.posedge)
-    def gather() -> None:
+    def gather():
         full.next = sums.valid and number == WIDTH - 1
         if sums.valid:
             gathered.next = concat(gathered[KEPT:], sums.total)
@@ -290,10 +306,14 @@ def raw_sum_rows(
             write_at.next = 0
 
     @always(clk.posedge)
-    def wait() -> None:
+    def wait():
         if phase[2:] == 1:
-            held.next = pending
+            wants.next = pending
             pending.next = False
+        if phase[2:] == 3:
+            begins.next = wants
+            waited.next = begins
+            held.next = waited
         if sums.described:
             pending.next = True
             half.next = not half
@@ -301,29 +321,28 @@ def raw_sum_rows(
             side.header_data.next = concat(sums.row_top, modbv(0)[4:], sums.row_size, sums.row_class)
         if rst:
             pending.next = False
+            wants.next = False
+            begins.next = False
+            waited.next = False
             held.next = False
             half.next = True
 
     # The last eight lanes came first.
     @always_comb
-    def look() -> None:
+    def look():
         read_at.next = concat(half, beat)
 
     @always_comb
-    def turn() -> None:
-        beat.next = phase[2:] ^ 1
+    def turn():
+        beat.next = ~phase[2:]
 
     @always(clk.posedge)
-    def put() -> None:
+    def put():
         writes.next = held
         values.data.next = memory[read_at]
         values.row.next = found
-        side.row.next = found
-        values.enable.next = 0
-        side.kind.next = 0
-        if held:
-            values.enable.next = bank
-            if phase[2:] == 0:
-                side.kind.next = bank
+        values.enable.next = held
+        side.kind.next = held and phase[2:] == 0
+        written.next = held and phase[2:] == 3
 
     return parts, gather, wait, look, turn, put

@@ -1,57 +1,69 @@
 """Who reads a row of the banks in a turn, and what comes of it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 from myhdl import always, always_comb, block
 
-from oscar_hdl.nic.memory.barrel_ports import GroupRead, RowAsk
+from oscar_hdl.nic.memory.ports import GroupRead, LineRead, RowAsk
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
+from oscar_hdl.streams.joined import joined
 
 
 @block
 def read_turns(
-    clk: Any, rst: Any, phase: Any, asks: Sequence[RowAsk], row: Any, reads: Sequence[GroupRead], found: Any
-) -> Any:
-    """Let one of three read a row, in four clocks each; the earlier in `asks` goes before the later.
+    clk, rst, phase, asks: Sequence[RowAsk], row, reads: Sequence[GroupRead], found, line: LineRead
+):
+    """Let one of five read a row, in four clocks each; the earlier in `asks` goes before the later.
 
-    row: of all GroupReads. found: RowsRead, from ten clocks behind a RowAsk's `taken` on.
+    row: of all GroupReads. The last two read a row of all banks, and take turns. found: RowsRead, of the
+    first three, from ten clocks behind a RowAsk's `taken` on; line: the last one's, in the same clocks. The
+    one before it looks at GroupReads, a clock earlier.
     """
-    first, second, third = asks
+    first, second, third, fourth, fifth = asks
     BANKS = len(reads)
-    moves = bit()  # high in phase 3
+    moves, free, gave = bit(), bit(), bit()  # moves: high in phase 3; gave: the fourth had the last turn
     # Every four clocks a row goes on: it is looked for, its descriptor is there, its lanes are.
-    whose0, whose1, whose2, whose3 = word(3), word(3), word(3), word(3)
+    whose0, whose1, whose2, whose3 = word(4), word(4), word(4), word(4)
     bank0, bank1, bank2 = word(BANKS), word(BANKS), word(BANKS)
     data, distances = word(len(found.data)), word(len(found.distances))
     descriptor, mean = word(len(found.descriptor)), word(len(found.mean))
+    all_data, all_kinds = word(len(line.data)), word(len(line.descriptor))
     trees = [
         hot_tree(None, [read.data for read in reads], bank2, data),
         hot_tree(None, [read.distances for read in reads], bank2, distances),
         hot_tree(None, [read.descriptor for read in reads], bank1, descriptor),
         hot_tree(None, [read.mean for read in reads], bank1, mean),
+        joined([read.data for read in reads], all_data),
+        joined([read.descriptor for read in reads], all_kinds),
     ]
 
     @always_comb
-    def choose() -> None:
+    def choose():
         first.taken.next = moves and first.want
         second.taken.next = moves and second.want and not first.want
         third.taken.next = moves and third.want and not first.want and not second.want
+        free.next = moves and not first.want and not second.want and not third.want
 
     @always_comb
-    def tell() -> None:
+    def share():
+        fourth.taken.next = free and fourth.want and not (gave and fifth.want)
+        fifth.taken.next = free and fifth.want and (gave or not fourth.want)
+
+    @always_comb
+    def tell():
         first.comes.next = whose3[0]
         second.comes.next = whose3[1]
         third.comes.next = whose3[2]
+        fourth.comes.next = False
+        fifth.comes.next = whose3[3]
 
     @always(clk.posedge)
-    def move() -> None:
+    def move():
         moves.next = phase[2:] == 2
         if moves:
-            row.next = third.row
+            row.next = fifth.row
+            gave.next = fourth.taken
             bank0.next = third.bank
             if first.want:
                 row.next = first.row
@@ -59,9 +71,14 @@ def read_turns(
             elif second.want:
                 row.next = second.row
                 bank0.next = second.bank
+            elif third.want:
+                row.next = third.row
+            elif fourth.taken:
+                row.next = fourth.row
             whose0.next[0] = first.taken
             whose0.next[1] = second.taken
             whose0.next[2] = third.taken
+            whose0.next[3] = fifth.taken
             whose1.next = whose0
             whose2.next = whose1
             bank1.next = bank0
@@ -74,11 +91,13 @@ def read_turns(
             whose3.next = 0
 
     @always(clk.posedge)
-    def show() -> None:
+    def show():
         found.data.next = data
         found.distances.next = distances
+        line.data.next = all_data
         if moves:
             found.descriptor.next = descriptor
             found.mean.next = mean
+            line.descriptor.next = all_kinds
 
-    return trees, choose, tell, move, show
+    return trees, choose, share, tell, move, show

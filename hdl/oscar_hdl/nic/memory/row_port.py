@@ -1,12 +1,9 @@
 """A stream's packets as commands of a memory's loader or reader."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.nic.ports import (
+    ADDS_AT,
     COUNT_AT,
     ENTRIES_LOG2,
     ENTRY_AT,
@@ -22,9 +19,9 @@ CHECKED = 3  # clocks until it is known whether all rows are in memory
 
 @block
 def row_port(
-    clk: Any, rst: Any, s_axis: Stream, m_axis: Stream, clear: Any, first_row: Any, rows: Any, cleared: Any,
-    command: Any, wrong: Any, made: MadeRows, *, align: int = 0,
-) -> Any:  # fmt: skip
+    clk, rst, s_axis: Stream, m_axis: Stream, clear, first_row, rows, cleared, command, wrong, made: MadeRows,
+    *, align: int = 0, adds: bool = False,
+):  # fmt: skip
     """Start a command with the first word of each packet, and pass the rest on.
 
     s_axis: Stream(64 or more); a packet's first word has the row in bits 0 to 31 and the number of values, 1
@@ -32,8 +29,8 @@ def row_port(
     with first_row and rows u14, which hold: rows shall be cleared, between two packets; cleared: pulse.
     made: where bit 62 is set, the packet waits until a list takes such, and its values count for the entry in
     bits 24 to 31 as soon as all are written; if the list stops meanwhile they do not, and it was wrong.
-    command: RowCommand; the memory has as many rows as `first` tells apart. While rst is high nothing is
-    taken.
+    adds: packets may have bit 63 set, which add their values. command: RowCommand; the memory has as many
+    rows as `first` tells apart. While rst is high nothing is taken.
 
     wrong (pulse): a packet was not as its first word says. Of rows that are not all in memory, of no values,
     from a row on that is no multiple of 2^align, or of more values than the entry waits for, none is written
@@ -46,13 +43,13 @@ def row_port(
     counts, stale, free = bit(), bit(), bit()  # for an entry; its list has stopped
     stray, outside, wait = bit(), bit(), word(2)
     FIRST_BITS, COUNT_BITS = len(command.first), len(command.count)
-    ALIGN = (1 << align) - 1
+    ALIGN, ADDS = (1 << align) - 1, int(adds)
     ENTRY_END = ENTRY_AT + ENTRIES_LOG2
     FIRST_END, COUNT_END, ROWS = ROW_AT + FIRST_BITS, COUNT_AT + COUNT_BITS, 1 << FIRST_BITS
     number, behind = word(FRAME_ROW_BITS + 1), word(max(FIRST_BITS, FRAME_ROW_BITS + 1) + 1)
 
     @always_comb
-    def connect() -> None:
+    def connect():
         m_axis.tdata.next = s_axis.tdata
         if over:
             m_axis.tdata.next = 0
@@ -65,13 +62,13 @@ def row_port(
         )
 
     @always(clk.posedge)
-    def measure() -> None:
+    def measure():
         if at == steps.HEADER:
             stray.next = (
                 s_axis.tdata[ENTRY_AT:FIRST_END] != 0
                 or (s_axis.tdata[ENTRY_END:ENTRY_AT] != 0 and not s_axis.tdata[MADE_AT])
                 or s_axis.tdata[MADE_AT:COUNT_END] != 0
-                or s_axis.tdata[64 : MADE_AT + 1] != 0
+                or (s_axis.tdata[ADDS_AT] and not ADDS)
                 or s_axis.tdata[COUNT_END:COUNT_AT] == 0
                 or (s_axis.tdata[FIRST_END:ROW_AT] & ALIGN) != 0
             )
@@ -82,11 +79,12 @@ def row_port(
         outside.next = stray or behind > ROWS
 
     @always(clk.posedge)
-    def take() -> None:
+    def take():
         """What a command is for."""
         if at == steps.HEADER:
             clearing.next = asked
             command.clear.next = asked
+            command.adds.next = s_axis.tdata[ADDS_AT] and not asked
             counts.next = s_axis.tdata[MADE_AT] and not asked
             made.entry.next = s_axis.tdata[ENTRY_END:ENTRY_AT]
             if asked:
@@ -97,7 +95,7 @@ def row_port(
                 command.count.next = s_axis.tdata[COUNT_END:COUNT_AT]
 
     @always(clk.posedge)
-    def proceed() -> None:
+    def proceed():
         wait.next = 0
         if clear:
             asked.next = True
@@ -142,13 +140,13 @@ def row_port(
             asked.next = False
 
     @always_comb
-    def look_behind() -> None:
+    def look_behind():
         rest.next = steps.REST
         if over:
             rest.next = steps.HEADER
 
     @always(clk.posedge)
-    def say() -> None:
+    def say():
         """What becomes of a command, and of its packet."""
         command.start.next = (
             at == steps.CHECK and wait == CHECKED and (clearing or not (outside or counts))
@@ -165,12 +163,12 @@ def row_port(
             wrong.next = False
 
     @always_comb
-    def wait_for_list() -> None:
+    def wait_for_list():
         free.next = made.open or not s_axis.tdata[MADE_AT]
         made.values.next = command.count
 
     @always(clk.posedge)
-    def tell() -> None:
+    def tell():
         stale.next = at != steps.HEADER and counts and (stale or not made.open)
         made.ends.next = at == steps.TELL
         made.valid.next = (at == steps.ASK or at == steps.TELL) and not made.taken

@@ -1,76 +1,97 @@
 """Values and descriptors out of a NIC's banks of rows for barrel units, into streams."""
 
-from __future__ import annotations
+from myhdl import always, always_comb, block, concat
 
-from typing import Any
-
-from myhdl import always, always_comb, block
-
-from oscar_hdl.coder.ports import LANES
-from oscar_hdl.nic.memory.barrel_ports import RowAsk, RowsRead
-from oscar_hdl.nic.memory.row_walk import row_walk
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS, LineRead, RowAsk, RowCommand
+from oscar_hdl.nic.memory.row_lines import KNOWN, ROWS_BITS, WORDS_BITS, RowLines
+from oscar_hdl.nic.ports import DESCRIBED_BITS
+from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.joined import joined
 
 ROWS_LOG2 = 3  # of rows between memory and stream
-ROWS_BITS, WORDS_BITS = 15, 17
 
 
 @block
 def rows_out(
-    clk: Any, rst: Any, command: Any, ask: RowAsk, found: RowsRead, m_axis_values: Any,
-    m_axis_descriptors: Any, *, block_bits: int, skip_bits: int,
-) -> Any:  # fmt: skip
-    """Read a frame's values and a descriptor a row, in four clocks a row.
+    clk, rst, command: RowCommand, lines: RowLines, ask: RowAsk, found: LineRead, waits, m_axis_values,
+    m_axis_descriptors, *, skip_bits: int,
+):  # fmt: skip
+    """Read a packet's values and descriptors, a row of each bank in four clocks.
 
-    command: RowCommand of one value or more; `clear` is ignored. m_axis_values: Stream of as many bits as
-    RowsRead has values, ceil(count / 8) words of eight values; m_axis_descriptors: Stream(16), a row's
-    descriptor; both with tlast at the end. Up to eight rows are read ahead of what was taken of either.
+    command: RowCommand of one value or more; `clear` is ignored. lines: its shape. m_axis_values: Stream of
+    as many bits as LineRead has values, lines.words words; m_axis_descriptors: Stream of 16 bits for each
+    bank, lines.steps words; both with tlast at the end. Of a bank that a step has no row of, anything. Up to
+    eight steps are read ahead of what was taken of either. waits (level): the last word of values waits.
     """
-    opening, asking, draining, restart = bit(), bit(), bit(), bit()
-    bank, row, issue = word(len(ask.bank)), word(len(ask.row)), bit()
+    opening, asking, draining, begin = word(KNOWN), bit(), bit(), bit()
+    row, issue, LAST = word(len(ask.row)), bit(), KNOWN - 1
     left, before, last = word(ROWS_BITS), word(ROWS_BITS), bit()  # rows to be asked for
     put, put_before, put_descriptor = bit(), bit(), bit()
     room, descriptor_room, over, descriptor_over = bit(), bit(), bit(), bit()
-    placing = {"block_bits": block_bits, "skip_bits": skip_bits}
+    kinds, values = Stream(len(found.descriptor)), Stream(len(found.data))
+    LOW, ROW_BITS = len(lines.end) + skip_bits, len(ask.row)
+    BLOCK, TOP = len(lines.end), len(ask.row) + skip_bits
 
     parts = [
-        row_walk(clk, restart, command.first, issue, None, bank, row, **placing),
+        words_out(clk, rst, begin, lines.words, issue, put, found.data, values, room, over, words=4),
         words_out(
-            clk, rst, restart, command.count, issue, put, found.data, m_axis_values, room, over, words=4
+            clk, rst, begin, lines.steps, issue, put_descriptor, found.descriptor, kinds, descriptor_room,
+            descriptor_over, words=1,
         ),
-        words_out(
-            clk, rst, restart, command.count, issue, put_descriptor, found.descriptor, m_axis_descriptors,
-            descriptor_room, descriptor_over, words=1,
-        ),
+        spread(kinds, m_axis_descriptors), first_of_row(clk, put, put_before),
     ]  # fmt: skip
 
     @always_comb
-    def show() -> None:
+    def show():
+        begin.next = opening[LAST]
         before.next = left - 1
         ask.want.next = asking and room and descriptor_room
         ask.row.next = row
-        ask.bank.next = bank
         issue.next = ask.taken
         put.next = ask.comes
         put_descriptor.next = ask.comes and not put_before
 
-    # Rows are asked for every fourth clock at most, so it is known in time which is the last.
+    @always_comb
+    def give():
+        m_axis_values.tdata.next = values.tdata
+        m_axis_values.tlast.next = values.tlast
+        m_axis_values.tvalid.next = values.tvalid and not (values.tlast and waits)
+        values.tready.next = m_axis_values.tready and not (values.tlast and waits)
+
+    if ROW_BITS == BLOCK or skip_bits == 0:
+
+        @always(clk.posedge)
+        def move():
+            if issue:
+                row.next = row + 1
+            if begin:
+                row.next = command.first[ROW_BITS:]
+    else:
+
+        @always(clk.posedge)
+        def move():
+            if issue:
+                row.next = row + 1
+            if begin:
+                row.next = concat(command.first[TOP:LOW], command.first[BLOCK:])
+
+    # Rows are asked for every fourth clock at most, the first one in the clock behind `begin` or later.
     @always(clk.posedge)
-    def go_on() -> None:
+    def go_on():
         last.next = left == 1
         if issue:
             left.next = before
-        if command.start:
-            left.next = (command.count + 31) >> 5
+        if begin:
+            left.next = lines.steps
+            last.next = lines.steps == 1
 
     @always(clk.posedge)
-    def control() -> None:
+    def control():
         command.done.next = False
-        restart.next = command.start
-        opening.next = command.start or (opening and restart)
+        opening.next = concat(opening[LAST:], command.start)
         if command.start:
             command.idle.next = False
-        if opening and not restart:
+        if begin:
             asking.next = True
         if issue and last:
             asking.next = False
@@ -80,46 +101,68 @@ def rows_out(
             command.done.next = True
             command.idle.next = True
         if rst:
-            opening.next = False
+            opening.next = 0
             asking.next = False
             draining.next = False
             command.done.next = False
             command.idle.next = True
 
-    beats = first_of_row(clk, put, put_before)
-    return parts, beats, show, go_on, control
+    return parts, show, give, move, go_on, control
 
 
 @block
-def first_of_row(clk: Any, comes: Any, inside: Any) -> Any:
+def spread(kinds: Stream, m_axis: Stream):
+    """Give descriptors in 16 bits each."""
+    lanes = [word(DESCRIBED_BITS) for _ in range(len(kinds.tdata) // DESCRIPTOR_BITS)]
+
+    @always_comb
+    def connect():
+        m_axis.tvalid.next = kinds.tvalid
+        m_axis.tlast.next = kinds.tlast
+        kinds.tready.next = m_axis.tready
+
+    parts = [descriptor_of(kinds.tdata, lane, bank=bank) for bank, lane in enumerate(lanes)]
+    return parts, joined(lanes, m_axis.tdata), connect
+
+
+@block
+def descriptor_of(kinds, lane, *, bank: int):
+    """Give a bank's."""
+    LOW, HIGH = DESCRIPTOR_BITS * bank, DESCRIPTOR_BITS * (bank + 1)
+
+    @always_comb
+    def cut():
+        lane.next = kinds[HIGH:LOW]
+
+    return cut
+
+
+@block
+def first_of_row(clk, comes, inside):
     """Say whether a word that comes is behind another one of its row, of four."""
     part = word(2)
 
     @always(clk.posedge)
-    def count() -> None:
+    def count():
         part.next = 0
         if comes:
             part.next = part + 1
 
     @always_comb
-    def see() -> None:
+    def see():
         inside.next = part != 0
 
     return count, see
 
 
 @block
-def words_out(
-    clk: Any, rst: Any, restart: Any, count: Any, issue: Any, put: Any, given: Any, m_axis: Any, room: Any,
-    over: Any, *, words: int,
-) -> Any:  # fmt: skip
+def words_out(clk, rst, restart, number, issue, put, given, m_axis, room, over, *, words: int):
     """Keep words of rows, and give them; words: of a row, 1 or 4.
 
-    restart (strobe): of `count` values, nothing is kept; issue (strobe): a row's words will be put; room: one
-    more row may be asked for. over: all words were taken.
+    restart (strobe): `number` words come, nothing is kept; issue (strobe): a row's words will be put; room:
+    one more row may be asked for. over: all words were taken.
     """
     WIDTH, SLOTS_LOG2, LAST = len(given), ROWS_LOG2 + words.bit_length() - 1, words - 1
-    SHIFT, VALUES = 6 - words.bit_length(), LANES // words  # of a word
     memory = [word(WIDTH) for _ in range(1 << SLOTS_LOG2)]
     write_at, read_at, stored = word(SLOTS_LOG2), word(SLOTS_LOG2), word(SLOTS_LOG2 + 1)
     rows = word(ROWS_LOG2 + 1)  # asked for and not given
@@ -129,17 +172,17 @@ def words_out(
     held, open_wide = bit(), bit()  # m_axis.tvalid again, for tdata: its readers shall not delay `popped`
 
     @always_comb
-    def look() -> None:
+    def look():
         top.next = memory[read_at]
         popped.next = ready and some and (m_axis.tready or not m_axis.tvalid)
         open_wide.next = m_axis.tready or not held
 
     @always_comb
-    def end() -> None:
+    def end():
         row_over.next = popped and (part == LAST or last)
 
     @always(clk.posedge)
-    def keep() -> None:
+    def keep():
         room.next = not rows[ROWS_LOG2]
         row_gone.next = row_over
         if issue and not row_gone:
@@ -165,7 +208,7 @@ def words_out(
             read_at.next = 0
 
     @always(clk.posedge)
-    def show() -> None:
+    def show():
         if m_axis.tready:
             held.next = False
         if popped:
@@ -176,7 +219,7 @@ def words_out(
             m_axis.tdata.next = top
 
     @always(clk.posedge)
-    def give() -> None:
+    def give():
         over.next = not some and not m_axis.tvalid
         few.next = left[WORDS_BITS:2] == 0
         if m_axis.tready:
@@ -192,8 +235,8 @@ def words_out(
             some.next = not last
         if restart:
             part.next = 0
-            left.next = (count + (VALUES - 1)) >> SHIFT
-            last.next = count <= VALUES
+            left.next = number
+            last.next = number == 1
             some.next = True
         if rst:
             some.next = False

@@ -1,9 +1,5 @@
 """The next iteration's chunk plan, from the sums of this one as they pass."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -11,9 +7,9 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 
 @block
 def splitter(
-    clk: Any, rst: Any, clear_smoothing: Any, nodes: Any, blocks: Any, seg_start: Any, s_axis: Stream,
-    finish: Any, m_axis: Stream, equal: Any, done: Any, *, granule_log2: int = 8,
-) -> Any:  # fmt: skip
+    clk, rst, clear_smoothing, nodes, blocks, seg_start, s_axis: Stream, finish, m_axis: Stream, equal, done,
+    *, granule_log2: int = 8,
+):  # fmt: skip
     """Estimate what each block of 2^granule_log2 values costs to code, and cut the gradient into chunks of
     equal cost (docs/protocol.md, "Chunk plans"); bit for bit as oscar.numerics.plans.splitter.
 

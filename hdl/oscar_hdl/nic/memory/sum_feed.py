@@ -1,9 +1,5 @@
 """Sums in packets, eight a word, as values one by one for the splitter."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block
 
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -12,17 +8,14 @@ VALUE_BITS, LANES = 16, 8
 
 
 @block
-def sum_feed(
-    clk: Any, rst: Any, segment: Any, first: Any, counts: Any, hold: Any, s_axis: Stream, m_axis: Stream,
-    place: Any, idle: Any,
-) -> Any:  # fmt: skip
+def sum_feed(clk, rst, segment, first, counts, hold, s_axis: Stream, m_axis: Stream, place, idle, wants):
     """Give the values of packets, and say which of the gradient they are.
 
     segment (strobe): from the next packet on values are passed on, if `counts`, and thrown away if not; its
     first value is number `first` of the gradient. It holds for packets that begin three clocks later. Any
     other packet begins where the one before ended. Behind the last value that `place` can tell nothing is
     passed on. hold (level): no packet that is passed on shall begin; idle (level): none is under way, and
-    with hold for two clocks none will be.
+    with hold for two clocks none will be. wants (level): the next packet is passed on.
     s_axis: Stream(128, keep=16): whole values, from the lowest lane on. m_axis: Stream(16), tlast at the end
     of a packet; place: number of the packet's first value, holds while it is passed on. Nine clocks for eight
     values; all is behind registers.
@@ -33,8 +26,11 @@ def sum_feed(
     LAST = (1 << len(place)) - 1
 
     @always_comb
-    def show() -> None:
+    def show():
         s_axis.tready.next = ready
+        wants.next = counting
+        if asked:
+            wants.next = wanted_counts
         m_axis.tdata.next = rest[VALUE_BITS:]
         m_axis.tvalid.next = left != 0
         m_axis.tlast.next = here == LAST or (ends and left == 1)
@@ -55,7 +51,7 @@ def sum_feed(
             lanes.next = 2
 
     @always(clk.posedge)
-    def pass_on() -> None:
+    def pass_on():
         if ready:
             rest.next = s_axis.tdata
             ends.next = s_axis.tlast
@@ -81,7 +77,7 @@ def sum_feed(
             counting.next = False
 
     @always(clk.posedge)
-    def admit() -> None:
+    def admit():
         idle.next = left == 0 and not (counting and (inside or ready))
         if ready:
             if s_axis.tvalid:

@@ -1,143 +1,187 @@
 """Values from a stream into a NIC's banks of rows for barrel units."""
 
-from __future__ import annotations
-
-from typing import Any
+from collections.abc import Sequence
+from itertools import pairwise
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.nic.memory.bank_ports import STREAM_LANES
-from oscar_hdl.nic.memory.row_walk import row_walk
-from oscar_hdl.nic.ports import STREAM_BITS
+from oscar_hdl.nic.memory.ports import Adding, GroupWrite, RowCommand
+from oscar_hdl.nic.memory.row_adder import row_kind, row_sums
+from oscar_hdl.nic.memory.row_lines import OPENED, ROWS_BITS, RowLines, row_walk
+from oscar_hdl.nic.memory.whole_rows import whole_rows
 from oscar_hdl.streams.bundles import bit, word
 
-LEFT_BITS = 17  # words of 2^18 values, and one more bit
-WHOLE = (1 << STREAM_LANES) - 1
+WRITTEN, DESCRIBED = 3, 7  # turns from the one in which a row is read until its sums, its kind are written
+UNDER_WAY = 6  # turns behind the one in which a row is asked for in which no decoder may have it
+
+
+@block
+def turn_later(clk, phase, before, after):
+    """Give a word again for a turn, from phase 0 on: the one of phase 3 before."""
+
+    @always(clk.posedge)
+    def move():
+        if phase[2:] == 3:
+            after.next = before
+
+    return move
+
+
+@block
+def added_row(mark, adds, added):
+    """Give a row's mark if its packet adds, else 0: then its descriptor is not written.
+
+    adds (level) holds while the packet's rows are written. When they are described it may be the next one's.
+    """
+
+    @always_comb
+    def choose():
+        added.next = 0
+        if adds:
+            added.next = mark
+
+    return choose
+
+
+@block
+def loaded_row(mark, some, here, final, row):
+    """Take a row's mark to pieces."""
+    BANKS, ROW_BITS, END = len(here), len(row), len(mark) - 1
+    HERE, FINAL = ROW_BITS + len(here), ROW_BITS
+
+    @always_comb
+    def cut():
+        some.next = mark[END]
+        here.next = mark[END:HERE]
+        final.next = mark[HERE:FINAL]
+        row.next = mark[ROW_BITS:]
+
+    if END != ROW_BITS + 2 * BANKS:
+        raise ValueError(f"a mark of {BANKS} banks has {ROW_BITS + 2 * BANKS + 1} bits, got {END + 1}")
+    return cut
 
 
 @block
 def values_in(
-    clk: Any, rst: Any, phase: Any, command: Any, held: Any, s_axis_values: Any, write: Any, *,
-    block_bits: int, skip_bits: int,
-) -> Any:  # fmt: skip
-    """Write a frame's values, eight a clock, and zeros to the end of its last row.
+    clk, rst, phase, command: RowCommand, lines: RowLines, held, s_axis_values, adding: Adding, row,
+    writes: Sequence[GroupWrite], *, skip_bits: int, adds: bool,
+):  # fmt: skip
+    """Write a packet's values, eight a clock and bank, and zeros to the end of its last row; or add them.
 
-    command: RowCommand of one value or more; `clear` is ignored. held: level, nothing is written in the clock
-    behind this one. s_axis_values: Stream(128), ceil(count / 8) words of eight values, the first in the
-    lowest bits; tlast is not looked at. A row's first word is taken in phase 2 modulo 4, the next one in
-    phase 3, and so on; what comes late is taken four clocks later. write: GroupWrite.
-    block_bits, skip_bits: see row_walk.
+    command: RowCommand of one value or more; `clear` is ignored. lines: its shape, there with or before the
+    fourth clock behind its start. held: level, in phase 2: no row begins in this turn.
+    s_axis_values: lines.words words of eight values for each bank, the first bank in the lowest bits, and the
+    first value there; tlast is not looked at. A row begins when its words have come, one each four clocks.
+    row: of writes, a GroupWrite a bank. skip_bits: 2^skip_bits banks.
+
+    adds: there may be commands that add; else of `adding` nothing is looked at.
     """
-    restart, opening, running = bit(), bit(), bit()
-    go, due, ends, forward = bit(), bit(), bit(), bit()  # due: it is the clock for the next word
-    part, behind = word(2), word(2, 1)  # number of the next word of its row; of the one behind it
-    bank, row = word(len(write.enable)), word(len(write.row))
-    left = word(LEFT_BITS)  # words to be taken
-    more, last, few = bit(), bit(), bit()  # there is a word; it is the last one; fewer than four are left
-    tail, lanes = word(STREAM_LANES), word(STREAM_LANES)  # values of the last word, and of this one
-    given = word(STREAM_BITS)
+    BANKS, FILLED, LAST = len(writes), OPENED - 2, OPENED
+    ROW_BITS, ask, under_way, busy = len(row), adding.ask, adding.rows, adding.busy
+    opening, restart, begins, opens = word(OPENED + 1), bit(), bit(), bit()
+    running, want, taken, ended, whole, pop = bit(), bit(), bit(), bit(), bit(), bit()
+    here, final, over, at = word(BANKS), word(BANKS), word(BANKS), word(ROW_BITS)
+    left, recent = word(ROWS_BITS), word(3)  # rows to be taken; turns until all that was taken is written
+    marks = [word(2 * BANKS + ROW_BITS + 1) for _ in range((DESCRIBED if adds else WRITTEN) + 1)]
+    begun, some, here_now, final_now = marks[0], bit(), word(BANKS), word(BANKS)
+    written, added = marks[WRITTEN], word(len(begun))
+    top, lanes, ahead = word(len(s_axis_values.tdata)), word(8), word(2)
 
-    walk = row_walk(
-        clk, restart, command.first, forward, None, bank, row, block_bits=block_bits, skip_bits=skip_bits
-    )
-    mask = values_of_word(s_axis_values.tdata, lanes, given)
+    parts = [
+        row_walk(clk, restart, command.first, lines, taken, at, here, final, over, skip_bits=skip_bits),
+        whole_rows(clk, rst, begins, opens, lines.words, s_axis_values, whole, taken, pop, top),
+        [turn_later(clk, phase, before, after) for before, after in pairwise(marks[: WRITTEN + 1])],
+        loaded_row(written, some, here_now, final_now, row),
+    ]
+    for bank, (write, old) in enumerate(zip(writes, adding.olds, strict=True)):
+        to_write = some, here_now, final_now, lanes, top, old, command.adds, write
+        parts.append(row_sums(clk, rst, *to_write, bank=bank, adds=adds))
+    if adds:
+        done, dones, finals, done_row = bit(), word(BANKS), word(BANKS), adding.banks[0].row
+        parts += [
+            added_row(written, command.adds, added),
+            [turn_later(clk, phase, *two) for two in pairwise([added, *marks[WRITTEN + 1 :]])],
+            loaded_row(marks[DESCRIBED], done, dones, finals, done_row),
+        ]
+        parts += [
+            row_kind(clk, rst, phase, ahead, write.data, done, dones, kind, bank=bank)
+            for bank, (write, kind) in enumerate(zip(writes, adding.banks, strict=True))
+        ]
 
     @always_comb
-    def show() -> None:
-        s_axis_values.tready.next = due and more and not held
-        go.next = due and not held and (s_axis_values.tvalid or not more)
+    def show():
+        restart.next = opening[1]
+        begins.next = opening[FILLED]
+        opens.next = opening[LAST]
+        taken.next = want and (ask.taken or not command.adds)
+        ask.want.next = want and command.adds
+        ask.row.next = at
+        ask.bank.next = 0
+        pop.next = some
 
-    # The next row is written in the clock behind a row's last word.
     @always_comb
-    def end() -> None:
-        forward.next = go and part == 3
-        ends.next = go and part == 3 and (last or not more)
+    def mark():
+        begun.next = concat(taken, here, final, at)
+
+    # What is under way: the row that may be asked for in this turn, and those of the turns before.
+    @always_comb
+    def tell():
+        under_way.row.next = at
+        under_way.on.next = command.adds and ((running and whole) or recent != 0)
+        under_way.under_way.next = command.adds and recent != 0
 
     @always(clk.posedge)
-    def data() -> None:
-        write.row.next = row
-        write.data.next = given
-        for lane in range(STREAM_LANES):
-            tail.next[lane] = command.count[3:] == 0 or command.count[3:] > lane
-
-    # Of the next word, so that few levels of logic are before it.
-    @always(clk.posedge)
-    def measure() -> None:
-        few.next = left[LEFT_BITS:2] == 0
-        if opening or (go and more):
-            last.next = False
-            lanes.next = WHOLE
-            if opening:
-                if few and left[2:] == 1:
-                    last.next = True
-                    lanes.next = tail
-            elif last:
-                lanes.next = 0
-            elif few and left[2:] == 2:
-                last.next = True
-                lanes.next = tail
+    def place():
+        under_way.last.next = at - UNDER_WAY
+        ahead.next = phase[2:] + 2
+        lanes.next = 0
+        if ahead < lines.part:
+            lanes.next = 0xFF
+        elif ahead == lines.part:
+            lanes.next = lines.tail
 
     @always(clk.posedge)
-    def count() -> None:
-        if go:
-            part.next = behind
-            behind.next = behind + 1
-            if more:
-                left.next = left - 1
-                more.next = not last
-        if command.start:
-            part.next = 0
-            behind.next = 1
-            left.next = (command.count + (STREAM_LANES - 1)) >> 3
-            more.next = True
+    def choose():
+        want.next = (
+            phase[2:] == 2 and running and whole and not held and not (command.adds and busy) and not rst
+        )
 
     @always(clk.posedge)
-    def control() -> None:
-        command.done.next = ends
-        restart.next = command.start
-        opening.next = command.start or (opening and restart)
-        running.next = (opening and not restart) or (running and not ends)
-        due.next = running and not ends and (go or phase[2:] == behind)
-        write.enable.next = 0
-        if go:
-            write.enable.next = bank
+    def count():
+        if phase[2:] == 3:
+            if taken:
+                recent.next = WRITTEN
+                if command.adds:
+                    recent.next = UNDER_WAY
+            elif recent != 0:
+                recent.next = recent - 1
+        if taken:
+            left.next = left - 1
+        if opening[FILLED]:
+            left.next = lines.steps
+        if rst:
+            recent.next = 0
+
+    @always(clk.posedge)
+    def control():
+        opening.next = concat(opening[LAST:], command.start)
+        command.done.next = False
+        if opening[LAST]:
+            running.next = True
+        elif taken and left == 1:
+            running.next = False
+            ended.next = True
+        if ended and recent == 0 and phase[2:] == 1:
+            ended.next = False
+            command.done.next = True
+            command.idle.next = True
         if command.start:
             command.idle.next = False
-        if ends:
-            command.idle.next = True
         if rst:
-            opening.next = False
+            opening.next = 0
             running.next = False
-            due.next = False
-            write.enable.next = 0
+            ended.next = False
             command.done.next = False
             command.idle.next = True
 
-    return walk, mask, show, end, data, measure, count, control
-
-
-@block
-def values_of_word(offered: Any, lanes: Any, given: Any) -> Any:
-    """Give those of a word's eight values that `lanes` has bits for, and 0 for the others."""
-    kept = [word(16) for _ in range(STREAM_LANES)]
-    first, second, third, fourth, fifth, sixth, seventh, eighth = kept
-
-    @always_comb
-    def join() -> None:
-        given.next = concat(eighth, seventh, sixth, fifth, fourth, third, second, first)
-
-    return [value_of_word(offered, lanes, value, lane=i) for i, value in enumerate(kept)], join
-
-
-@block
-def value_of_word(offered: Any, lanes: Any, value: Any, *, lane: int) -> Any:
-    """Give one of them."""
-    LANE, LOW, HIGH = lane, 16 * lane, 16 * (lane + 1)
-
-    @always_comb
-    def choose() -> None:
-        value.next = 0
-        if lanes[LANE]:
-            value.next = offered[HIGH:LOW]
-
-    return choose
+    return parts, show, mark, tell, place, choose, count, control

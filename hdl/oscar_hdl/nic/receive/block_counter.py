@@ -1,9 +1,5 @@
 """Walks over the blocks of a frame: how many values, groups and rows each has."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.nic.ports import COUNT_BITS
@@ -23,7 +19,7 @@ class Blocks:
 
 
 @block
-def block_counter(clk: Any, blocks: Blocks, count: Any, log2: Any, row: Any) -> Any:
+def block_counter(clk, blocks: Blocks, count, log2, row):
     """Walk over the blocks of a frame of count u19 values, 1 or more, in blocks of 2^log2; log2 u5. row: the
     frame's first."""
     left, ahead = word(COUNT_BITS), word(9)  # values from here on; groups before

@@ -1,9 +1,5 @@
 """Where a block of a frame begins and ends in the store."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, block
 
 from oscar_hdl.streams.bundles import bit, word
@@ -22,7 +18,7 @@ class BlockPlaces:
 
 
 @block
-def block_places(clk: Any, places: BlockPlaces, size: Any) -> Any:
+def block_places(clk, places: BlockPlaces, size):
     """Hold places.start and places.end; size u20: the bytes of the block."""
 
     @always(clk.posedge)

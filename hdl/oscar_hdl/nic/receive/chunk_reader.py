@@ -1,22 +1,18 @@
 """Units of 16 bits from the store, in order, on demand."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import Bundle, bit, word
 
 UNITS_BITS = 3  # of a unit's number in a chunk
 
 
-class UnitPort:
+class UnitPort(Bundle):
     """Demand for units: `get` (strobe) with `amount`; `ready` when the last of them is in `units`."""
 
-    def __init__(self) -> None:
-        self.get, self.amount, self.ready = bit(), word(3), bit()
-        self.units = word(64)  # the last four, the newest at the top
+    get, amount, ready = bit(), word(3), bit()
+    soon = bit()  # in the clock before ready; with ready the next `get` may come
+    units = word(64)  # the last four, the newest at the top
 
 
 class ChunkAsk:
@@ -27,7 +23,7 @@ class ChunkAsk:
 
 
 @block
-def chunk_reader(clk: Any, rst: Any, opened: Any, first: Any, chunk: ChunkAsk, port: UnitPort) -> Any:
+def chunk_reader(clk, rst, opened, first, chunk: ChunkAsk, port: UnitPort):
     """Give units from number `first` of the store on, after opened (strobe), which forgets all before.
 
     A chunk is asked for while the one before is used; of a chunk that was asked for before `opened` nothing
@@ -48,6 +44,7 @@ def chunk_reader(clk: Any, rst: Any, opened: Any, first: Any, chunk: ChunkAsk, p
     def flow():
         shift.next = held and left != 0
         port.ready.next = left == 0
+        port.soon.next = held and left == 1
 
     @always(clk.posedge)
     def fetch():

@@ -1,24 +1,17 @@
 """Takes frames into the store's ring, and keeps those that are whole (docs/protocol.md, "Frame")."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar.coding.asc.params import ASC_CODE
-from oscar.coding.frame import HEADER_BYTES, MAGIC
+from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.nic.crc.frame_crc import frame_crc
 from oscar_hdl.nic.ports import PEER_BITS
-from oscar_hdl.nic.receive.ports import CameFrame
+from oscar_hdl.nic.receive.frame_head import directory_there, frame_head
+from oscar_hdl.nic.receive.ports import CameFrame, ComingFrame
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 
 @block
-def crc_feed(
-    clk: Any, rst: Any, taken: Any, data: Any, keep: Any, final: Any, header: Any, fed: Any, fed_data: Any,
-    fed_last: Any, fed_missing: Any,
-) -> Any:  # fmt: skip
+def crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last, fed_missing):
     """Give the words of frame_crc with a lead of 4 bytes, which is where the CRC's 4 bytes went.
 
     taken (strobe): a word, data, with keep; final: the frame's last. header: one bit, for the word of the
@@ -96,20 +89,20 @@ REASONS = {
 
 @block
 def deframer(
-    clk: Any, rst: Any, s_axis_rx: Stream, wr_en: Any, wr_addr: Any, wr_data: Any, head: Any, tail: Any,
-    came: CameFrame, bad: Any, reason: Any,
-) -> Any:  # fmt: skip
+    clk, rst, s_axis_rx: Stream, wr_en, wr_addr, wr_data, head, tail, came: CameFrame, coming: ComingFrame,
+    reason, *, block_log2: int,
+):  # fmt: skip
     """Write frames to the store, each from a word on; `head` moves behind a frame that is whole.
 
     s_axis_rx: frames_in(8 size), a frame up to tlast, whose first word has the tid. wr_en, wr_addr, wr_data:
-    the store. Frames lie between tail (an input) and head. came: one that is whole, as `head` moves; while it
-    is full, no other is taken. bad (strobe) with reason u4: a frame was dropped.
+    the store. Frames lie between tail (an input) and head. came: the frame that comes, pushed as `head`
+    moves, if it is whole and right; while `full`, no other is taken. coming: what else is known of it by
+    then; reason u4 comes with lost. block_log2: of its blocks, or 0: any.
     """
     size, at_bits = len(s_axis_rx.tkeep), len(head)
     rest_bits = (size - 1).bit_length()
     if size not in (8, 16, 32, 64):
         raise ValueError(f"expected words of 8, 16, 32 or 64 bytes, got {size}")
-    MAGIC_BYTE, CODEC_BYTE = MAGIC, ASC_CODE
     WORDS, REST = HEADER_BYTES // size, HEADER_BYTES % size  # of the header
     HEAD_BITS = WORDS + (REST > 0)
     PLACE = 16 // size  # the word of length and CRC, and where they are in it
@@ -125,18 +118,16 @@ def deframer(
     header = word(HEAD_BITS, 1)  # the word of the header that comes, 0 behind it
     used, room, dropping = word(at_bits), bit(), bit()
     length, announced, measured, expected = word(32), word(32), word(LENGTH_BITS), word(LENGTH_BITS)
-    full, short, alone, fault = (
-        word(at_bits, NONE),
-        word(rest_bits),
-        bit(),
-        word(4),
-    )  # words that are full, less those of the header
-    foreign, unknown, odd, gap, wrong, length_right, sum_right = (bit() for _ in range(7))
-    crc_done, crc = bit(), word(32)
+    full, short = word(at_bits, NONE), word(rest_bits)
+    alone, fault = bit(), word(4)
+    odd, gap, wrong, length_right, sum_right, over = (bit() for _ in range(6))
+    stored, crc_done, crc = word(at_bits), bit(), word(32)  # stored: words of the frame that comes
     fed, fed_data, fed_last, fed_missing = bit(), word(8 * size), bit(), word(rest_bits)
 
     feed = crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last, fed_missing)
     check = frame_crc(clk, rst, fed, fed_data, fed_last, fed_missing, crc_done, crc, lead=4)
+    heads = frame_head(clk, rst, taken, data, peer, header, came, coming)
+    listed = directory_there(clk, rst, came, coming, stored, over, size=size, block_log2=block_log2)
 
     @always_comb
     def give():
@@ -144,6 +135,8 @@ def deframer(
         wr_en.next = taken and not dropping
         wr_data.next = data
         used.next = wr_addr - tail
+        over.next = state == states.TELL
+        came.length.next = length[20:]
         short.next = -fed_missing
 
     @always(clk.posedge)
@@ -179,11 +172,11 @@ def deframer(
             fault.next = TOO_LONG
         elif odd or header != 0 or not length_right:
             fault.next = LENGTH
-        elif foreign:
+        elif coming.foreign:
             fault.next = VERSION
         elif not sum_right:
             fault.next = DAMAGED
-        elif unknown:
+        elif coming.unknown:
             fault.next = CODEC
 
     @always(clk.posedge)
@@ -194,16 +187,10 @@ def deframer(
                 full.next = full + 1
             if gap or not keep[0]:
                 odd.next = True
-            if header[0]:
-                foreign.next = data[8:] != MAGIC_BYTE
-                unknown.next = data[16:8] != CODEC_BYTE
-                came.peer.next = peer
-                came.step.next = data[32:16]
-                came.chunk.next = data[48:32]
-                came.sub.next = data[56:48]
             if header[PLACE]:
                 length.next = data[AT + 32 : AT]
                 announced.next = data[AT + 64 : AT + 32]
+        stored.next = wr_addr - head
         measured.next = concat(full, short)
         expected.next = length[LENGTH_BITS:] + REST
         length_right.next = measured == expected and length[32:LENGTH_BITS] == 0
@@ -215,7 +202,7 @@ def deframer(
 
     @always(clk.posedge)
     def run():
-        bad.next = False
+        coming.lost.next = False
         came.push.next = False
         alone.next = head == tail
         if state == states.RECEIVE:
@@ -235,7 +222,7 @@ def deframer(
             wrong.next = fault != 0
             state.next = states.TELL
         elif state == states.TELL:
-            bad.next = wrong
+            coming.lost.next = wrong
             dropping.next = False
             if wrong:
                 wr_addr.next = head
@@ -249,8 +236,8 @@ def deframer(
             state.next = states.RECEIVE
             head.next = 0
             wr_addr.next = 0
-            bad.next = False
+            coming.lost.next = False
             came.push.next = False
             dropping.next = False
 
-    return feed, check, give, take, fill, look, measure, run
+    return feed, check, heads, listed, give, take, fill, look, measure, run

@@ -1,9 +1,5 @@
 """Whether a sender may have written an entry of the directory (docs/asc.md, "A receiver refuses")."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar.coding.asc.params import CODED, CONSTANT, MOST_SEED_ROWS, RAW
@@ -13,13 +9,11 @@ CLOCKS = 6  # from an entry to what is known of it
 
 
 @block
-def entry_check(
-    clk: Any, rst: Any, check: Any, entry: Any, width: Any, values: Any, top: Any, done: Any, right: Any
-) -> Any:
+def entry_check(clk, rst, check, entry, width, values, top, done, right):
     """Judge an entry of a block of `values` u18 with last group `top` u7, of values of `width` u5 bits.
 
-    check (strobe): from then to done (strobe) entry u48 and width hold, values and top for four clocks. done
-    comes with right, CLOCKS later.
+    check (strobe, four clocks apart at least): entry u48, values and top hold from then on for three clocks,
+    width to done (strobe), which comes with right, CLOCKS later.
     """
     kind, size, missing = word(2), word(24), word(19)
     ACC = 25
@@ -30,6 +24,7 @@ def entry_check(
     coded, raw, constant, fits, large = (bit() for _ in range(5))
     few, ordered, inside, enough, empty, some, narrow, plain, upper = (bit() for _ in range(9))
     wide_at, beyond, sign = word(15), word(15), bit()
+    constant_late, large_late = bit(), bit()
     WIDE = tuple(0x7FFF >> max(0, w - 1) << max(0, w - 1) for w in range(32))  # bits that repeat the sign
 
     @always_comb
@@ -86,6 +81,8 @@ def entry_check(
         coded.next = kind == CODED and few and ordered and inside and enough
         raw.next = kind == RAW and empty and some and narrow
         constant.next = kind == CONSTANT and plain and upper and beyond == 0
+        constant_late.next = constant
+        large_late.next = large
 
     @always(clk.posedge)
     def judge():
@@ -101,7 +98,7 @@ def entry_check(
         way.next[CLOCKS - 1 : 1] = way[CLOCKS - 2 :]
         way.next[0] = check
         done.next = way[CLOCKS - 2]
-        right.next = constant or (fits and not large)
+        right.next = constant_late or (fits and not large_late)
         if rst:
             way.next = 0
             done.next = False

@@ -1,26 +1,21 @@
 """Which frames wait in the store, oldest first: who made each, and what it is."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.receive.ports import CameFrame, OldestFrame
 from oscar_hdl.streams.bundles import bit, word
 
-NAME_BITS = 48
+NAME_BITS = 128
 
 
 @block
-def frame_names(
-    clk: Any, rst: Any, came: CameFrame, gone: Any, oldest: OldestFrame, *, most_log2: int = 4
-) -> Any:
+def frame_names(clk, rst, came: CameFrame, gone, oldest: OldestFrame, *, most_log2: int = 4):
     """Keep the names of up to 2^most_log2 frames that came, and show the oldest one's.
 
-    came: `push` at least four clocks apart, one at most while `full`. gone (strobe, while oldest.there): the
-    oldest frame left the store. Three clocks behind it, or behind the first push, `there` says that another
-    is the oldest; its name holds until `gone`.
+    came: `put`, then `push` if it is whole; `push` at least four clocks apart, one at most while `full`. gone
+    (strobe, while oldest.there): the oldest frame left the store. Three clocks behind it, or behind the first
+    push, `there` says that another is the oldest; its name holds until `gone`. Where no frame is there, the
+    name shown is the last one that was put, from two clocks behind the put on.
     """
     MOST_LOG2, FULL = most_log2, (1 << most_log2) - 1
     memory = [word(NAME_BITS) for _ in range(1 << MOST_LOG2)]
@@ -34,11 +29,21 @@ def frame_names(
         oldest.chunk.next = name[32:16]
         oldest.sub.next = name[40:32]
         oldest.peer.next = name[48:40]
+        oldest.width.next = name[56:48]
+        oldest.sequence.next = name[72:56]
+        oldest.checksum.next = name[88:72]
+        oldest.count.next = name[107:88]
+        oldest.more.next = name[107]
+        oldest.length.next = name[128:108]
 
     @always(clk.posedge)
     def keep():
+        if came.put:
+            memory[write_at[MOST_LOG2:]].next = concat(
+                came.length, came.more, came.count, came.checksum, came.sequence, came.width, came.peer,
+                came.sub, came.chunk, came.step,
+            )  # fmt: skip
         if came.push:
-            memory[write_at[MOST_LOG2:]].next = concat(came.peer, came.sub, came.chunk, came.step)
             write_at.next = write_at + 1
         came.full.next = waiting >= FULL
         name.next = memory[read_at[MOST_LOG2:]]

@@ -1,11 +1,8 @@
 """Where things are in the store: how far a frame was read, and where it ends."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block, concat, modbv
 
+from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.streams.bundles import bit, word
 
 SUM_BITS = 20  # bytes of a frame's blocks: at most 2^19
@@ -15,9 +12,9 @@ class Places:
     """What is asked of frame_places.
 
     start, end: addresses of bytes in the store; from the frame's begin on, so they may lie a turn too far.
-    begin (strobe): start becomes the begin of word `at`. get (strobe): start moves on by `amount` units of
-    16 bits. add (strobe): end becomes start + a length, or end - bytes if `less`; what is added and less hold
-    for a clock before. same: start and end were equal a clock ago.
+    begin (strobe): start becomes the begin of the payload, of a frame at word `at`. get (strobe): start moves
+    on by `amount` units of 16 bits. add (strobe): end becomes start + a length, or end - bytes if `less`;
+    what is added and less hold for a clock before. same: start and end were equal a clock ago.
     """
 
     def __init__(self, at_bits: int, word_bits: int) -> None:
@@ -29,12 +26,12 @@ class Places:
 
 
 @block
-def frame_places(clk: Any, places: Places, length: Any, entry_bytes: Any, *, word_bits: int) -> Any:
+def frame_places(clk, places: Places, length, entry_bytes, *, word_bits: int):
     """Hold places.start and places.end; length, entry_bytes (less) u20: what is added.
 
     word_bits: log2 of the bytes of a word of the store.
     """
-    bits, at_bits = len(places.start), len(places.at)
+    bits, at_bits, PAYLOAD = len(places.start), len(places.at), HEADER_BYTES
     ABOVE, BEYOND = bits - at_bits - word_bits, bits - SUM_BITS
     NEGATIVE = (1 << BEYOND) - 1
     inverted = word(SUM_BITS)
@@ -63,6 +60,6 @@ def frame_places(clk: Any, places: Places, length: Any, entry_bytes: Any, *, wor
         if places.get:
             places.start.next = places.start + concat(places.amount, False)
         if places.begin:
-            places.start.next = concat(modbv(0)[ABOVE:], places.at, modbv(0)[word_bits:])
+            places.start.next = concat(modbv(0)[ABOVE:], places.at, modbv(0)[word_bits:]) + PAYLOAD
 
     return add, sums, run

@@ -1,13 +1,10 @@
 """The store of frames: words of the bus go in, a line leaves by sixteen bytes, its last column first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.barrel.ports import WORD_BYTES
+from oscar_hdl.coder.unit.ports import WORD_BYTES
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
 
@@ -26,12 +23,12 @@ def chunk_bits(bus_bits: int, store_log2: int) -> int:
 
 
 @block
-def two_later(clk: Any, data: Any, later: Any) -> Any:
+def two_later(clk, data, later):
     """Give `data` as `later` two clocks later."""
     between = word(len(data))
 
     @always(clk.posedge)
-    def hold() -> None:
+    def hold():
         between.next = data
         later.next = between
 
@@ -39,21 +36,21 @@ def two_later(clk: Any, data: Any, later: Any) -> Any:
 
 
 @block
-def column(clk: Any, wr_en: Any, wr_addr: Any, wr_data: Any, line: Any, chunk: Any, *, number: int) -> Any:
+def column(clk, wr_en, wr_addr, wr_data, line, chunk, *, number: int):
     """Keep column `number` of all lines, each a word of the bus."""
     LOW, HIGH = number * CHUNK_BITS, (number + 1) * CHUNK_BITS
     part = word(CHUNK_BITS)
     memory = block_ram(clk, wr_en, wr_addr, part, line, chunk)
 
     @always_comb
-    def cut() -> None:
+    def cut():
         part.next = wr_data[HIGH:LOW]
 
     return memory, cut
 
 
 @block
-def halves(clk: Any, wr_en: Any, wr_addr: Any, wr_data: Any, line: Any, chunk: Any) -> Any:
+def halves(clk, wr_en, wr_addr, wr_data, line, chunk):
     """Keep lines of two words of 8 bytes."""
     at_bits = len(wr_addr)
     line_at, wr_low, wr_high = word(at_bits - 1), bit(), bit()
@@ -64,7 +61,7 @@ def halves(clk: Any, wr_en: Any, wr_addr: Any, wr_data: Any, line: Any, chunk: A
     ]
 
     @always_comb
-    def part() -> None:
+    def part():
         line_at.next = wr_addr[at_bits:1]
         wr_low.next = wr_en and not wr_addr[0]
         wr_high.next = wr_en and wr_addr[0]
@@ -74,10 +71,7 @@ def halves(clk: Any, wr_en: Any, wr_addr: Any, wr_data: Any, line: Any, chunk: A
 
 
 @block
-def frame_store(
-    clk: Any, wr_en: Any, wr_addr: Any, wr_data: Any, line: Any, tag: Any, chunks: Sequence[Any],
-    tags: Sequence[Any],
-) -> Any:  # fmt: skip
+def frame_store(clk, wr_en, wr_addr, wr_data, line, tag, chunks: Sequence, tags: Sequence):
     """Write words of the bus, and read lines: a line a clock, each of its columns two clocks behind the next.
 
     wr_en, wr_addr, wr_data: a word. line: a register; chunks: its last column two clocks later, the one

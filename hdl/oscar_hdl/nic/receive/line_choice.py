@@ -1,20 +1,15 @@
 """Which thread of the unit whose turn it is gets the next line of the store."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
+from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def line_choice(
-    clk: Any, rst: Any, turn: Any, wants: Sequence[Any], pause: Any, thread: Any, some: Any
-) -> Any:  # fmt: skip
+def line_choice(clk, rst, turn, wants: Sequence, pause, thread, some):
     """Choose a thread of unit `turn`, in a ring of threads; the last one that was chosen waits for once.
 
     wants: u8 of each unit. pause: nobody is chosen. thread u3, some: two clocks later.
@@ -28,14 +23,14 @@ def line_choice(
     TOP = KEPT * (TURNS - 2)
 
     @always_comb
-    def look() -> None:
+    def look():
         mine.next = 0
         for u in range(UNITS):
             if turn == u:
                 mine.next = wants[u]
 
     @always_comb
-    def seek() -> None:
+    def seek():
         pick.next = 0
         for i in range(THREADS):
             if can[THREADS - 1 - i] and below[THREADS - 1 - i]:
@@ -47,7 +42,7 @@ def line_choice(
         picks.next = (can & (above | below)) != 0
 
     @always_comb
-    def settle() -> None:
+    def settle():
         last.next = kept
         if picks:
             last.next = pick
@@ -55,7 +50,7 @@ def line_choice(
         just.next = lasts[TOP + THREAD_BITS]
 
     @always(clk.posedge)
-    def choose() -> None:
+    def choose():
         can.next = mine
         if pause:
             can.next = 0
@@ -72,12 +67,12 @@ def line_choice(
     if TURNS == 2:
 
         @always(clk.posedge)
-        def pass_on() -> None:
+        def pass_on():
             lasts.next = concat(picks, last)
     else:
 
         @always(clk.posedge)
-        def pass_on() -> None:
+        def pass_on():
             lasts.next = concat(lasts[TOP:], picks, last)
 
     return look, seek, settle, choose, pass_on

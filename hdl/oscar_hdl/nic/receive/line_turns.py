@@ -1,16 +1,14 @@
 """Which line of the store is read in a clock: the next one of a thread's block, or the reader's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
+from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.nic.receive.chunk_reader import ChunkAsk
 from oscar_hdl.nic.receive.line_choice import line_choice
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied
 
 PUT_LATER = 4  # clocks from a span's `put` until it is written
 
@@ -28,10 +26,7 @@ class ThreadSpan:
 
 
 @block
-def span_table(
-    clk: Any, span: ThreadSpan, put: Any, at: Any, step: Any, step_at: Any, step_top: Any, step_whole: Any,
-    top: Any, bottom: Any, whole: Any,
-) -> Any:  # fmt: skip
+def span_table(clk, span: ThreadSpan, put, at, step, step_at, step_top, step_whole, top, bottom, whole):
     """Keep what is left of each thread's block.
 
     put (strobe): span is written; step (strobe, not with put): step_top and step_whole, of thread step_at.
@@ -43,7 +38,7 @@ def span_table(
     written, write, write_at, line = word(CHUNK + 1), bit(), word(len(at)), word(CHUNK + 1)
 
     @always_comb
-    def choose() -> None:
+    def choose():
         write.next = put or step
         written.next = concat(step_whole, step_top)
         write_at.next = step_at
@@ -54,7 +49,7 @@ def span_table(
         whole.next = line[CHUNK]
 
     @always(clk.posedge)
-    def access() -> None:
+    def access():
         if write:
             tops[write_at].next = written
         if put:
@@ -66,9 +61,7 @@ def span_table(
 
 
 @block
-def unit_wants(
-    clk: Any, rst: Any, put: Any, put_at: Any, ends: Any, at: Any, room: Any, wants: Any, *, unit: int
-) -> Any:  # fmt: skip
+def unit_wants(clk, rst, put, put_at, ends, at, room, wants, *, unit: int):
     """Know which threads of a unit have more to be given, and have room for it: wants u8.
 
     put (strobe): thread put_at (unit << 3 | thread) begins; ends (strobe): thread `at` has its last line.
@@ -76,11 +69,11 @@ def unit_wants(
     live, seen, FIRST = word(THREADS), word(THREADS), THREADS * unit
 
     @always_comb
-    def tell() -> None:
+    def tell():
         wants.next = live & seen
 
     @always(clk.posedge)
-    def keep() -> None:
+    def keep():
         seen.next = room
         for i in range(THREADS):
             if ends and at == FIRST + i:
@@ -94,10 +87,7 @@ def unit_wants(
 
 
 @block
-def line_turns(
-    clk: Any, rst: Any, turn: Any, rooms: Sequence[Any], span: ThreadSpan, chunk: ChunkAsk, line: Any,
-    tag: Any,
-) -> Any:  # fmt: skip
+def line_turns(clk, rst, turn, rooms: Sequence, span: ThreadSpan, chunk: ChunkAsk, line, tag):
     """Read a line a clock, of unit `turn` four clocks before.
 
     rooms: u8 of each unit, threads that have room. span: a block begins; chunk: of the reader, which goes
@@ -122,7 +112,7 @@ def line_turns(
     ]
 
     @always_comb
-    def look() -> None:
+    def look():
         ends3.next = some3 and whole3
         pause.next = span.put or chunk.ask
         turn2.next = turn - 2
@@ -131,42 +121,36 @@ def line_turns(
         below3.next = top3[CHUNK:SHIFT] - 1
 
     if AT == THREAD_BITS:
-
-        @always_comb
-        def point() -> None:
-            at2.next = thread2
-
+        point = copied(None, thread2, at2)
     else:
 
         @always_comb
-        def point() -> None:
+        def point():
             at2.next = concat(turn2[AT - THREAD_BITS :], thread2)
 
     if SHIFT:
 
         @always_comb
-        def own() -> None:
+        def own():
             for c in range(COLUMNS):
                 own3.next[c] = asks[2] and chunk.at[SHIFT:] == c
                 mine3.next[c] = c <= top3[SHIFT:] and (not whole3 or c >= bottom3[SHIFT:])
 
         @always(clk.posedge)
-        def go_down() -> None:
+        def go_down():
             top4.next = concat(below3, modbv(COLUMNS - 1)[SHIFT:])
 
     else:
 
         @always_comb
-        def own() -> None:
+        def own():
             own3.next = asks[2]
             mine3.next = 1
 
-        @always(clk.posedge)
-        def go_down() -> None:
-            top4.next = below3
+        go_down = copied(clk, below3, top4)
 
     @always(clk.posedge)
-    def follow() -> None:
+    def follow():
         puts.next = concat(puts[PUT_LATER - 1 :], span.put)
         asks.next = concat(asks[2:], chunk.ask)
         some3.next = some2

@@ -1,9 +1,5 @@
 """Reads prefix and sent rows of a payload, and has tables built of them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.nic.ports import block_sizes
@@ -12,9 +8,8 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 
 @block
 def prefix_reader(
-    clk: Any, rst: Any, go: Any, units: Any, log2: Any, build: Any, last: Any, mask: Any,
-    m_axis_sent: Stream, done: Any, right: Any, *, block_log2: int,
-) -> Any:  # fmt: skip
+    clk, rst, go, units, log2, build, last, mask, m_axis_sent: Stream, done, right, *, block_log2: int
+):
     """Read what is before the directory.
 
     go (strobe): the next unit is the prefix. units: UnitPort. log2 u5: of the prefix's block size. build

@@ -1,9 +1,5 @@
 """The bytes of a raw block in their order."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.nic.receive.chunk_reader import UnitPort
@@ -11,9 +7,7 @@ from oscar_hdl.streams.bundles import Stream, bit, word
 
 
 @block
-def raw_feeder(
-    clk: Any, rst: Any, go: Any, odd: Any, size: Any, units: UnitPort, m_axis: Stream, idle: Any
-) -> Any:
+def raw_feeder(clk, rst, go, odd, size, units: UnitPort, m_axis: Stream, idle):
     """Give `size` u20 bytes (1 or more) as pairs, the first in bits 0..7, tlast with the last pair.
 
     go (strobe): the next unit holds the first byte, in its upper half if `odd`; odd and size hold for two

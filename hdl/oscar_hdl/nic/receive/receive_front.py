@@ -1,9 +1,5 @@
 """The first stage of a command to receive: match, prefix, directory, tables."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.coder.ports import TablesPort
@@ -11,24 +7,29 @@ from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.ports import FrontFrame, MatchPort, ReaderUse, StepPort
 from oscar_hdl.streams.bundles import bit, word
 
-NO_ERROR, PREFIX_WRONG, DIRECTORY_WRONG, BLOCK_WRONG, ABORTED = 0, 1, 2, 3, 16  # FrameCommand.error
+NO_ERROR, PREFIX_WRONG, DIRECTORY_WRONG, BLOCK_WRONG, ABORTED = 0, 1, 2, 3, 7  # FrameCommand.error
 LOOK_UP = 3  # clocks until the checksum of a set is there
+REBUILD = 31  # clocks from tables that are built until others of the same bank may be asked for: 24 or more
 
 
 @block
 def receive_front(
-    clk: Any, rst: Any, command: FrameCommand, tables: TablesPort, match: MatchPort, empty: Any,
-    prefix: StepPort, listing: StepPort, use: ReaderUse, less: Any, frame: FrontFrame,
-) -> Any:  # fmt: skip
+    clk, rst, command: FrameCommand, tables: TablesPort, match: MatchPort, empty, prefix: StepPort,
+    listing: StepPort, use: ReaderUse, less, frame: FrontFrame, *, frames: int,
+):  # fmt: skip
     """Take a command through its steps.
 
-    empty: the matched frame has no payload. less (level): for frame_places. The bank is another for each
-    command. A frame with `failed` or without values has no blocks to deal.
+    empty: the matched frame has no payload. less (level): for frame_places. Of `frames` banks the next
+    command has another one. A frame with `failed` or without values has no blocks to deal.
+
+    A frame may be matched before it is whole. Then prefix and directory are read and tables are built; the
+    rest waits until it is whole. If it is lost, or the command is aborted before, the command seeks again,
+    and the bank's tables are built anew.
     """
-    states = enum("IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "HAND", "FULL")
-    state = Signal(states.IDLE)
-    wait, step, building, nothing, absent = word(2), bit(), bit(), bit(), bit()
-    begun, given_up = bit(), bit()
+    states = enum("IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "UNDO", "HAND", "FULL")
+    state, LAST_BANK = Signal(states.IDLE), frames - 1
+    wait, step, building, nothing, absent = word(5), bit(), bit(), bit(), bit()
+    begun, given_up, again = bit(), bit(), bit()
 
     @always_comb
     def share():
@@ -40,7 +41,7 @@ def receive_front(
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
         match.seek.next = state == states.SEEK and not command.abort
-        frame.right.next = use.released and not frame.failed
+        again.next = match.spoiled or (command.abort and not match.whole)
 
     @always(clk.posedge)
     def measure():
@@ -56,21 +57,26 @@ def receive_front(
         building.next = (building or tables.build) and not tables.built
         given_up.next = state == states.SEEK and command.abort and match.idle and not step
         less.next = state == states.LIST
-        use.released.next = state == states.BUILD or state == states.HAND
+        use.released.next = state == states.BUILD or state == states.UNDO or state == states.HAND
+        frame.right.next = not frame.failed and (
+            state == states.HAND or (state == states.BUILD and match.whole and not match.spoiled)
+        )
         frame.ready.next = state == states.HAND and not frame.taken
         if rst:
             step.next = False
             building.next = False
             given_up.next = False
             frame.ready.next = False
+            frame.right.next = False
 
     @always(clk.posedge)
     def judge():
         """What is known of the frame, which holds until the next."""
-        if begun:
+        if begun or state == states.UNDO:
             frame.error.next = NO_ERROR
             frame.failed.next = False
             frame.matched.next = False
+        if begun:
             frame.built.next = False
         if match.matched:
             frame.matched.next = True
@@ -89,15 +95,18 @@ def receive_front(
         if (state == states.EMPTY and absent) or given_up:
             frame.failed.next = True
         if frame.taken:
-            frame.bank.next = not frame.bank
+            frame.bank.next = frame.bank + 1
+            if frame.bank == LAST_BANK:
+                frame.bank.next = 0
         if rst:
-            frame.bank.next = False
+            frame.bank.next = 0
 
     @always(clk.posedge)
     def run():
         begun.next = False
         prefix.go.next = False
         listing.go.next = False
+        match.undo.next = False
         wait.next = 0
         if state == states.IDLE:
             if command.start:
@@ -118,7 +127,7 @@ def receive_front(
             prefix.go.next = not absent
             state.next = states.PREFIX
             if absent:
-                state.next = states.HAND
+                state.next = states.BUILD
         elif state == states.PREFIX:
             if step:
                 listing.go.next = not frame.failed
@@ -129,8 +138,15 @@ def receive_front(
             if step:
                 state.next = states.BUILD
         elif state == states.BUILD:
-            if not building:
+            if not building and again:
+                match.undo.next = True
+                state.next = states.UNDO
+            elif not building and match.whole:
                 state.next = states.HAND
+        elif state == states.UNDO:
+            wait.next = wait + 1
+            if wait == REBUILD:
+                state.next = states.SEEK
         elif state == states.HAND:
             if frame.taken:
                 state.next = states.FULL

@@ -1,13 +1,9 @@
 """Starts blocks on the threads of a barrel decoder, and knows of which frame each thread has one."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block
 
-from oscar_hdl.coder.barrel.ports import ALL_THREADS, THREADS
-from oscar_hdl.coder.barrel_decode.ports import BarrelDecoderJob
+from oscar_hdl.coder.decode.ports import DecoderJob
+from oscar_hdl.coder.unit.ports import ALL_THREADS, THREADS
 from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.nic.receive.ports import FRAMES, DealtBlock
 from oscar_hdl.streams.bundles import bit, word
@@ -15,9 +11,8 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def unit_threads(
-    clk: Any, rst: Any, dealt: DealtBlock, job: BarrelDecoderJob, place: BankBlock, free: Any, quiet: Any,
-    wrong: Any, *, unit: int,
-) -> Any:  # fmt: skip
+    clk, rst, dealt: DealtBlock, job: DecoderJob, place: BankBlock, free, quiet, wrong, *, unit: int
+):
     """Pass on the blocks that are for this unit.
 
     free u8: threads without a block. quiet: levels, a bit for each bank of tables and counts: no thread has a
@@ -28,7 +23,7 @@ def unit_threads(
 
     # Rows that a frame adopts are cleared before its blocks are dealt, so that all blocks add.
     @always_comb
-    def pass_on() -> None:
+    def pass_on():
         start.next = dealt.start[unit]
         job.start.next = dealt.start[unit]
         job.thread.next = dealt.thread
@@ -45,7 +40,7 @@ def unit_threads(
         place.first.next = dealt.row
 
     @always(clk.posedge)
-    def follow() -> None:
+    def follow():
         for b in range(FRAMES):
             for i in range(THREADS):
                 if start and dealt.thread == i and dealt.bank == b:
@@ -56,7 +51,7 @@ def unit_threads(
             open_to.next = 0
 
     @always(clk.posedge)
-    def tell() -> None:
+    def tell():
         free.next = job.idle
         wrong.next = 0
         for b in range(FRAMES):

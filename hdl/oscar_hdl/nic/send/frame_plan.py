@@ -1,9 +1,5 @@
 """How many blocks a frame has, and how many values the last one."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
@@ -12,10 +8,7 @@ VALUES_BITS = 18
 
 
 @block
-def frame_plan(
-    clk: Any, rst: Any, start: Any, count: Any, block_log2: Any, ready: Any, last_block: Any, size: Any,
-    last_size: Any, thinning: Any,
-) -> Any:  # fmt: skip
+def frame_plan(clk, rst, start, count, block_log2, ready, last_block, size, last_size, thinning):
     """Cut `count` u19 values into blocks of 2^block_log2.
 
     start (strobe); ready: 20 clocks later (the rest one clock behind it), until the next start. last_block

@@ -1,19 +1,12 @@
 """Sends a frame from the store."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import always, always_comb, block
 
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def frame_reader(
-    clk: Any, rst: Any, start: Any, words: Any, tail: Any, peer: Any, idle: Any, left: Any, address: Any,
-    advance: Any, m_axis: Any,
-) -> Any:  # fmt: skip
+def frame_reader(clk, rst, start, words, tail, peer, idle, left, address, advance, m_axis):
     """Read a frame behind the one before.
 
     start (strobe, while idle): a frame of `words` words, of whose last one `tail` bytes belong to it, 0: all;

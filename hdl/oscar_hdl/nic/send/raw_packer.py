@@ -1,9 +1,5 @@
 """Packs the values of a block that is too long coded: each in as many bits as the largest needs."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.coder.ports import READ_CLOCKS
@@ -12,7 +8,7 @@ from oscar_hdl.streams.pair_fifo import pair_fifo
 
 
 @block
-def raw_packer(clk: Any, rst: Any, job: Any, source: Any, m_axis: Any, *, depth_log2: int = 6) -> Any:
+def raw_packer(clk, rst, job, source, m_axis, *, depth_log2: int = 6):
     """Read the rows of a block and give its values, `width` bits each, the lowest bit first.
 
     job: RawJob; values and width (1..16) hold from start to done, when all bytes were taken.

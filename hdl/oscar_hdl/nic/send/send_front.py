@@ -1,32 +1,32 @@
 """The first stage of a command to send: blocks are planned, tables are built, and dealing begins."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.coder.ports import TablesPort
 from oscar_hdl.nic.ports import FrameCommand, TopPort
 from oscar_hdl.nic.send.frame_plan import frame_plan
 from oscar_hdl.nic.send.ports import PlannedFrame
-from oscar_hdl.streams.bundles import bit
+from oscar_hdl.streams.bundles import bit, word
+
+LOOK_UP = 3  # clocks until the checksum of a set is there
 
 
 @block
 def send_front(
-    clk: Any, rst: Any, command: FrameCommand, top: TopPort, tables: TablesPort, blocked: Any, dealing: Any,
-    begun: Any, frame: PlannedFrame,
-) -> Any:  # fmt: skip
-    """Take a command; frame and the command's fields hold until it is taken. Banks are used in turn.
+    clk, rst, command: FrameCommand, top: TopPort, tables: TablesPort, crowded, blocked, dealing, begun,
+    frame: PlannedFrame, *, frames: int,
+):  # fmt: skip
+    """Take a command while the sender is not crowded, and plan its frame. `frames` banks are used in turn.
 
-    top: asked for the last symbol of a frame with values. begun (strobe): its blocks may be dealt, if it has
-    any: counts of its bank are drained (not blocked), and no other frame is dealt (dealing). From then on it
-    may be taken.
+    top: asked for the last symbol of a frame with values. Meanwhile tables are built for the last symbol of
+    the frame before, which is often the same; if it is another, they are built anew. begun (strobe): the
+    frame's blocks may be dealt, if it has any: counts of its bank are drained (not blocked), and no other
+    frame is dealt (dealing). In that clock frame and the command's fields hold for the last time.
     """
-    states = enum("IDLE", "START", "PLAN", "BUILD", "WAIT", "BEGIN", "HAND")
-    state = Signal(states.IDLE)
-    planning, planned, found, known, may = bit(), bit(), bit(), bit(), bit()
+    states = enum("IDLE", "START", "QUERY", "PLAN", "BUILD", "WAIT", "BEGIN")
+    state, LAST_BANK = Signal(states.IDLE), frames - 1
+    planning, planned, found, known, may, asks, wrong, owed = (bit() for _ in range(8))
+    last, wait = word(4, 15), word(2)  # last: symbol of this frame; until it is known of the one before
 
     plan = frame_plan(
         clk, rst, planning, command.count, command.block_log2, planned, frame.last_block, frame.size,
@@ -40,11 +40,14 @@ def send_front(
         tables.fresh.next = command.fresh
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
-        tables.last.next = top.symbol
+        tables.last.next = last
         tables.mask.next = 0
         tables.bank.next = frame.bank
-        command.idle.next = state == states.IDLE
-        known.next = planned and found and tables.steady
+        command.idle.next = state == states.IDLE and not crowded
+        known.next = planned and found
+        asks.next = (state == states.QUERY and wait == LOOK_UP and tables.steady and not frame.empty) or (
+            state == states.PLAN and known and wrong
+        )
         begun.next = state == states.BEGIN
 
     @always(clk.posedge)
@@ -55,42 +58,56 @@ def send_front(
             found.next = command.count == 0
         elif top.known:
             found.next = True
-        tables.build.next = state == states.PLAN and known and not frame.empty
+        wrong.next = state == states.PLAN and (wrong or (top.known and top.symbol != last))
+        if top.known:
+            last.next = top.symbol
+        tables.build.next = asks
+        if asks:
+            owed.next = True
+        elif tables.built and not tables.build:  # of the build that is asked for now, nothing is built
+            owed.next = False
         may.next = not blocked and not dealing
-        frame.ready.next = state == states.HAND and not frame.taken
-        if state == states.PLAN:
+        if state == states.START:
             frame.empty.next = command.count == 0
+        if state == states.QUERY:
             frame.checksum.next = tables.checksum
-        if frame.taken:
-            frame.bank.next = not frame.bank
+        if begun:
+            frame.bank.next = frame.bank + 1
+            if frame.bank == LAST_BANK:
+                frame.bank.next = 0
         if rst:
             planning.next = False
             top.ask.next = False
             tables.build.next = False
-            frame.ready.next = False
-            frame.bank.next = False
+            owed.next = False
+            frame.bank.next = 0
 
     @always(clk.posedge)
     def sequence():
+        wait.next = 0
         if state == states.IDLE:
             if command.start:
                 state.next = states.START
         elif state == states.START:
-            state.next = states.PLAN
+            state.next = states.QUERY
+        elif state == states.QUERY:
+            wait.next = wait + 1
+            if wait == LOOK_UP:
+                wait.next = wait
+                if tables.steady:
+                    state.next = states.PLAN
         elif state == states.PLAN:
             if known:
                 state.next = states.BUILD
                 if frame.empty:
                     state.next = states.WAIT
         elif state == states.BUILD:
-            if tables.built:
+            if not owed:
                 state.next = states.WAIT
         elif state == states.WAIT:
             if may:
                 state.next = states.BEGIN
-        elif state == states.BEGIN:
-            state.next = states.HAND
-        elif frame.taken:
+        else:
             state.next = states.IDLE
         if rst:
             state.next = states.IDLE

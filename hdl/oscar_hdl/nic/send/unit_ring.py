@@ -1,23 +1,16 @@
 """The eight threads of a barrel encoder as a ring: each has the next block when its last one left."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar_hdl.coder.barrel.ports import THREAD_BITS, THREADS
-from oscar_hdl.coder.barrel_encode.ports import BarrelDrain, BarrelEncoderJob
+from oscar_hdl.coder.encode.ports import DrainPort, EncoderJob
+from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.nic.ports import BankBlock
-from oscar_hdl.nic.send.barrel_ports import RESULT_BITS, CollectJob, DealtBlock, SettledBlock, UnitRing
+from oscar_hdl.nic.send.ports import RESULT_BITS, CollectJob, DealtBlock, SettledBlock, UnitRing
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
-def ring_jobs(
-    clk: Any, rst: Any, job: BarrelEncoderJob, rows: BankBlock, dealt: DealtBlock, ring: UnitRing, frees: Any,
-    waiting: Any,
-) -> Any:  # fmt: skip
+def ring_jobs(clk, rst, job: EncoderJob, rows: BankBlock, dealt: DealtBlock, ring: UnitRing, frees, waiting):
     """Start jobs, and keep what came of them until it is taken, in the order in which they were started.
 
     frees (strobe): the oldest block left. waiting (level): one was started whose result was not taken.
@@ -84,9 +77,9 @@ def ring_jobs(
 
 @block
 def unit_ring(
-    clk: Any, rst: Any, job: BarrelEncoderJob, rows: BankBlock, drain: BarrelDrain, dealt: DealtBlock,
-    ring: UnitRing, settled: SettledBlock, collect: CollectJob,
-) -> Any:  # fmt: skip
+    clk, rst, job: EncoderJob, rows: BankBlock, drain: DrainPort, dealt: DealtBlock, ring: UnitRing,
+    settled: SettledBlock, collect: CollectJob,
+):  # fmt: skip
     """Give threads blocks in turn, and have the bytes of each collected or forgotten, in the same order.
 
     A block is collected once the judge has settled it, or before, if it is the one for which the judge waits:

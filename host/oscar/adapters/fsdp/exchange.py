@@ -19,6 +19,7 @@ from oscar.adapters.torch.state import ADVICE
 from oscar.array import Array
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
+from oscar.kernels import log_compiling
 from oscar.numerics.tensors import split
 from oscar.reducers.communicator import Communicator
 from oscar.transports.gloo import load_torch, ranks_of
@@ -66,6 +67,8 @@ class HostExchange:
         self.uncoded_values: Counter[str] = Counter()  # by reason
         self.shapes: dict[str, list[Shape]] = {name: shapes_of(module) for name, module in modules.items()}
         self._transport = TcpTransport(group)
+        if self._transport.rank == 0:
+            log_compiling()
         try:
             timeout_s = self.config.transport.timeout_s
             extra = {"fsdp.shards": {name: [list(one) for one in own] for name, own in self.shapes.items()}}

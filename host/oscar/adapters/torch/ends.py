@@ -13,6 +13,7 @@ from oscar.adapters.torch.policies import Policies
 from oscar.adapters.torch.retune import Retuning
 from oscar.config import Config
 from oscar.errors import OscarError
+from oscar.kernels import log_compiling
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.reducers.communicator import Communicator
 from oscar.transports.gloo import load_torch, private_group, ranks_of
@@ -52,6 +53,8 @@ class Ends:
         policed, retuning = Retuning.of(policed, asked.retune, config)
         mode: Mode = asked.bypass if policed is None else "never"
         transport, timeout_s = TcpTransport(process_group), config.transport.timeout_s
+        if transport.rank == 0:
+            log_compiling()
         try:
             plain, _ = private_group(process_group, timedelta(seconds=timeout_s))
             extra = {"bypass": mode, "policy": policed and policed.said, "retune": asked.retune}

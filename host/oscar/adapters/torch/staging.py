@@ -113,5 +113,5 @@ def check_buffer(buffer: Any, *, timed: bool) -> None:
     if buffer.device.type != "cpu" and timed:
         raise TypeError(
             f'expected gradients on the CPU where bypass is "auto", got {buffer.device}: a second thread '
-            'cannot time the AllReduce of a GPU; say bypass="never", or take the hook off'
+            'cannot time the AllReduce of a GPU; say OscarState(bypass="never"), or take the hook off'
         )

@@ -17,6 +17,7 @@ from oscar.adapters.torch.staging import Staging
 from oscar.array import Array
 from oscar.config import Config
 from oscar.errors import OscarError
+from oscar.kernels import log_compiling
 from oscar.reducers.communicator import Communicator
 from oscar.transports.tcp import StoreTransport
 
@@ -103,6 +104,8 @@ class Quorum:
         self._references: dict[Hashable, tuple[int, Array]] = {}  # calls so far, and the last mean
         self._staging = Staging()
         self._transport = StoreTransport(store, rank, nodes, timeout_s=timeout_s)
+        if rank == 0:
+            log_compiling()
         try:
             self._coded = Communicator(
                 config.variant(nodes=nodes), self._transport, timeout_s=timeout_s, extra=extra

@@ -27,10 +27,11 @@ def raw_steps(value: int, bits: int) -> list[Step]:
 
 
 class Lanes:
-    """The states of a block's 32 lanes, and the bytes that they have emitted."""
+    """The states of a block's 32 lanes, the bytes that they emitted, and how many each `pop` took back."""
 
     def __init__(self, states: list[int], data: bytes = b"") -> None:
         self.states, self.data = states, bytearray(data)
+        self.taken: list[int] = []
 
     def push(self, steps: Sequence[Step]) -> None:
         """Code one step in each lane, lane 0 first."""
@@ -48,7 +49,7 @@ class Lanes:
         tables: for each lane, the frequencies and the numbers of raw bits of all symbols. Raises FrameError
         if bytes are missing.
         """
-        out = []
+        out, before = [], len(self.data)
         for lane in reversed(range(len(tables))):
             x, (freq, sizes) = self.states[lane], tables[lane]
             slot, s, c = x % TOTAL, 0, 0
@@ -64,6 +65,7 @@ class Lanes:
                 x = x << 8 | self.data.pop()
             self.states[lane] = x
             out.append((s, raw))
+        self.taken.append(before - len(self.data))
         return out[::-1]
 
     def flush(self) -> bytes:

@@ -71,6 +71,7 @@ class ReferenceCoder:
         self.params = params
         self._classes: list[int] = []  # classes of the rows of the last encoded frame
         self._values, self._raw = 0, np.zeros(0, bool)
+        self.taken: list[list[int]] = []  # bytes of each step of the coded blocks that were decoded last
 
     # --- encoding
 
@@ -173,6 +174,7 @@ class ReferenceCoder:
         positions = self._positions(classes, count)
         values: list[int] = []
         groups: list[list[Row]] = []
+        self.taken = []
         for entry in entries:
             part = positions[len(values) : len(values) + (1 << log2)]
             block = _plain_block(entry, data, len(part), min(width, 16 + shift))
@@ -181,7 +183,9 @@ class ReferenceCoder:
                     raise FrameError(
                         f"a coded block of {entry >> 24} bytes: shorter than its states, or than raw"
                     )
-                groups += _decode_block(entry, data, part, freq, shift)
+                found, taken = _decode_block(entry, data, part, freq, shift)
+                groups += found
+                self.taken.append(taken)
             else:
                 groups += self._groups(block, part, shift)
             values += [v for group in groups[len(values) // GROUP :] for row in group for v in row.values]
@@ -291,8 +295,10 @@ def _plain_block(entry: int, data: _Reader, n: int, width: int) -> list[int] | N
     return None
 
 
-def _decode_block(entry: int, data: _Reader, positions: list[int], freq: Rows, shift: int) -> list[list[Row]]:
-    """Decode a coded block; return its groups."""
+def _decode_block(
+    entry: int, data: _Reader, positions: list[int], freq: Rows, shift: int
+) -> tuple[list[list[Row]], list[int]]:
+    """Decode a coded block; return its groups, and the bytes that each step took."""
     rows = [
         Row([0] * len(p), p, 0) for p in (positions[i : i + LANES] for i in range(0, len(positions), LANES))
     ]
@@ -304,7 +310,7 @@ def _decode_block(entry: int, data: _Reader, positions: list[int], freq: Rows, s
     for g in range(last, first - 1, -1):
         _pop_group(coder, groups[g], freq, shift, seeds if g == first else 0)
     _finish(coder, groups[first], seeds)
-    return groups
+    return groups, coder.taken
 
 
 def _pop_group(coder: Lanes, group: list[Row], freq: Rows, shift: int, seeds: int) -> None:

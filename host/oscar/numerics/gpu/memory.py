@@ -62,9 +62,9 @@ class Places:
     def of(cls, plan: ChunkPlan, device: torch.device) -> Places:
         """Return the places of a plan."""
         if plan.order is None:  # nothing is read of it, nor copied for each new plan
-            return cls(plan, torch.empty(1, dtype=torch.int32, device=device), 1, False)
+            return cls(plan, torch.empty(1, dtype=torch.int32, device=device), granule=1, ordered=False)
         at, granule = plan.places
-        return cls(plan, torch.from_numpy(at.astype(np.int32)).to(device), granule, True)
+        return cls(plan, torch.from_numpy(at.astype(np.int32)).to(device), granule, ordered=True)
 
     def spread(self, values: torch.Tensor) -> torch.Tensor:
         """Return `values` in the order of the plan."""

@@ -38,10 +38,10 @@ def descend(
             continue
         best, count, more = _merges(case, stops, options, count, starts, best)
         tried += more
-        best, count, more = _splits(case, stops, options, count, starts, best, False)
+        best, count, more = _splits(case, stops, options, count, starts, best, deep=False)
         tried += more
         if best >= before * GAIN:
-            best, count, more = _splits(case, stops, options, count, starts, best, True)
+            best, count, more = _splits(case, stops, options, count, starts, best, deep=True)
             tried += more
             if best >= before * GAIN:
                 break

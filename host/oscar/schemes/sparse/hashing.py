@@ -21,6 +21,7 @@ EMPTY = -1
 
 @njit(cache=True, nogil=True)
 def mixed(position: Any, seed: Any) -> Any:
+    """Return a hash of 64 bits of a position and a seed (the finaliser of SplitMix64)."""
     z = np.uint64(position) + (seed + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

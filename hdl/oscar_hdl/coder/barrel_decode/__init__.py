@@ -1,1 +1,0 @@
-"""The barrel decoder: eight lanes a clock, eight blocks that take turns (docs/engine.md, "Barrel units")."""

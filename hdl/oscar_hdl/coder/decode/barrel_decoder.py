@@ -1,0 +1,117 @@
+"""The barrel decoder: eight lanes a clock, eight blocks that take turns (docs/engine.md, "Barrel units")."""
+
+from myhdl import always, always_comb, block
+
+from oscar_hdl.coder.decode import ports
+from oscar_hdl.coder.decode.block_ends import block_ends, block_faults
+from oscar_hdl.coder.decode.byte_rings import byte_rings
+from oscar_hdl.coder.decode.decode_lanes import decode_lanes
+from oscar_hdl.coder.decode.decode_order import decode_choice, decode_order
+from oscar_hdl.coder.decode.decode_request import decode_request, decode_stage
+from oscar_hdl.coder.decode.group_classes import group_classes
+from oscar_hdl.coder.decode.lane_levels import lane_levels
+from oscar_hdl.coder.decode.ports import CLASSES, PLACE_BITS, REST, WORDS_BITS
+from oscar_hdl.coder.decode.ring_fill import block_begin, feed_words, ring_levels
+from oscar_hdl.coder.decode.sum_rows import sum_rows
+from oscar_hdl.coder.decode.thread_records import thread_records, thread_rows
+from oscar_hdl.coder.ports import BANKS
+from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS, WIDTH
+from oscar_hdl.coder.unit.thread_choice import thread_choice
+from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied
+from oscar_hdl.streams.joined import joined
+
+
+@block
+def decode_turns(clk, rst, phase, job, enough, fresh, group, position, plan, plan9, plan17):
+    """Order the turns of all threads, ask for their rows, and give each turn's plan with the answer.
+
+    job: DecoderJob. enough u8: threads whose next turn has its bytes; fresh u8: whose block had no turn
+    yet. group: GroupClasses. position:
+    CodedPosition. plan, plan9, plan17: DecodePlan, of clock 1 and again of 9 and 17.
+    """
+    thread, some, back, word1 = word(THREAD_BITS), bit(), word(THREADS), word(32)
+    context, chosen, decision = ports.DecodeContext(), ports.DecodeChoice(), ports.DecodeDecision()
+    choice = thread_choice(clk, rst, phase, job.start, job.thread, back, enough, thread, some)
+    records = thread_records(clk, phase, job, thread, chosen, decision, context, fresh)
+    rows = thread_rows(clk, phase, thread, chosen, decision, group, context, word1)
+    first = decode_choice(clk, phase, thread, some, context, chosen)
+    second = decode_order(clk, phase, chosen, word1, decision)
+    request = decode_request(clk, rst, phase, chosen, decision, position, plan)
+
+    # A thread's next turn is decided 16 clocks behind the begin of one, or 24 behind that of classes, whose
+    # rows are known then; its state is there 28 clocks behind.
+    @always_comb
+    def free():
+        for i in range(THREADS):
+            back.next[i] = phase[2:] == 0 and (
+                (plan17.thread == i and plan17.op == CLASSES)
+                or (plan9.thread == i and plan9.op != REST and plan9.op != CLASSES and not plan9.final)
+            )
+
+    return choice, records, rows, first, second, request, free
+
+
+@block
+def decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, fresh, enough, settled):
+    """Keep bytes of blocks and give them to lanes.
+
+    job: DecoderJob. feed: FeedPort. plan25, plan29: DecodePlan. taken: LaneBytes of each lane. over,
+    fresh, enough, settled: of ring_levels.
+    """
+    begin, put, looked, ends, room = ports.Begin(), ports.Put(), word(3), bit(), word(THREADS)
+    place1, words1 = word(PLACE_BITS), word(WORDS_BITS)
+    start = block_begin(clk, rst, phase, job, ends, begin)
+    fill = feed_words(clk, rst, feed, begin, put, looked, words1, ends)
+    rings = byte_rings(clk, phase, plan25, plan29, begin, put, taken, looked, place1)
+    levels = ring_levels(clk, rst, phase, job, begin, words1, place1, over, fresh, enough, room, settled)
+
+    @always_comb
+    def share():
+        looked.next = phase[3:]
+        feed.room.next = room | over
+
+    return start, fill, rings, levels, share
+
+
+@block
+def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *, banks: int = BANKS):
+    """Decode blocks (docs/asc.md, format 3), eight lanes a clock, of eight threads in turns of four clocks.
+
+    phase u4: counts up by one a clock; a turn begins where its two lower bits are 0. job: DecoderJob.
+    tables: TableWrites, of 2 or 4 banks. feed: FeedPort. position: CodedPosition. sums: CodedSums.
+    counts: CountedLanes.
+
+    A number in a name is the clock in which a signal belongs to a turn's first lanes, 0 that of its answer.
+    """
+    plans = [ports.DecodePlan() for _ in range(9)]
+    plan, plan5, plan9, plan13, plan17, plan21, plan25, plan29, plan33 = plans
+    group, levels, found, settled = ports.GroupClasses(), ports.LaneLevels(), ports.Found(), ports.Settled()
+    taken, alive33 = [ports.LaneBytes() for _ in range(WIDTH)], bit()
+    two_of, twos24 = [lane.two24 for lane in taken], word(WIDTH)
+    enough, fresh, over, ended, wrongs = (word(THREADS) for _ in range(5))
+
+    order = decode_turns(clk, rst, phase, job, enough, fresh, group, position, plan, plan9, plan17)
+    stages = [decode_stage(clk, phase, plans[n], plans[n + 1]) for n in range(8)]
+    level = lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33, alive33, levels)
+    lanes = decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found, banks=banks)
+    classes = group_classes(clk, phase, found.symbols15, levels.active14, plan13, plan17, group, alive33)
+    store = decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, fresh, enough, settled)
+    rows = sum_rows(clk, rst, phase, plan29, found.totals30, sums, ended)
+    twos = joined(two_of, twos24)
+    faults = block_faults(clk, phase, plan9, plan21, plan25, plan29, found, twos24, levels.present29, wrongs)
+    ends = block_ends(clk, rst, job, wrongs, ended, settled, over)
+
+    @always(clk.posedge)
+    def count():
+        counts.valid.next = 0
+        if levels.counted35:
+            counts.valid.next = levels.present35
+        if phase[2:] == 3:
+            counts.step.next = plan33.step
+            counts.bank.next = plan33.bank
+        if rst:
+            counts.valid.next = 0
+
+    show = copied(None, found.addresses36, counts.address)
+    return order, stages, level, lanes, classes, store, rows, twos, faults, ends, count, show

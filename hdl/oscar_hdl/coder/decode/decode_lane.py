@@ -1,0 +1,151 @@
+"""A lane: from a distance and a state to a value, a symbol, and a new state."""
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder.decode.lane_step import StepControl, StepFound, lane_step
+from oscar_hdl.coder.decode.seed_symbol import seed_symbol
+from oscar_hdl.coder.decode.value_rebuild import value_rebuild
+from oscar_hdl.coder.unit.ports import STATE_BITS
+from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.lane_delay import lane_delay
+
+
+@block
+def lane_context(clk, LANE: int, data3, classes4, levels, context7):
+    """Give the table row of a lane's distance, or of a row's mean P.
+
+    data3 u32: distances u4 of eight lanes. classes4: they are means. levels: LaneLevels. context7 u5.
+    """
+    AT = 4 * LANE
+    distance4, distance5, distance6 = word(4), word(3), word(3)
+
+    @always(clk.posedge)
+    def follow():
+        distance4.next = data3[AT + 4 : AT]
+        distance5.next = distance4[3:]
+        if classes4 and distance4[3]:
+            distance5.next = 7
+        distance6.next = distance5
+
+    @always(clk.posedge)
+    def choose():
+        context7.next = levels.contexts6[5:]
+        if distance6 == 1:
+            context7.next = levels.contexts6[10:5]
+        elif distance6 == 2:
+            context7.next = levels.contexts6[15:10]
+        elif distance6 == 3:
+            context7.next = levels.contexts6[20:15]
+        elif distance6 == 4:
+            context7.next = levels.contexts6[25:20]
+        elif distance6 == 5:
+            context7.next = levels.contexts6[30:25]
+        elif distance6 == 6:
+            context7.next = levels.contexts6[35:30]
+        elif distance6 == 7:
+            context7.next = levels.contexts6[40:35]
+
+    return follow, choose
+
+
+@block
+def lane_bytes(clk, phase, step22, taken, x34):
+    """Put the bytes that a lane takes into its state, x34 u24; step22: of lane_step; taken: LaneBytes.
+
+    Where a state takes bytes its upper byte, or two, are 0.
+    """
+    new22, x33 = word(STATE_BITS), word(STATE_BITS)
+    late = lane_delay(clk, phase, new22, x33, 11)
+
+    @always_comb
+    def cut():
+        new22.next = step22[30:6]
+
+    @always(clk.posedge)
+    def put():
+        x34.next[24:16] = x33[24:16]
+        x34.next[16:8] = x33[16:8] | taken.middle33
+        x34.next[8:] = x33[8:]
+        if taken.two33:
+            x34.next[24:16] = x33[8:]
+            x34.next[8:] = taken.low33
+        elif taken.one33:
+            x34.next[24:16] = x33[16:8]
+            x34.next[16:8] = x33[8:]
+            x34.next[8:] = taken.low33
+
+    return late, cut, put
+
+
+@block
+def lane_count(clk, phase, context7, symbol21, value29, levels, address36):
+    """Give what a lane counts, context and symbol u9: of seed rows the symbol is that of the value."""
+    context21, context35, symbol35, seed35 = word(5), word(5), word(4), word(4)
+    first = lane_delay(clk, phase, context7, context21, 14)
+    second = lane_delay(clk, phase, context21, context35, 14)
+    late = lane_delay(clk, phase, symbol21, symbol35, 14)
+    seeds = seed_symbol(clk, value29, levels.count_bits29, seed35)
+
+    @always(clk.posedge)
+    def join():
+        address36.next = concat(context35, symbol35)
+        if levels.seed35:
+            address36.next = concat(context35, seed35)
+
+    return first, second, late, seeds, join
+
+
+@block
+def decode_lane(clk, rst, phase, LANE: int, writes, levels, inputs, taken, found, *, banks: int):
+    """Decode a step a clock; a number in a name is the clock of the turn's first lanes.
+
+    writes: LevelWrites. levels: LaneLevels. inputs: LaneInputs. taken: LaneBytes. found: LaneFound.
+    """
+    AT, LOW_AT, LOCAL_AT = STATE_BITS * LANE, 8 * LANE, 16 * LANE
+    BITS = banks.bit_length() - 1
+    context7, banked7, x9 = word(5), word(5 + BITS), word(STATE_BITS)
+    control, step = StepControl(), StepFound()
+    symbol21, old24, value29, local29, here29 = word(4), word(8), word(16), word(16), bit()
+    contexts = lane_context(clk, LANE, inputs.data3, inputs.classes4, levels, context7)
+    core = lane_step(clk, rst, phase, writes, banked7, control, x9, step)
+    put = lane_bytes(clk, phase, step.step13, taken, found.x34)
+    late = lane_delay(clk, phase, step.symbol, symbol21, 6)
+    value = value_rebuild(
+        clk, symbol21, step, levels.seed24, levels.seed_not23, levels.upper24, levels.lower24,
+        levels.low_bits27, old24, found.low26, value29,
+    )  # fmt: skip
+    count = lane_count(clk, phase, context7, symbol21, value29, levels, found.address36)
+
+    @always_comb
+    def cut():
+        banked7.next = concat(levels.bank7[BITS:], context7)
+        x9.next = inputs.x9[AT + STATE_BITS : AT]
+        old24.next = inputs.old24[LOW_AT + 8 : LOW_AT]
+        local29.next = inputs.local29[LOCAL_AT + 16 : LOCAL_AT]
+        here29.next = levels.present29[LANE]
+
+    @always_comb
+    def lead():
+        control.active.next = levels.active14[LANE]
+        control.from_symbol.next = levels.from_symbol15[LANE]
+        control.code.next = 0
+        if levels.raw15[LANE]:
+            control.code.next = levels.code15
+        control.clear.next = levels.clear21
+        control.refill.next = levels.refill23
+
+    @always_comb
+    def tell():
+        found.symbol15.next = step.symbol
+        taken.one24.next = step.take_one
+        taken.two24.next = step.take_two
+
+    @always(clk.posedge)
+    def follow():
+        found.wrong10.next = x9[24:16] != 1 or (levels.odd9 and x9[15])
+        found.odd30.next = value29 != 0
+        found.total30.next = value29 + local29
+        if not here29:
+            found.total30.next = 0
+
+    return contexts, core, put, late, value, count, cut, lead, tell, follow

@@ -1,0 +1,222 @@
+"""The order of work of a block: what a thread does in its next turn."""
+
+from myhdl import always, always_comb, block, concat
+
+from oscar_hdl.coder.decode import ports
+from oscar_hdl.streams.bundles import bit, word
+
+
+@block
+def row_ends(clk, mask, high, low):
+    """Give the highest and the lowest row u5 of those in mask u32, two clocks later."""
+    eight_high, eight_low, at_high, at_low = word(8), word(8), word(2), word(2)
+
+    @always(clk.posedge)
+    def seek():
+        if mask[32:24] != 0:
+            eight_high.next = mask[32:24]
+            at_high.next = 3
+        elif mask[24:16] != 0:
+            eight_high.next = mask[24:16]
+            at_high.next = 2
+        elif mask[16:8] != 0:
+            eight_high.next = mask[16:8]
+            at_high.next = 1
+        else:
+            eight_high.next = mask[8:]
+            at_high.next = 0
+        if mask[8:] != 0:
+            eight_low.next = mask[8:]
+            at_low.next = 0
+        elif mask[16:8] != 0:
+            eight_low.next = mask[16:8]
+            at_low.next = 1
+        elif mask[24:16] != 0:
+            eight_low.next = mask[24:16]
+            at_low.next = 2
+        else:
+            eight_low.next = mask[32:24]
+            at_low.next = 3
+
+    @always(clk.posedge)
+    def find():
+        high.next = concat(at_high, False, False, False)
+        low.next = concat(at_low, True, True, True)
+        for i in range(8):
+            if eight_high[i]:
+                high.next[3:] = i
+            if eight_low[7 - i]:
+                low.next[3:] = 7 - i
+
+    return seek, find
+
+
+@block
+def row_weight(clk, context, row, counts, step):
+    """Say whether row u5 is counted, and as 2^step (asc.md, "Counts"), a clock behind its DecodeContext."""
+    two, four, eight = bit(), bit(), bit()
+
+    @always(clk.posedge)
+    def weigh():
+        two.next = context.thinning != 0 and context.crowd[0]
+        four.next = context.thinning != 0 and context.crowd[1]
+        eight.next = context.thinning[1] and context.crowd[1]
+
+    @always_comb
+    def count():
+        counts.next = not ((two and row[0]) or (four and row[1]) or (eight and row[2]))
+        step.next[1] = four
+        step.next[0] = (two and not four) or eight
+
+    return weigh, count
+
+
+@block
+def decode_choice(clk, phase, thread, some, context, choice):
+    """Decide from phase 1 to 3 what a thread does; thread u3, some: of thread_choice, context: DecodeContext.
+
+    choice: DecodeChoice. A block is: the final states; from the last group to the first its classes and its
+    rows, the last one first; at last the seed rows, the first one first, or one turn if there are none.
+    """
+    high, low, row, seeding = word(5), word(5), word(5), bit()
+    first2, end2, last2, more3, rows2 = bit(), bit(), bit(), bit(), bit()
+    goes_on, group_before, counts, step = bit(), word(7), bit(), word(2)
+    held2, ends = word(3), row_ends(clk, context.mask, high, low)
+    weight = row_weight(clk, context, row, counts, step)
+
+    # In phase 2 what belongs to the context, in 3 what is found of its rows.
+    @always(clk.posedge)
+    def look():
+        first2.next = context.group == context.first
+        end2.next = context.group == context.last_group
+        group_before.next = context.group - 1
+        rows2.next = context.state == ports.ROWS
+        held2.next = 0
+        if context.group == context.first:
+            held2.next = context.seeds
+        more3.next = rows2 and context.left > held2
+
+    @always_comb
+    def sort():
+        seeding.next = context.state == ports.SEEDS or (rows2 and first2 and not more3)
+        goes_on.next = rows2 and not first2 and not more3
+        row.next = high
+        if context.state == ports.SEEDS or (rows2 and first2 and not more3):
+            row.next = low
+        last2.next = end2 and not (rows2 and not first2 and not more3)
+
+    @always(clk.posedge)
+    def decide():
+        if phase[2:] == 3:
+            choice.op.next = ports.CLASSES
+            if context.state == ports.HIGHS:
+                choice.op.next = ports.HIGH
+            elif context.state == ports.LOWS:
+                choice.op.next = ports.LOW
+            elif seeding:
+                choice.op.next = ports.SEED
+            elif more3:
+                choice.op.next = ports.ROW
+            choice.group.next = context.group
+            if goes_on:
+                choice.group.next = group_before
+            choice.row.next = 0
+            if seeding or more3:
+                choice.row.next = row
+            choice.real.next = more3 or (seeding and context.left != 0)
+            choice.limit.next = 31
+            if last2:
+                if not more3 and not seeding:
+                    choice.limit.next = context.last_row
+                elif row == context.last_row:
+                    choice.limit.next = context.last_lane
+            choice.counted.next = counts
+            choice.step.next = step
+            if not more3 and not seeding:
+                choice.counted.next = True
+                choice.step.next = 0
+
+    @always(clk.posedge)
+    def keep():
+        if phase[2:] == 3:
+            choice.thread.next = thread
+            choice.some.next = some
+            choice.bank.next = context.bank
+            choice.seeds.next = context.seeds
+            choice.wide.next = context.wide
+            choice.index.next = context.index
+            choice.left.next = context.left - 1
+            for i in range(32):
+                choice.mask.next[i] = context.mask[i] and row != i
+
+    return ends, weight, look, sort, decide, keep
+
+
+@block
+def decode_order(clk, phase, choice, word1, decision):
+    """Let wide rows have their raw steps, and say how a thread goes on.
+
+    choice: DecodeChoice. word1 u32: of thread_rows. decision: DecodeDecision. Symbols 1, 4, 6, 8, 10 and 12
+    have 1 to 6 raw bits.
+    """
+    found, raw, last_seed = word(4), bit(), bit()
+
+    @always_comb
+    def cut():
+        for j in range(4):
+            found.next[j] = word1[j]
+            for i in range(1, 8):
+                if choice.row[3:] == i:
+                    found.next[j] = word1[4 * i + j]
+
+    @always_comb
+    def sort():
+        raw.next = choice.op == ports.ROW and found[4:2] == 3 and found[2:] != 0 and choice.wide != 2
+        last_seed.next = choice.seeds == 0 or choice.index == choice.seeds - 1
+
+    @always(clk.posedge)
+    def decide():
+        if phase[2:] == 1:
+            decision.op.next = choice.op
+            if raw:
+                decision.op.next = ports.RAW
+            decision.row_class.next = found
+            decision.code.next = 0
+            if choice.op == ports.SEED:
+                if choice.seeds == 3:
+                    decision.code.next = 10
+                elif choice.seeds == 4:
+                    decision.code.next = 8
+                elif choice.seeds == 5:
+                    decision.code.next = 6
+            elif found[2:] == 1:
+                decision.code.next = 1
+            elif found[2:] == 2:
+                decision.code.next = 6
+            elif choice.wide == 0:
+                decision.code.next = 4
+            else:
+                decision.code.next = 12
+            decision.opens.next = choice.op == ports.SEED and choice.index == 0
+            decision.final.next = choice.op == ports.SEED and last_seed
+
+    @always(clk.posedge)
+    def go_on():
+        if phase[2:] == 2:
+            decision.state.next = ports.ROWS
+            decision.wide.next = 0
+            decision.index.next = 0
+            decision.clears.next = decision.op == ports.ROW or (decision.op == ports.SEED and choice.real)
+            if decision.op == ports.HIGH:
+                decision.state.next = ports.LOWS
+            elif decision.op == ports.LOW:
+                decision.state.next = ports.GROUPS
+            elif decision.op == ports.SEED:
+                decision.state.next = ports.SEEDS
+                decision.index.next = choice.index + 1
+            elif decision.op == ports.RAW:
+                decision.wide.next = 2
+                if decision.row_class[2:] == 3 and choice.wide == 0:
+                    decision.wide.next = 1
+
+    return cut, sort, decide, go_on

@@ -1,0 +1,92 @@
+"""What is asked of memory for a turn, and the turn's plan, which waits for the answer."""
+
+from myhdl import always, block, concat, modbv
+
+from oscar_hdl.coder.decode.ports import CLASSES, OP_BITS, REST, ROW, SEED
+from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
+from oscar_hdl.streams.bundles import word
+
+PLAN_BITS = 39
+
+
+@block
+def decode_request(clk, rst, phase, choice, decision, position, plan):
+    """Ask for what a turn reads, and give its plan with the answer.
+
+    choice: DecodeChoice, decision: DecodeDecision, looked at in phase 3. position: CodedPosition; a turn
+    that reads nothing asks, too, so that turns of a thread keep their order. plan: DecodePlan, from the clock
+    behind the answer on; the operation is REST where there is none.
+    """
+    plans = [word(PLAN_BITS) for _ in range(THREADS)]
+    asking, waits = word(THREAD_BITS), word(PLAN_BITS)
+
+    @always(clk.posedge)
+    def ask():
+        position.take.next = phase[2:] == 3 and choice.some
+        if phase[2:] == 3:
+            asking.next = choice.thread
+            position.thread.next = choice.thread
+            position.row.next = concat(choice.group, choice.row)
+            position.header.next = decision.op == CLASSES
+            position.read.next = (
+                decision.op == CLASSES or decision.op == ROW or (decision.op == SEED and choice.real)
+            )
+            waits.next = concat(
+                choice.step, choice.counted, choice.real, decision.final,
+                decision.opens, choice.seeds, decision.code, choice.limit,
+                decision.row_class, choice.group, choice.row, choice.bank, decision.op
+            )  # fmt: skip
+        if rst:
+            position.take.next = False
+
+    @always(clk.posedge)
+    def keep():
+        if position.take:
+            plans[asking].next = waits
+
+    @always(clk.posedge)
+    def begin_turn():
+        line = modbv(0)[PLAN_BITS:]
+        if phase[2:] == 0:
+            line[:] = plans[position.given_thread]
+            plan.thread.next = position.given_thread
+            plan.op.next = line[OP_BITS:]
+            plan.bank.next = line[5:3]
+            plan.row.next = line[17:5]
+            plan.row_class.next = line[21:17]
+            plan.limit.next = line[26:21]
+            plan.code.next = line[30:26]
+            plan.seeds.next = line[33:30]
+            plan.opens.next = line[33]
+            plan.final.next = line[34]
+            plan.real.next = line[35]
+            plan.counted.next = line[36]
+            plan.step.next = line[39:37]
+            if not position.given:
+                plan.op.next = REST
+
+    return ask, keep, begin_turn
+
+
+@block
+def decode_stage(clk, phase, before, after):
+    """Give a DecodePlan again, a turn later: it changes where phase becomes 1."""
+
+    @always(clk.posedge)
+    def pass_on():
+        if phase[2:] == 0:
+            after.thread.next = before.thread
+            after.op.next = before.op
+            after.bank.next = before.bank
+            after.row.next = before.row
+            after.row_class.next = before.row_class
+            after.limit.next = before.limit
+            after.code.next = before.code
+            after.seeds.next = before.seeds
+            after.opens.next = before.opens
+            after.final.next = before.final
+            after.real.next = before.real
+            after.counted.next = before.counted
+            after.step.next = before.step
+
+    return pass_on

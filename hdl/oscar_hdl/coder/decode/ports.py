@@ -1,0 +1,163 @@
+"""Bundles of the barrel decoder; docs/engine.md, "Barrel units", says what each signal means and when."""
+
+from oscar_hdl.coder.ports import BANK_BITS, ROW_BITS, VALUES_BITS
+from oscar_hdl.coder.unit.ports import STATE_BITS, THREAD_BITS, THREADS, WIDTH, WORD_BYTES
+from oscar_hdl.streams.bundles import Bundle, bit, word
+
+RING_BITS = 9  # of a byte's place in a thread's buffer
+STATES_BITS = STATE_BITS * WIDTH
+PLACE_BITS = 20  # of a byte's place in a block: no block takes 2^20, whatever its bytes are
+WORDS_BITS = PLACE_BITS - 4  # of a word's number in a block
+
+# What a thread's next turn is about.
+HIGHS, LOWS, GROUPS, ROWS, SEEDS = range(5)
+
+# What a turn does. REST: nothing. HIGH, LOW: the final states. RAW: low bits of a wide row, before ROW. SEED:
+# a row that rides in the start states, or, if there is none, a look at them.
+REST, HIGH, LOW, CLASSES, ROW, RAW, SEED = range(7)
+OP_BITS = 3
+
+
+class DecoderJob(Bundle):
+    """Blocks for the threads of a barrel decoder."""
+
+    start, thread, idle = bit(), word(THREAD_BITS), word(THREADS)
+    bank, thinning, values = word(BANK_BITS), word(2), word(VALUES_BITS)
+    seeds, first, last = word(3), word(7), word(7)
+    bytes, offset = word(19), word(4)  # offset: other bytes in the last word, before the block
+    done, done_thread, bad = bit(), word(THREAD_BITS), bit()
+
+
+class FeedPort(Bundle):
+    """Bytes of threads' blocks, from each block's end to its begin, sixteen a word."""
+
+    valid, thread, data = bit(), word(THREAD_BITS), word(8 * WORD_BYTES)
+    room = word(THREADS)  # threads to which eight words may be sent
+
+
+class CodedPosition(Bundle):
+    """Means, distances and local values for a barrel decoder: each request is answered in a later turn."""
+
+    take, thread, row = bit(), word(THREAD_BITS), word(ROW_BITS)
+    header, read = bit(), bit()
+    given, given_thread, mean = bit(), word(THREAD_BITS), word(4)
+    data, local = word(4 * WIDTH), word(16 * WIDTH)
+
+
+class CodedSums(Bundle):
+    """Rows of sums, eight lanes a clock, and their descriptors."""
+
+    valid, thread = bit(), word(THREAD_BITS)
+    row, total = word(ROW_BITS), word(16 * WIDTH)
+    described, described_thread, described_row = bit(), word(THREAD_BITS), word(ROW_BITS)
+    row_class, row_size, row_top = word(4), word(3), word(4)
+
+
+class DecodePlan(Bundle):
+    """What is to be done in a turn, and of which thread; held for four clocks."""
+
+    thread, op, bank = word(THREAD_BITS), word(OP_BITS), word(BANK_BITS)
+    row, row_class = word(ROW_BITS), word(4)
+    limit = word(5)  # the last lane that takes part
+    code = word(4)  # a symbol with as many raw bits as a raw or a seed step has
+    seeds, opens, final = word(3), bit(), bit()  # first and last turn of the seeds
+    real = bit()  # there is a row
+    counted, step = bit(), word(2)  # its symbols are counted, each as 2^step
+
+
+class DecodeContext(Bundle):
+    """What a thread's next turn follows from, from phase 1 on."""
+
+    last_group, last_row, last_lane = word(7), word(5), word(5)  # of the block
+    bank, thinning, seeds = word(BANK_BITS), word(2), word(3)
+    first, last = word(7), word(7)
+    state, group, wide, index = word(3), word(7), word(2), word(3)
+    mask, left, crowd = word(32), word(6), word(2)  # rows left, how many; > 8, > 16 came
+
+
+class DecodeChoice(Bundle):
+    """What a turn does but for whether a wide row has raw steps to do first, from phase 0 on."""
+
+    thread, some, op = word(THREAD_BITS), bit(), word(OP_BITS)
+    group, row, limit = word(7), word(5), word(5)
+    bank, seeds, counted, step = word(BANK_BITS), word(3), bit(), word(2)
+    wide, index, real = word(2), word(3), bit()
+    mask, left = word(32), word(6)  # of the rows that are left then
+
+
+class DecodeDecision(Bundle):
+    """The same with the class of its row, from phase 2 on, and how the thread goes on, from phase 3 on."""
+
+    op, code, row_class = word(OP_BITS), word(4), word(4)
+    opens, final = bit(), bit()
+    state, wide, index, clears = word(3), word(2), word(3), bit()
+
+
+class GroupClasses(Bundle):
+    """Classes of a group's rows, as they are decoded, and what follows from them."""
+
+    write, at, classes = bit(), word(THREAD_BITS + 2), word(4 * WIDTH)
+    ends, thread = bit(), word(THREAD_BITS)
+    mask, left, crowd = word(32), word(6), word(2)
+
+
+class LaneLevels(Bundle):
+    """What all lanes do, or each (u8): levels from the clock in the name on."""
+
+    bank7, contexts6, odd9 = word(BANK_BITS), word(40), bit()
+    active14, from_symbol15 = word(WIDTH), word(WIDTH)
+    raw15, code15, clear21, refill23 = word(WIDTH), word(4), bit(), bit()
+    seed_not23, seed24, upper24, lower24 = word(5), bit(), bit(), bit()
+    low_bits27, count_bits29 = word(2), word(2)
+    present13, present29, present35 = word(WIDTH), word(WIDTH), word(WIDTH)
+    seed35, counted35 = bit(), bit()
+
+
+class LaneBytes(Bundle):
+    """What a lane takes of its block's bytes."""
+
+    one24, two24 = bit(), bit()  # and how many they are
+    one33, two33, middle33, low33 = bit(), bit(), word(8), word(8)
+
+
+class Begin(Bundle):
+    """A thread has a new block, which begins at a place less than 0 by its bytes and its offset."""
+
+    waits, write = bit(), bit()  # written when neither a turn's end nor a word is
+    thread, place = word(THREAD_BITS), word(PLACE_BITS)
+
+
+class Settled(Bundle):
+    """Of the thread that is looked at: its block is over, and all its bytes came; they were just as many."""
+
+    strobe, thread, exact = bit(), word(THREAD_BITS), bit()
+
+
+class Put(Bundle):
+    """Eight bytes for a thread's ring, in two halves."""
+
+    write, at = bit(), word(THREAD_BITS + RING_BITS - 3)
+    low, high = word(32), word(32)
+
+
+class LaneInputs(Bundle):
+    """What lanes read, from the clock in the name on."""
+
+    data3, classes4 = word(4 * WIDTH), bit()  # distances, or means of rows
+    x9, old24, local29 = word(STATES_BITS), word(8 * WIDTH), word(16 * WIDTH)
+
+
+class LaneFound(Bundle):
+    """What a lane finds, from the clock in the name on."""
+
+    wrong10 = bit()  # the state is no start state: it has not a 1 alone above the seeds' bits
+    symbol15, low26 = word(4), word(8)  # low26: low bits of wide rows, kept
+    odd30, total30 = bit(), word(16)  # the value is not 0; with the local one, if it is there
+    x34, address36 = word(STATE_BITS), word(9)
+
+
+class Found(Bundle):
+    """What eight lanes find, from the clock in the name on."""
+
+    wrong10, symbols15, odd30 = word(WIDTH), word(4 * WIDTH), word(WIDTH)
+    totals30, addresses36 = word(16 * WIDTH), word(9 * WIDTH)

@@ -1,0 +1,121 @@
+"""The barrel encoder: eight lanes a clock, eight blocks that take turns (docs/engine.md, "Barrel units")."""
+
+from itertools import pairwise
+
+from myhdl import always, block
+
+from oscar_hdl.coder.encode import ports
+from oscar_hdl.coder.encode.block_facts import block_facts
+from oscar_hdl.coder.encode.byte_store import byte_store
+from oscar_hdl.coder.encode.group_rows import group_rows
+from oscar_hdl.coder.encode.lanes import lanes
+from oscar_hdl.coder.encode.ports import REST
+from oscar_hdl.coder.encode.turn_reading import lane_presence, turn_reading
+from oscar_hdl.coder.encode.turns import plan_stage, turns
+from oscar_hdl.coder.unit.ports import ALL_THREADS, THREADS, WIDTH
+from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied
+
+
+@block
+def results(clk, rst, phase, job, wrong11, entry, facts, ended):
+    """Give what is said of a block when it ends.
+
+    job: EncoderJob. wrong11 u8: of lanes. entry: Entry and facts: Facts, of the thread whose turn is in
+    its clocks 12 to 15, where `entry.turn` says which. ended: Ended.
+    """
+    wrong12, bad, idle = bit(), word(THREADS), word(THREADS, ALL_THREADS)
+
+    @always(clk.posedge)
+    def judge():
+        wrong12.next = wrong11 != 0
+        for i in range(THREADS):
+            if wrong12 and entry.turn == i:
+                bad.next[i] = True
+            if job.start and job.thread == i:
+                bad.next[i] = False
+                idle.next[i] = False
+            if ended.strobe16 and ended.thread16 == i:
+                idle.next[i] = True
+        if rst:
+            idle.next = ALL_THREADS
+
+    @always(clk.posedge)
+    def tell():
+        job.done.next = ended.strobe16 and not rst
+        job.done_thread.next = ended.thread16
+        job.bytes.next = ended.bytes16
+        job.bad.next = bad[ended.thread16]
+        job.constant.next = not entry.last[17] or facts.last[20]
+        job.value.next = facts.last[16:]
+        job.bits.next = facts.last[20:16]
+        job.seeds.next = entry.last[17:14]
+        job.first.next = entry.last[14:7]
+        job.last.next = entry.last[7:]
+
+    # What was asked for in clock 12 is there in 15.
+    @always(clk.posedge)
+    def keep():
+        if phase[2:] == 3:
+            entry.last.next = entry.said
+            facts.last.next = facts.said
+
+    return judge, tell, keep, copied(None, idle, job.idle)
+
+
+@block
+def barrel_encoder(clk, rst, phase, job, tables, source, counts, drain, m_axis_bytes):
+    """Encode blocks (docs/asc.md, format 3), eight lanes a clock, of eight threads in turns of four clocks.
+
+    phase u4: counts up by one a clock; a turn begins where its two lower bits are 0. job: EncoderJob.
+    tables: TableWrites. source: CodedSource. counts: CountedLanes. drain: DrainPort. m_axis_bytes:
+    Stream(128, keep=16).
+
+    A number in a name is the clock in which a signal belongs to a turn's first lanes, 0 that of its answer.
+    """
+    plan, plan5, plan9, plan13, plan17 = plans = [ports.Plan() for _ in range(5)]
+    group, reading, ended = ports.Group(), ports.Reading(), ports.Ended()
+    entry, facts = ports.Entry(), ports.Facts()
+    room, wide, write_wide, row_class1, mean1 = word(THREADS), word(2), bit(), word(4), word(4)
+    data3, present3, present6, dead4 = word(19 * WIDTH), word(WIDTH), word(WIDTH), bit()
+    addresses7, wrong11, counted6, step6 = word(9 * WIDTH), word(WIDTH), bit(), word(2)
+    leaving = [ports.Leaving() for _ in range(WIDTH)]
+
+    order = turns(clk, rst, phase, job, room, group, source, plan, plan5, wide, write_wide, entry)
+    stages = [plan_stage(clk, phase, *two) for two in pairwise(plans)]
+    read = turn_reading(clk, phase, plan, row_class1, mean1, plan5, plan9, reading, wide, write_wide)
+    there = lane_presence(clk, phase, plan, present3, present6)
+    rows = group_rows(clk, phase, data3, present3, plan5, plan9, plan13, group, dead4)
+    gather = block_facts(clk, phase, data3, present3, dead4, plan, plan5, plan9, entry.turn, facts.said)
+    code = lanes(clk, phase, plan, plan17, data3, reading, present6, tables, leaving, addresses7, wrong11)
+    store = byte_store(clk, rst, phase, job, plan9, leaving, drain, room, ended, m_axis_bytes)
+    end = results(clk, rst, phase, job, wrong11, entry, facts, ended)
+
+    @always(clk.posedge)
+    def take():
+        data3.next = source.data
+        if phase[2:] == 0:
+            row_class1.next = source.row_class
+            mean1.next = source.mean
+
+    point = copied(None, entry.turn, entry.thread)
+    show = copied(None, addresses7, counts.address)
+
+    @always(clk.posedge)
+    def follow():
+        if phase[2:] == 3:
+            entry.turn.next = plan9.thread
+
+    @always(clk.posedge)
+    def count():
+        counts.valid.next = 0
+        if counted6:
+            counts.valid.next = present6
+        if phase[2:] == 1:
+            counted6.next = plan5.counted and plan5.op != REST
+            step6.next = plan5.step
+        if phase[2:] == 2:
+            counts.step.next = step6
+            counts.bank.next = reading.bank6
+
+    return order, stages, read, there, rows, gather, code, store, end, take, point, follow, count, show

@@ -1,0 +1,137 @@
+"""Bundles of the barrel encoder; docs/engine.md, "Barrel units", says what each signal means and when."""
+
+from oscar_hdl.coder.ports import BANK_BITS, ROW_BITS, VALUES_BITS
+from oscar_hdl.coder.unit.ports import STATE_BITS, THREAD_BITS, THREADS, WIDTH
+from oscar_hdl.streams.bundles import Bundle, bit, word
+
+BUFFER_BYTES = 2048  # of a thread
+BYTES_BITS = 19  # of the number of a block's bytes
+WORD_BITS = 7  # of the number of a word in a thread's buffer
+
+# What a thread's next turn is about. EXAMINE: a header was read; ROWS: of its group; NEXT: the next header.
+EXAMINE, ROWS, NEXT, LOWS, HIGHS = range(5)
+
+# What a turn does. REST: nothing. END: it only ends a block. COUNT looks a seed row up, SEED shifts a part of
+# it into the states. RAW: low bits of a wide row. LOW, HIGH: the final states.
+REST, HEADER, ROW, COUNT, SEED, RAW, CLASSES, LOW, HIGH, END = range(10)
+OP_BITS = 4
+
+
+class CodedSource(Bundle):
+    """Rows and descriptors for a barrel encoder: each request is answered in a later turn."""
+
+    take, thread, row = bit(), word(THREAD_BITS), word(ROW_BITS)
+    header, read = bit(), bit()
+    given, given_thread = bit(), word(THREAD_BITS)
+    row_class, mean, data = word(4), word(4), word(19 * WIDTH)
+
+
+class EncoderJob(Bundle):
+    """Blocks for the threads of a barrel encoder, and their directory entries."""
+
+    start, thread, idle = bit(), word(THREAD_BITS), word(THREADS)
+    bank, thinning, values = word(BANK_BITS), word(2), word(VALUES_BITS)
+    done, done_thread, bad = bit(), word(THREAD_BITS), bit()
+    constant, value, bits = bit(), word(16), word(4)
+    seeds, first, last, bytes = word(3), word(7), word(7), word(19)
+
+
+class DrainPort(Bundle):
+    """Whose bytes are to be given."""
+
+    start, thread, idle = bit(), word(THREAD_BITS), bit()
+
+
+class Plan(Bundle):
+    """What is to be done in a turn, and of which thread; held for four clocks from the answer on."""
+
+    thread, op, part, seeds = word(THREAD_BITS), word(OP_BITS), word(2), word(3)
+    bank, limit = word(BANK_BITS), word(5)  # limit: the last lane that takes part
+    counted, step = bit(), word(2)  # its symbols are counted, each as 2^step
+    opening, begin = bit(), word(4)  # states begin, with 2^begin
+    fresh = bit()  # the block's first turns: no bytes and no facts before this one
+
+
+class Group(Bundle):
+    """What a header says of a group, each as soon as it is written: for the thread `thread`."""
+
+    write_mask, mask_thread, mask = bit(), word(THREAD_BITS), word(32)
+    write_crowd, crowd_thread, crowd = bit(), word(THREAD_BITS), word(2)  # > 8, > 16 rows
+    write_seeds, seeds_thread, seeds = bit(), word(THREAD_BITS), word(31)
+
+
+class Reading(Bundle):
+    """How a turn's values become symbols or raw bits: levels, each from the clock in its name on."""
+
+    wide3, pair3, top3 = word(2), bit(), bit()  # which bits are read
+    signed3, classes3, raw5, idle5 = bit(), bit(), bit(), word(3)
+    signed6, classes6, coded6, must6 = (bit() for _ in range(4))
+    bank6 = word(BANK_BITS)
+    contexts6 = word(40)  # of the eight distances
+    low10, high10, quiet10 = bit(), bit(), bit()
+
+
+class Context(Bundle):
+    """What a thread's next turn follows from, from phase 1 on."""
+
+    last_group, last_row, last_lane = word(7), word(5), word(5)  # of the block
+    bank, thinning = word(BANK_BITS), word(2)
+    state, opened, seeds, first = word(3), bit(), word(3), word(7)
+    group, scan = word(7), word(7)  # whose classes are not coded yet, whose header was read
+    left, part, raws, row = word(3), word(3), word(2), word(5)
+    mask, crowd, wide = word(32), word(2), word(2)  # rows left; of the last row read
+    found = word(31)  # of seed_rows
+
+
+class Decision(Bundle):
+    """What a turn does, from phase 3 on, and what of the context changes."""
+
+    op, group, row, part = word(OP_BITS), word(7), word(5), word(2)
+    clears, mask = bit(), word(32)  # the row is done, and which are left then
+    opens, live = bit(), bit()  # the block's first live group; classes of a live group
+    state, opened, seeds, first = word(3), bit(), word(3), word(7)
+    at, scan, left, next_part = word(7), word(7), word(3), word(3)
+    raws, next_row = word(2), word(5)
+
+
+class Step(Bundle):
+    """What a lane codes: its state; bank, context and symbol; its raw bits, the upper 6 - idle7 of raw7.
+
+    none7: no symbol; must7: one that has to be possible.
+    """
+
+    x7, address7 = word(STATE_BITS), word(BANK_BITS + 9)
+    idle7, raw7 = word(3), word(6)
+    none7, must7 = bit(), bit()
+
+
+class Leaving(Bundle):
+    """Bytes of a lane: none, one (over11) or two (two11), the first in bytes13[8:]; impossible11: f was 0."""
+
+    over11, two11, bytes13, impossible11 = bit(), bit(), word(16), bit()
+
+
+class Level(Bundle):
+    """How many bytes of `thread` there are (stale: none), and how many words were taken while `busy`."""
+
+    thread, busy, taken = word(THREAD_BITS), bit(), word(BYTES_BITS - 4)
+    level, stale = word(BYTES_BITS), bit()
+
+
+class Ended(Bundle):
+    """The block of a thread has all its bytes: a strobe in clock 16 of its last turn."""
+
+    strobe16, thread16, bytes16 = bit(), word(THREAD_BITS), word(BYTES_BITS)
+
+
+class Entry(Bundle):
+    """Of a thread's block: opened << 17, seeds << 14, first << 7, last. turn: whose turn is in clock 12."""
+
+    turn, thread = word(THREAD_BITS), word(THREAD_BITS)
+    said, last = word(18), word(18)
+
+
+class Facts(Bundle):
+    """Of a thread's block: all values are equal << 20, bits << 16, value."""
+
+    said, last = word(21), word(21)

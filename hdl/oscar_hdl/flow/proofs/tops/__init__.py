@@ -1,0 +1,1 @@
+"""Blocks as they are converted for proofs: each alone, small, with flat ports."""

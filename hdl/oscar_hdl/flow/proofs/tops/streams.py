@@ -1,0 +1,89 @@
+"""Blocks of streams, and those of the coder and of attention, as they are converted for proofs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from myhdl import block
+
+from oscar_hdl.coder import ports
+from oscar_hdl.coder.ports import RawJob
+from oscar_hdl.streams.bundles import Stream, bit, word
+
+
+def pair_fifo(depth_log2: int = 2) -> Any:
+    """Of words of 16 bits, four of them unless told."""
+    from oscar_hdl.streams.pair_fifo import pair_fifo as made
+
+    return made(bit(), bit(), bit(), word(16), bit(), bit(), Stream(16, keep=2), bit(), depth_log2=depth_log2)
+
+
+@block
+def _port_merge(clk, rst, s_axis_0, s_axis_1, s_axis_2, s_axis_3, m_axis):  # type: ignore[no-untyped-def]
+    from oscar_hdl.streams.port_merge import port_merge as made
+
+    return made(clk, rst, [s_axis_0, s_axis_1, s_axis_2, s_axis_3], m_axis)
+
+
+def port_merge() -> Any:
+    """With four ports of words of eight bits."""
+    return _port_merge(bit(), bit(), *(Stream(8, keep=1) for _ in range(4)), Stream(8, keep=1, id=8))
+
+
+@block
+def _port_copy(clk, rst, s_axis, m_axis_0, m_axis_1):  # type: ignore[no-untyped-def]
+    from oscar_hdl.streams.port_copy import port_copy as made
+
+    return made(clk, rst, s_axis, [m_axis_0, m_axis_1])
+
+
+def port_copy() -> Any:
+    """With two ports of words of eight bits."""
+    return _port_copy(bit(), bit(), Stream(8, keep=1, dest=8), *(Stream(8, keep=1) for _ in range(2)))
+
+
+@block
+def _byte_drain(clk, rst, start, begun, ask, over, over_thread, level, address, issues, data, m_axis):  # type: ignore[no-untyped-def]
+    from oscar_hdl.coder.encode.byte_drain import byte_drain as made
+    from oscar_hdl.coder.encode.ports import Ended
+
+    ended = Ended()
+    ended.strobe16, ended.thread16 = over, over_thread
+    return made(clk, rst, start, begun, ask, ended, level, address, issues, data, m_axis)
+
+
+def byte_drain() -> Any:
+    """Without what it does not look at of blocks that end."""
+    from oscar_hdl.coder.encode.ports import DrainPort, Level
+
+    return _byte_drain(
+        bit(), bit(), bit(), word(3), DrainPort(), bit(), word(3), Level(), word(10), bit(), word(128),
+        Stream(128, keep=16),
+    )  # fmt: skip
+
+
+@block
+def _row_intake(clk, rst, s_axis, ready, take, bad, words, rows, row_word, give, refused):  # type: ignore[no-untyped-def]
+    from oscar_hdl.attention.ports import Head
+    from oscar_hdl.attention.row_intake import row_intake as made
+
+    head = Head()
+    head.ready, head.take, head.bad, head.words, head.rows = ready, take, bad, words, rows
+    return made(clk, rst, s_axis, head, row_word, give, refused)
+
+
+def row_intake() -> Any:
+    """Without what it does not look at of a query."""
+    from oscar_hdl.attention.ports import ROWS_BITS, WORDS_BITS, Give, RowWord
+
+    query = bit(), bit(), bit(), word(WORDS_BITS), word(ROWS_BITS)
+    return _row_intake(bit(), bit(), Stream(64), *query, RowWord(), Give(), word(16))
+
+
+def raw_decoder() -> Any:
+    """As a NIC has it."""
+    from oscar_hdl.coder.decode.raw_decoder import raw_decoder as made
+
+    return made(
+        bit(), bit(), word(5), RawJob(), Stream(16), ports.PositionPort(), ports.SumPort(), ports.CountPort()
+    )

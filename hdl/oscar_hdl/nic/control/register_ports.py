@@ -1,0 +1,50 @@
+"""Bundles between registers and what they command; a strobe lasts a clock."""
+
+from collections.abc import Sequence
+
+from myhdl import SignalType
+
+from oscar_hdl.nic.control.registers import KEPT_ERRORS
+from oscar_hdl.nic.ports import ERROR_BITS
+from oscar_hdl.streams.bundles import Bundle, bit, word
+
+
+class RegisterWrite(Bundle):
+    """A WO register is written: strobe, with index u6, its word's place, and data u32."""
+
+    strobe, index, data = bit(), word(6), word(32)
+
+
+class RegisterRead(Bundle):
+    """A register is read: index u6, its word's place; value u32 is taken 4 clocks later if it is RO."""
+
+    index, value = word(6), word(32)
+
+
+class CommandFields:
+    """What the registers of a command hold: FRAME, SHAPE and TABLES, u32 each."""
+
+    def __init__(self, parts: Sequence[SignalType] | None = None) -> None:
+        self.frame, self.shape, self.tables = parts or [word(32) for _ in range(3)]
+
+
+class CommandAsk:
+    """A write to a COMMAND register, and the answer.
+
+    issue: strobe, with order u32. locked: level, a command waits. refused: strobe. trial: level from issue
+    until `judged` (strobe), with which `bad` comes: the command is only judged, and is not counted. Several
+    ports may share the signals trial and order.
+    """
+
+    def __init__(self, trial: SignalType | None = None, order: SignalType | None = None) -> None:
+        self.issue, self.trial = bit(), bit() if trial is None else trial
+        self.order = word(32) if order is None else order
+        self.locked, self.refused, self.judged, self.bad = bit(), bit(), bit(), bit()
+
+
+class CommandState(Bundle):
+    """Commands of a direction: running u3, under way, four at most; result u23: how many ended u8, and their
+    last five errors; abort: strobe, end them.
+    """
+
+    running, result, abort = word(3), word(8 + KEPT_ERRORS * ERROR_BITS), bit()

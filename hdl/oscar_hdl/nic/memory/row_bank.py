@@ -1,0 +1,211 @@
+"""A bank of rows for a barrel encoder and a barrel decoder (docs/engine.md, "Banks of rows")."""
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.coder.unit.ports import WIDTH
+from oscar_hdl.nic.memory import ports
+from oscar_hdl.nic.memory.bank_kinds import KindWrite, bank_kinds, kind_writes
+from oscar_hdl.nic.memory.bank_means import bank_means
+from oscar_hdl.nic.memory.bank_requests import bank_requests, thread_rows
+from oscar_hdl.nic.memory.bank_top import bank_top
+from oscar_hdl.nic.memory.bank_values import bank_values
+from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS, MEAN_BITS
+from oscar_hdl.nic.memory.rows_under_way import rows_under_way
+from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied
+from oscar_hdl.streams.joined import joined
+
+KINDS_BITS = DESCRIPTOR_BITS * WIDTH
+SOURCE_BITS, POSITION_BITS = 19, 4  # of a lane
+VALUE_BITS, DISTANCE_BITS, KIND_BITS, HEAD_BITS = 16, 3, 7, 11  # a header: class, size << 4, mean << 7
+
+
+@block
+def bank_turns(clk, rst, phase, source, position, hit3, turn):
+    """Decide which of the requests that are looked at are answered.
+
+    source, position: BankRequest. A source's header and a position's row need the same memory for a turn: the
+    header goes first, then the row. hit3: the row may not be read yet. turn: BankTurn.
+    """
+    owed, row3, header3 = bit(), bit(), bit()
+
+    @always_comb
+    def see():
+        turn.headed2.next = source.some and source.header and source.read and not owed
+
+    @always_comb
+    def serve():
+        source.served.next = turn.headed3 or not header3
+        position.served.next = not row3 or not (hit3 or turn.headed3)
+        turn.row_goes3.next = position.some and row3 and not hit3 and not turn.headed3
+
+    @always(clk.posedge)
+    def keep():
+        if phase[2:] == 2:
+            turn.headed3.next = turn.headed2
+            header3.next = source.header and source.read
+            row3.next = position.read and not position.header
+        if phase[2:] == 3:
+            if turn.row_goes3:
+                owed.next = False
+            elif position.some and row3 and turn.headed3:
+                owed.next = True
+        if rst:
+            owed.next = False
+
+    return see, serve, keep
+
+
+@block
+def source_lane(words, distances, headers, headed, data, *, lane: int):
+    """Give one of eight lanes of a row, or of a header, in whose upper bits anything may be."""
+    WORD, WORD_END = VALUE_BITS * lane, VALUE_BITS * (lane + 1)
+    DISTANCE, DISTANCE_END = DISTANCE_BITS * lane, DISTANCE_BITS * (lane + 1)
+    HEAD, HEAD_END, UPPER = HEAD_BITS * lane, HEAD_BITS * (lane + 1), VALUE_BITS * lane + HEAD_BITS
+
+    @always_comb
+    def join():
+        data.next = concat(distances[DISTANCE_END:DISTANCE], words[WORD_END:WORD])
+        if headed:
+            data.next = concat(
+                distances[DISTANCE_END:DISTANCE], words[WORD_END:UPPER], headers[HEAD_END:HEAD]
+            )  # fmt: skip
+
+    return join
+
+
+@block
+def position_lane(distances, means, headed, data, *, lane: int):
+    """Give one of eight lanes of a row, or of a header."""
+    DISTANCE, DISTANCE_END = DISTANCE_BITS * lane, DISTANCE_BITS * (lane + 1)
+    MEAN, MEAN_END = MEAN_BITS * lane, MEAN_BITS * (lane + 1)
+
+    @always_comb
+    def join():
+        data.next = concat(modbv(0)[1:], distances[DISTANCE_END:DISTANCE])
+        if headed:
+            data.next = means[MEAN_END:MEAN]
+
+    return join
+
+
+@block
+def header_lane(clk, kinds, means, header, *, lane: int):
+    """Give the header of one of eight rows, a clock later."""
+    KIND, KIND_END = DESCRIPTOR_BITS * lane, DESCRIPTOR_BITS * lane + KIND_BITS
+    MEAN, MEAN_END = MEAN_BITS * lane, MEAN_BITS * (lane + 1)
+
+    @always(clk.posedge)
+    def join():
+        header.next = concat(means[MEAN_END:MEAN], kinds[KIND_END:KIND])
+
+    return join
+
+
+@block
+def source_lanes(clk, words, distances, kinds, means, headed, data):
+    """Give eight lanes of a row, or of the header whose kinds u88 and means u32 came a clock before.
+
+    words u128, distances u24, data: 8 x u19.
+    """
+    headers, header = [word(HEAD_BITS) for _ in range(WIDTH)], word(HEAD_BITS * WIDTH)
+    lanes = [word(SOURCE_BITS) for _ in range(WIDTH)]
+    parts = [header_lane(clk, kinds, means, headers[i], lane=i) for i in range(WIDTH)]
+    parts += [source_lane(words, distances, header, headed, lanes[i], lane=i) for i in range(WIDTH)]
+    return parts, joined(headers, header), joined(lanes, data)
+
+
+@block
+def position_lanes(distances, means, headed, data):
+    """Give eight lanes of a row, or of a header. distances u24, means u32, data: 8 x u4."""
+    lanes = [word(POSITION_BITS) for _ in range(WIDTH)]
+    parts = [position_lane(distances, means, headed, lanes[i], lane=i) for i in range(WIDTH)]
+    return parts, joined(lanes, data)
+
+
+@block
+def row_bank(
+    clk, rst, phase, position, decode_blocks, sums, source, encode_blocks, loads: ports.BankLoads, read, top,
+    *, block_bits: int,
+):  # fmt: skip
+    """Serve both units, a loader and a reader.
+
+    phase: of the units. position: CodedPosition, sums: CodedSums, source: CodedSource; decode_blocks,
+    encode_blocks: BankBlock. loads: side rows in clocks of phase 1, which clears eight rows at a time.
+    read: GroupRead. top: BankTop.
+    The bank has 2^n rows, n the bits of read.row; blocks have 2^block_bits.
+    """
+    ROWS, values, side, added = len(read.row), loads.values, loads.side, loads.added
+    comes, from_source = ports.BankArrival(ROWS, MEAN_BITS), ports.BankArrival(ROWS, MEAN_BITS + 4)
+    wanted, sent = ports.BankRequest(ROWS, MEAN_BITS), ports.BankRequest(ROWS, MEAN_BITS + 4)
+    change = KindWrite(ROWS)
+    turn, lanes, hit3 = ports.BankTurn(), ports.BankLanes(), bit()
+    row3, header3, header1 = word(ROWS), bit(), bit()
+    sum_row, described_row = word(ROWS), word(ROWS)
+    source_class, source_mean, mean = word(4), word(MEAN_BITS), word(MEAN_BITS)
+    found = word(KINDS_BITS)
+    means, means_later, source_means = (word(MEAN_BITS * WIDTH) for _ in range(3))
+    headed1, headed_lanes, means_lanes = bit(), bit(), bit()
+    live, free, top_at = bit(), bit(), word(ROWS - 3)
+
+    parts = [
+        bank_requests(clk, rst, phase, position, decode_blocks, comes, wanted, block_bits=block_bits),
+        bank_requests(clk, rst, phase, source, encode_blocks, from_source, sent, block_bits=block_bits),
+        bank_turns(clk, rst, phase, sent, wanted, hit3, turn),
+        rows_under_way(clk, rst, phase, wanted.row, row3, turn.row_goes3, added, hit3),
+        thread_rows(clk, decode_blocks, sums.thread, sums.row, sum_row, block_bits=block_bits),
+        thread_rows(
+            clk, decode_blocks, sums.described_thread, sums.described_row, described_row,
+            block_bits=block_bits,
+        ),
+        bank_values(clk, phase, sent.row, wanted.row, sums, sum_row, values, side, read.row, lanes),
+        kind_writes(clk, phase, side, sums, described_row, added, change),
+        bank_kinds(
+            clk, phase, change, from_source.row, turn, sent.row, wanted.row, top_at, read, source_class,
+            found, live,
+        ),
+        bank_means(
+            clk, phase, side, from_source.row, comes.asked, read.row, wanted.row, sent.row, source_mean, mean,
+            means, source_means,
+        ),
+        bank_top(clk, rst, phase, top, free, top_at, found),
+        copied(clk, means, means_later),
+        source_lanes(
+            clk, lanes.source, lanes.source_distances, found, source_means, headed_lanes, source.data
+        ),
+        position_lanes(lanes.distances, means_later, means_lanes, position.data),
+    ]  # fmt: skip
+
+    @always_comb
+    def tell():
+        from_source.found.next = concat(source_mean, source_class)
+        comes.found.next = mean
+        source.row_class.next = sent.info[4:]
+        source.mean.next = sent.info[8:4]
+        position.mean.next = wanted.info
+        free.next = not turn.headed3
+
+    @always_comb
+    def show():
+        position.local.next = 0
+        if live:
+            position.local.next = lanes.local
+        read.data.next = lanes.shown
+        read.distances.next = lanes.shown_distances
+
+    # What is read in phase 3 is there in the next phase 2.
+    @always(clk.posedge)
+    def follow():
+        if phase[2:] == 2:
+            lanes.hidden.next = read.descriptor[4:] == 0
+            row3.next = wanted.row
+            header3.next = wanted.header
+        if phase[2:] == 0:
+            header1.next = header3
+            headed1.next = turn.headed3
+        if phase[2:] == 1:
+            read.mean.next = mean
+            headed_lanes.next = headed1
+            means_lanes.next = header1
+
+    return parts, tell, show, follow

@@ -1,0 +1,192 @@
+"""Receives frames and has their blocks decoded: docs/engine.md, "Receiver and sender"."""
+
+from myhdl import always, always_comb, block, concat, modbv
+
+from oscar_hdl.coder.ports import BANK_BITS, TablesPort, banks_of
+from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.receive import ports
+from oscar_hdl.nic.receive.block_counter import Blocks, block_counter
+from oscar_hdl.nic.receive.block_places import block_places
+from oscar_hdl.nic.receive.byte_feeder import byte_feeder
+from oscar_hdl.nic.receive.chunk_reader import ChunkAsk, UnitPort, chunk_reader
+from oscar_hdl.nic.receive.decode_dealer import decode_dealer
+from oscar_hdl.nic.receive.deframer import deframer
+from oscar_hdl.nic.receive.directory_reader import directory_reader
+from oscar_hdl.nic.receive.frame_blocks import frame_blocks
+from oscar_hdl.nic.receive.frame_match import frame_match
+from oscar_hdl.nic.receive.frame_names import frame_names
+from oscar_hdl.nic.receive.frame_places import Places, frame_places
+from oscar_hdl.nic.receive.frame_store import CHUNK_BITS, chunk_bits, columns_of, frame_store
+from oscar_hdl.nic.receive.line_turns import ThreadSpan
+from oscar_hdl.nic.receive.ports import FRAMES
+from oscar_hdl.nic.receive.prefix_reader import prefix_reader
+from oscar_hdl.nic.receive.raw_feeder import raw_feeder
+from oscar_hdl.nic.receive.receive_front import receive_front
+from oscar_hdl.streams.block_ram import block_ram
+from oscar_hdl.streams.bundles import Stream, bit, word
+
+KEPT_BITS = 44  # of an entry of the directory that is right: 20 of its bytes
+
+
+@block
+def frame_receiver(
+    clk, rst, s_axis_rx: Stream, command: FrameCommand, row, dropped: ports.Dropped,
+    oldest_frame: ports.OldestFrame, held_frame: ports.HeldFrame, tables: TablesPort, m_axis_sent: Stream,
+    units: ports.DecodeUnits, clear: ports.ClearPort, *, bus_bits: int = 64, store_log2: int = 12,
+    block_log2: int = 0,
+):  # fmt: skip
+    """Take the frames that commands name, and give their blocks to barrel decoders, several at a time.
+
+    s_axis_rx: frames_in(bus_bits). row (14 bits or more, holds as the command's fields do): the first one of
+    the frame. tables, m_axis_sent Stream(64): link_tables. units: raw_base is as wide as row.
+    bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
+    stay empty. block_log2: of frames that are not refused; 0: any, if there is one decoder.
+    """
+    jobs, feeds = units.jobs, units.feeds
+    if bus_bits not in (64, 128, 256, 512):
+        raise ValueError(f"bus_bits is 64, 128, 256 or 512, got {bus_bits}")
+    if not 6 <= store_log2 <= 17:
+        raise ValueError(f"store_log2 is 6 to 17, got {store_log2}")
+    if not block_log2 and len(jobs) > 1:
+        raise ValueError(f"blocks go to {len(jobs)} decoders by their numbers: give block_log2, their size")
+    word_bits, COLUMNS = (bus_bits // 8 - 1).bit_length(), columns_of(bus_bits)
+    CHUNK, LINE = chunk_bits(bus_bits, store_log2), min(chunk_bits(bus_bits, store_log2), store_log2)
+    banks = banks_of(len(units.jobs))
+    UNIT_ADDRESS = CHUNK + 3
+
+    # The store, and what is read from it.
+    wr_en, wr_addr, wr_data = bit(), word(store_log2), word(bus_bits)
+    head, tail, fault = word(store_log2), word(store_log2), word(4)
+    # The first frame that the front has not handed on; of which banks frames are still read, of which the
+    # oldest of them is, and where each begins.
+    oldest, held, eldest = word(store_log2), word(FRAMES), word(BANK_BITS)
+    begins = [word(store_log2) for _ in range(FRAMES)]
+    TAG = 3 + 2 * COLUMNS
+    line, tag, chunks = word(LINE), word(TAG), [word(CHUNK_BITS) for _ in range(COLUMNS)]
+    tags = [word(TAG) for _ in range(COLUMNS)]
+    span, chunk = ThreadSpan(3 + len(jobs).bit_length() - 1, CHUNK), ChunkAsk(CHUNK)
+    store = frame_store(clk, wr_en, wr_addr, wr_data, line, tag, chunks, tags)
+    feeder = byte_feeder(clk, rst, span, chunk, line, tag, chunks, tags, feeds)
+    came, coming, match = ports.CameFrame(), ports.ComingFrame(), ports.MatchPort()
+    frames = deframer(
+        clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, came, coming, fault, block_log2=block_log2
+    )  # fmt: skip
+    names = frame_names(clk, rst, came, match.gone, oldest_frame)
+
+    # One reader of units: prefix, directory and raw blocks have their turns.
+    port, prefix_units, list_units, raw_units = (UnitPort() for _ in range(4))
+    for user in (prefix_units, list_units, raw_units):
+        user.ready, user.soon, user.units = port.ready, port.soon, port.units
+    opened, opened_at, raw_opened = bit(), word(UNIT_ADDRESS), bit()
+    reader = chunk_reader(clk, rst, opened, opened_at, chunk, port)
+
+    # Where things are, and the walk over blocks: of the directory's reader, and of the dealer.
+    places, log2, frame = Places(store_log2, word_bits), word(5), ports.FrontFrame()
+    match_places, list_places = Places(store_log2, word_bits), Places(store_log2, word_bits)
+    for user in (match_places, list_places):
+        user.start, user.end, user.same = places.start, places.end, places.same
+    deal = ports.DealPort(len(row), len(places.start), entry_bits=48)
+    list_blocks, deal_blocks, deal_places, deal_log2 = Blocks(len(row)), deal.blocks, deal.places, word(5)
+    length, entry_bytes, block_bytes = word(20), word(20), word(20)
+    placing = [
+        frame_places(clk, places, length, entry_bytes, word_bits=word_bits),
+        block_places(clk, deal_places, block_bytes),
+    ]
+    counting = [
+        block_counter(clk, list_blocks, command.count, log2, row),
+        block_counter(clk, deal_blocks, deal.count, deal_log2, deal.row),
+    ]
+
+    # Entries of the directories of all frames wait here until they are dealt.
+    keep, entry, kept, keep_at = bit(), word(48), word(KEPT_BITS), word(8)
+    dealt, keep_place, deal_place = word(KEPT_BITS), word(8 + BANK_BITS), word(8 + BANK_BITS)
+    entries = block_ram(clk, keep, keep_place, kept, deal_place, dealt)
+
+    # The steps of a command.
+    use, prefix, listing, raw_feed = ports.ReaderUse(), ports.StepPort(), ports.StepPort(), ports.StepPort()
+    matcher = frame_match(
+        clk, rst, match=match, command=command, checksum=tables.checksum, head=head, oldest=oldest,
+        named=oldest_frame, coming=coming, held=held_frame, places=match_places, use=use, word_bits=word_bits,
+    )  # fmt: skip
+    read_prefix = prefix_reader(
+        clk, rst, go=prefix.go, units=prefix_units, log2=log2, build=tables.build, last=tables.last,
+        mask=tables.mask, m_axis_sent=m_axis_sent, done=prefix.done, right=prefix.right,
+        block_log2=block_log2,
+    )  # fmt: skip
+    directory = directory_reader(
+        clk, rst, go=listing.go, width=command.width, units=list_units, blocks=list_blocks,
+        places=list_places, keep=keep, entry=entry, done=listing.done, right=listing.right,
+    )  # fmt: skip
+    front = receive_front(
+        clk, rst, command, tables, match=match, empty=places.same, prefix=prefix, listing=listing, use=use,
+        less=places.less, frame=frame, frames=banks,
+    )  # fmt: skip
+    back = frame_blocks(
+        clk, rst, command, tables, row=row, frame=frame, deal=deal, match=match, held=held, oldest=eldest,
+        clear=clear, frames=banks,
+    )  # fmt: skip
+    dealer = decode_dealer(clk, rst, deal, span, raw_opened, use, units, raw_feed, block_log2=block_log2)
+    feed_raw = raw_feeder(
+        clk, rst, raw_feed.go, deal_places.start(0), block_bytes, raw_units, units.raw_bytes, raw_feed.done
+    )
+
+    @always_comb
+    def open_reader():
+        opened.next = use.opens or raw_opened
+        opened_at.next = deal_places.start[UNIT_ADDRESS + 1 : 1]
+        if use.opens:
+            opened_at.next = places.start[UNIT_ADDRESS + 1 : 1]
+        match.heard.next = match.refuse and not coming.lost
+
+    @always_comb
+    def share():
+        port.get.next = prefix_units.get or list_units.get or raw_units.get
+        port.amount.next = list_units.amount
+        if prefix_units.get:
+            port.amount.next = prefix_units.amount
+        elif raw_units.get:
+            port.amount.next = raw_units.amount
+
+    @always_comb
+    def merge():
+        places.begin.next = match_places.begin
+        places.at.next = match_places.at
+        places.add.next = match_places.add or list_places.add
+        deal_places.begin.next = frame.taken
+        deal_places.first.next = places.start
+        length.next = oldest_frame.length
+        entry_bytes.next = entry[44:24]
+        block_bytes.next = dealt[44:24]
+        kept.next = entry[KEPT_BITS:]
+        keep_place.next = concat(frame.bank, keep_at)
+        deal_place.next = concat(deal.bank, deal.number)
+        deal.entry.next = concat(modbv(0)[4:], dealt)
+
+    @always(clk.posedge)
+    def run():
+        places.get.next = port.get and not raw_units.get
+        places.amount.next = port.amount
+        dropped.bad.next = coming.lost or match.refuse
+        dropped.reason.next = match.reason
+        dropped.peer.next = oldest_frame.peer
+        if coming.lost:
+            dropped.reason.next = fault
+            dropped.peer.next = came.peer
+        if keep:
+            keep_at.next = keep_at + 1
+        if listing.go:
+            keep_at.next = 0
+        if frame.taken:
+            deal_log2.next = log2
+            begins[frame.bank].next = oldest
+        tail.next = oldest
+        if held != 0:
+            tail.next = begins[eldest]
+        if rst:
+            dropped.bad.next = False
+            tail.next = 0
+
+    return (
+        store, feeder, frames, names, reader, placing, counting, entries, matcher, read_prefix, directory,
+        front, back, dealer, feed_raw, open_reader, share, merge, run,
+    )  # fmt: skip

@@ -1,0 +1,74 @@
+"""Frames of one stream for several ports."""
+
+from collections.abc import Sequence
+
+from myhdl import always, always_comb, block
+
+from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.joined import joined
+
+ALL = 255  # tdest of what goes to each port
+
+
+@block
+def port_out(s_axis: Stream, offers, port: Stream, *, at: int):
+    """Show a port the word while its bit of `offers` is 1."""
+
+    @always_comb
+    def show():
+        port.tdata.next = s_axis.tdata
+        port.tkeep.next = s_axis.tkeep
+        port.tlast.next = s_axis.tlast
+        port.tvalid.next = offers[at]
+
+    return show
+
+
+@block
+def port_copy(clk, rst, s_axis: Stream, ports: Sequence[Stream]):
+    """Give each frame to the port of number s_axis.tdest, or of 255 to each of 2, 4, 8 or 16 ports.
+
+    ports: Stream(bits, keep), as s_axis, which has tdest, too. A word is taken when all have it, so the
+    slowest port holds the others. What is for a port that is not there is taken, and nobody has it.
+    """
+    PORTS = len(ports)
+    if PORTS not in (2, 4, 8, 16):
+        raise ValueError(f"expected 2, 4, 8 or 16 ports, got {PORTS}")
+    EACH = (1 << PORTS) - 1
+    wanted, gone, readies, offers, done = (word(PORTS) for _ in range(5))
+    whole = bit()
+
+    @always_comb
+    def choose():
+        wanted.next = 0
+        for i in range(PORTS):
+            if s_axis.tdest == i or s_axis.tdest == ALL:
+                wanted.next[i] = True
+
+    @always_comb
+    def offer():
+        offers.next = 0
+        if s_axis.tvalid:
+            offers.next = wanted & ~gone
+
+    @always_comb
+    def look():
+        done.next = ~wanted | gone | readies
+
+    @always_comb
+    def take():
+        whole.next = done == EACH
+        s_axis.tready.next = done == EACH
+
+    @always(clk.posedge)
+    def follow():
+        if s_axis.tvalid:
+            gone.next = gone | (offers & readies)
+            if whole:
+                gone.next = 0
+        if rst:
+            gone.next = 0
+
+    ready = joined([port.tready for port in ports], readies)
+    outs = [port_out(s_axis, offers, port, at=at) for at, port in enumerate(ports)]
+    return ready, outs, choose, offer, look, take, follow

@@ -1,0 +1,48 @@
+"""Check the folder that `make vhdl` wrote: all is listed, no path or date told, and the NIC the same twice.
+
+Run by .ci/run as `python tests/check_conversion.py FOLDER`; exits with what is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from oscar_hdl.flow import convert
+from oscar_hdl.flow.tops import TOPS
+
+
+def faults(folder: Path, names: Sequence[str] = tuple(TOPS)) -> list[str]:
+    """Return what is wrong with the files of these tops in `folder`."""
+    made = {
+        file.relative_to(folder).as_posix() for room in convert.LANGUAGES for file in folder.glob(f"{room}/*")
+    }
+    wanted = {f"{room}/{name}{suffix}" for room, suffix in convert.LANGUAGES.items() for name in names}
+    wanted.add(f"vhdl/{convert.PACKAGE}")
+    found = [f"lacks {name}" for name in sorted(wanted - made)]
+    told = {"the folder": str(folder.resolve()), "a home": f"{Path.home()}/", "a date": "UTC"}
+    told["a path"] = f"{tempfile.gettempdir()}/"
+    for name in sorted(made | {"files.txt", "oscar.core"}):
+        text = (folder / name).read_text(encoding="utf-8")
+        found += [f"{name} tells {what}: {part}" for what, part in told.items() if part in text]
+    listed = (folder / "files.txt").read_text(encoding="utf-8").split()
+    if listed[0] != f"vhdl/{convert.PACKAGE}" or set(listed) != made:
+        found.append(f"files.txt lists {listed}, there are {sorted(made)}")
+    core = (folder / "oscar.core").read_text(encoding="utf-8")
+    found += [f"oscar.core lacks {name}" for name in sorted(made) if name not in core]
+    return found if core.startswith("CAPI=2:\n") else [*found, "oscar.core is of another format"]
+
+
+def differences(folder: Path, name: str) -> list[str]:
+    """Convert a top to VHDL again; return whether other bytes come."""
+    with tempfile.TemporaryDirectory() as again:
+        file = convert.convert_top(name, "vhdl", Path(again))
+        same = file.read_bytes() == (folder / "vhdl" / file.name).read_bytes()
+    return [] if same else [f"{file.name} is not the same twice"]
+
+
+if __name__ == "__main__":
+    wrong = faults(Path(sys.argv[1])) + differences(Path(sys.argv[1]), "oscar_nic")
+    sys.exit("\n".join(wrong) if wrong else 0)
