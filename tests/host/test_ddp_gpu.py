@@ -63,7 +63,7 @@ def refused(device: str, mode: str) -> str:
     ("device", "mode", "what"),
     [
         ("meta", "never", "take the hook off"),
-        ("cuda", "auto", 'say bypass="never"'),
+        ("cuda", "auto", 'say OscarState(bypass="never")'),
         ("cuda", "never", ""),
         ("cpu", "auto", ""),
     ],
