@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from liteeth.common import eth_phy_description
 from liteeth.mac.core import LiteEthMACCore
+from liteeth.mac.padding import LiteEthMACPaddingInserter
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
 from litex.soc.interconnect.csr import CSRStorage
-from migen import FSM, Array, If, NextState, NextValue, Signal
+from migen import FSM, Array, ClockDomainsRenamer, If, NextState, NextValue, Signal
 
 from oscar_hdl.flow.proofs.formal import streams_of
 from oscar_hdl.nic.ports import PEER_BITS, TO_ALL
@@ -40,6 +42,13 @@ class EthernetMac(LiteXModule):
 
     def __init__(self, phy: Any, nic_tx: Any, nic_rx: Any) -> None:
         self.mac = LiteEthMACCore(phy, dw=64)
+        # From the CRC to the FIFO of words all pass `ready` on without a register: too slow for 125 MHz.
+        out = self.mac.tx_datapath
+        behind = next(n for n, part in enumerate(out.pipeline) if isinstance(part, LiteEthMACPaddingInserter))
+        out.before_crc = ClockDomainsRenamer("eth_tx")(
+            stream.Buffer(eth_phy_description(phy.dw), pipe_ready=True)
+        )
+        out.pipeline.insert(behind + 1, out.before_crc)
         self.wrapped = Wrapped(self.mac, nic_tx, nic_rx)
 
 
