@@ -368,16 +368,17 @@ def test_a_command_that_compiles_nothing_does_not_load_the_compiler(tmp_path: Pa
 
 
 def test_compiling_is_said_once_by_all_processes(capfd: pytest.CaptureFixture[str]) -> None:
-    def compile_one(module: str = "oscar.own") -> None:
+    def compile_one(module: str | None = "oscar.own") -> None:
         def kernel(x: int) -> int:
             return x + 1
 
-        kernel.__module__ = module
+        kernel.__module__ = module  # type: ignore[assignment]
         numba.njit(kernel)(1)
 
     compile_one()
     with compiling_said():
         compile_one("elsewhere")  # a user's
+        compile_one(None)  # one that exec made
         assert COMPILING not in capfd.readouterr().err
         children = [multiprocessing.get_context("fork").Process(target=compile_one) for _ in range(2)]
         for child in children:
