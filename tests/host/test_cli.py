@@ -690,6 +690,10 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
         ([*PREDICT, "--schedule", "duplex", "--codec", "rtl"], "duplex keeps two sums of a value apart"),
         ([*PREDICT, "--nic-file", "u55c.json"], "--nic-file needs --codec rtl, got --codec ideal"),
         ([*PREDICT, "--no-driver", "--codec", "host"], "--no-driver needs --codec rtl, got --codec host"),
+        (
+            [*PREDICT, "--topology", "net.yaml"],
+            "--gbps is not for --topology: net.yaml says how fast links are",
+        ),
         ([*PREDICT, "--unit", "rtl"], "--unit is not for --values: leave it out"),
         (["predict", "--offload", "U55C", "--gbps", "1"], "--gbps is not for --offload: leave it out"),
         (["predict", "--offload", "U55C", "--units", "8"], "--units needs --unit rtl, got --unit roofline"),

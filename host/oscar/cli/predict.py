@@ -188,6 +188,8 @@ def _check_options(args: argparse.Namespace) -> None:
     for option, given in (("--nic-file", args.nic_file is not None), ("--no-driver", args.no_driver)):
         if given and args.codec != "rtl":
             raise ValueError(f"{option} needs --codec rtl, got --codec {args.codec}")
+    if args.topology is not None and args.gbps is not None:
+        raise ValueError(f"--gbps is not for --topology: {args.topology} says how fast links are")
     needed = ("values",) if args.topology is not None else ("values", "nodes", "gbps")
     missing = [f"--{key}" for key in needed if getattr(args, key) is None]
     if missing:
