@@ -85,7 +85,7 @@ bench: setup ## list the measurements behind the figures, or run one (BENCH=rati
 tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
 	@$(call apt,ghdl iverilog,ghdl-mcode iverilog)
 
-sim: setup ## AllReduces of four NICs in MyHDL, clock by clock, against the host bit for bit; about 2 minutes where nothing else runs
+sim: setup ## AllReduces of four NICs, clock by clock, against the host bit for bit; about 2 minutes where nothing else runs
 	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json $(ARGS)
 
 overlap: setup ## what triggers hide behind the making of values, by the time model (docs/results/overlap.md)

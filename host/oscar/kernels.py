@@ -20,8 +20,9 @@ class Compiling(event.Listener):
         self._tell = cache(tell)
 
     def on_start(self, event: Any) -> None:
-        """Leave the kernels of others, as a user may have them."""
-        if event.data["dispatcher"].py_func.__module__.startswith("oscar"):
+        """Leave the kernels of others, as a user may have them; what was made by exec has no module."""
+        function = getattr(event.data["dispatcher"], "py_func", None)
+        if str(getattr(function, "__module__", None)).startswith("oscar"):
             self._tell()
 
     def on_end(self, event: Any) -> None:

@@ -6,14 +6,14 @@ from collections import Counter
 
 import numpy as np
 
-from oscar.coding.asc.params import LANES
+from oscar.coding.asc.params import GROUP_ROWS, LANES
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.list_ports import AFTER, COUNTS, NO_GATE, OWN
 from oscar_hdl.nic.control.registers import LIST_ENTRIES
 from oscar_sim.driver.lists import PACKETS, entry_words, packed, trigger
 from oscar_sim.frames import Generator
 from oscar_sim.whole import Making, Told, WholeNic
-from oscar_sim.whole_stress import GROUP_ROWS, Target, Traffic, batch
+from oscar_sim.whole_stress import Target, Traffic, batch
 
 
 class ListTraffic(Traffic):

@@ -1,11 +1,12 @@
 """A session with an oscar_nic, write by write: what a driver does, run on the converted RTL and printed.
 
-`python -m oscar_sim.session`. A chunk is loaded and sent; a frame comes for another chunk, after a damaged
-copy of itself, and is added there; the sums are read. Then a list does both: it adds, and sends the sums.
+A chunk is loaded and sent; a frame comes for another chunk, after a damaged copy of itself, and is added
+there; the sums are read. Then a list does both: it adds, and sends the sums.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import numpy as np
@@ -67,8 +68,9 @@ def rows_of(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, FrameRows
     return values, positions, frame_rows(values, positions)
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     """Run the session; return the exit status."""
+    argparse.ArgumentParser(prog="python -m oscar_sim.session", description=__doc__).parse_args(argv)
     print(f"# oscar_nic: {', '.join(f'{key}={value}' for key, value in SIZES.items())}")
     rng = np.random.default_rng(1)
     try:

@@ -27,12 +27,14 @@ from oscar.results import write_results
 from oscar.studies.integers import pushed
 from oscar.tables import Row, Table
 from oscar.timeline.units import UnitFrame, received, received_front, send_front, sent, waited_front
+from oscar.workloads import WORKLOADS
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.frame_clocks import Given, Times, measure
 from oscar_sim.results_file import prepared
 from oscar_sim.whole import WholeNic
 
 MOST = 40_960  # values of a frame
+MOST_FRAMES = 16  # of a model: each has a link of its own
 MOST_ROWS_LOG2 = 14  # of the memory
 COMMAND = 12  # clocks from a command to receive until the front of a frame that waits in the store begins
 NO_SYMBOL = 15  # the last symbol for which a sender's first tables are built
@@ -98,21 +100,45 @@ def _took(times: Times, n: int, way: str) -> int:
     return int((times.first_word if way == "send" else times.end)[n] - times.begin[n])
 
 
+def add_frames(parser: argparse.ArgumentParser, *own: str, usual: Sequence[str], frames: int) -> None:
+    """Add the options that say of which models frames are, how many, of which seed.
+
+    own: models besides workloads. usual, frames: defaults.
+    """
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=(*WORKLOADS, "noise", *own),
+        default=usual,
+        help=f"({' '.join(usual)}); cnn, transformer and embedding need torch",
+    )
+    parser.add_argument(
+        "--frames", type=int, default=frames, help=f"of a model, 1 to {MOST_FRAMES} (%(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
+
+
+def check_frames(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """End the program where an option of add_frames is out of range."""
+    if not 1 <= args.frames <= MOST_FRAMES or args.seed < 0:
+        told = f"--frames {args.frames} --seed {args.seed}"
+        parser.error(f"expected 1 to {MOST_FRAMES} frames and a seed of 0 or more, got {told}")
+
+
 def main(argv: list[str] | None = None) -> int:
     """Print the table; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m oscar_sim.step_clocks", description=__doc__.split("\n")[0]
     )
-    parser.add_argument("--units", type=int, default=1)
-    parser.add_argument("--bus-bits", type=int, default=128)
-    parser.add_argument("--block-log2", type=int, nargs="+", default=[11])
+    parser.add_argument("--units", type=int, default=1, choices=(1, 2, 4, 8), help="(%(default)s)")
     parser.add_argument(
-        "--models", nargs="+", default=["numpy-lm", "noise"], help="cnn, embedding need torch"
+        "--bus-bits", type=int, default=128, choices=(64, 128, 256, 512), help="(%(default)s)"
     )
-    parser.add_argument("--frames", type=int, default=6, help="of a model")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--block-log2", type=int, nargs="+", default=[11], choices=range(10, 18), help="(11)")
+    add_frames(parser, usual=("numpy-lm", "noise"), frames=6)
     parser.add_argument("--json", type=Path, metavar="OUT")
     args = parser.parse_args(argv)
+    check_frames(parser, args)
     try:
         prepared(args.json)
         every: list[Any] = []

@@ -19,7 +19,7 @@ from oscar.coding.asc.state import TableState
 from oscar.errors import OscarError
 from oscar_sim.batches import DecoderBatch, EncoderBatch, run
 from oscar_sim.blocks import CodedFrame, Coder
-from oscar_sim.step_clocks import frames_of
+from oscar_sim.step_clocks import add_frames, check_frames, frames_of
 from oscar_sim.units import Unit
 
 UNITS = ("barrel_decoder", "barrel_encoder")
@@ -62,11 +62,10 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m oscar_sim.unit_rates", description=__doc__.split("\n")[0]
     )
     parser.add_argument("--unit", nargs="+", choices=UNITS, default=list(UNITS), help="(all)")
-    parser.add_argument("--models", nargs="+", default=["dense", "numpy-lm"], help="cnn needs torch")
-    parser.add_argument("--block-log2", type=int, default=11)
-    parser.add_argument("--frames", type=int, default=12, help="of a model (%(default)s)")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--block-log2", type=int, default=11, choices=range(10, 18), help="(%(default)s)")
+    add_frames(parser, "dense", usual=("dense", "numpy-lm"), frames=12)
     args = parser.parse_args(argv)
+    check_frames(parser, args)
     try:
         units = [Unit(kind) for kind in args.unit]
         print(" ".join(f"{name:>14}" for name in ("unit", "model", "blocks", "values", "clocks", "a clock")))

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from oscar.coding.asc import AscParams, Decoder, Encoder
-from oscar.coding.asc.params import LANES
+from oscar.coding.asc.params import GROUP_ROWS, LANES
 from oscar.coding.frame import pack_frame, unpack_frame
 from oscar.errors import FrameError
 from oscar_hdl.coder.rows import DESCRIBED, FrameRows, frame_rows
@@ -37,7 +37,6 @@ from oscar_sim.frames import Generator
 from oscar_sim.units import Stress
 from oscar_sim.whole import HELD, Arrival, Making, NicMemory, Order, Told, WholeNic
 
-GROUP_ROWS = 32
 LINKS = 3  # of a direction, a table set each
 MOST_BYTES = 30_000  # of a frame: a store has to hold it
 LONG_BYTES = 66_000  # no store holds it

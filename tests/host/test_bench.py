@@ -61,6 +61,10 @@ def test_a_failed_check_is_an_error() -> None:
     [
         (None, "No such file or directory; `python -m oscar_sim.allreduce --driver list"),
         ('{"rows": [{}]}', "expected a table as `python -m oscar_sim.allreduce .* got another file"),
+        (
+            '{"rows": [{"iteration": 0, "driver": "list", "options": {"order": "plain", "asks": false}}]}',
+            "expected a table as .* got another file",
+        ),
         ('{"rows": []}', "expected an AllReduce by a list"),
     ],
 )

@@ -368,16 +368,17 @@ def test_a_command_that_compiles_nothing_does_not_load_the_compiler(tmp_path: Pa
 
 
 def test_compiling_is_said_once_by_all_processes(capfd: pytest.CaptureFixture[str]) -> None:
-    def compile_one(module: str = "oscar.own") -> None:
+    def compile_one(module: str | None = "oscar.own") -> None:
         def kernel(x: int) -> int:
             return x + 1
 
-        kernel.__module__ = module
+        kernel.__module__ = module  # type: ignore[assignment]
         numba.njit(kernel)(1)
 
     compile_one()
     with compiling_said():
         compile_one("elsewhere")  # a user's
+        compile_one(None)  # one that exec made
         assert COMPILING not in capfd.readouterr().err
         children = [multiprocessing.get_context("fork").Process(target=compile_one) for _ in range(2)]
         for child in children:
@@ -689,6 +690,14 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
         ([*PREDICT, "--schedule", "duplex", "--codec", "rtl"], "duplex keeps two sums of a value apart"),
         ([*PREDICT, "--nic-file", "u55c.json"], "--nic-file needs --codec rtl, got --codec ideal"),
         ([*PREDICT, "--no-driver", "--codec", "host"], "--no-driver needs --codec rtl, got --codec host"),
+        (
+            [*PREDICT, "--topology", "net.yaml"],
+            "--gbps is not for --topology: net.yaml says how fast links are",
+        ),
+        ([*PREDICT, "--unit", "rtl"], "--unit is not for --values: leave it out"),
+        (["predict", "--offload", "U55C", "--gbps", "1"], "--gbps is not for --offload: leave it out"),
+        (["predict", "--offload", "U55C", "--units", "8"], "--units needs --unit rtl, got --unit roofline"),
+        (["predict", "--policy", "p.yaml", "--bits", "2"], "--bits is not for --policy: leave it out"),
         ([*PREDICT, "--method", "ternagrad"], "did you mean 'terngrad'"),
         ([*PREDICT, "--method", "zstd", "--codec", "rtl"], "codes ASC only, not zstd"),
         ([*PREDICT, "--method", "bf16", "--schedule", "duplex"], "needs a lossless integer codec"),

@@ -236,16 +236,15 @@ def test_packets_are_lost_one_by_one_or_delayed(lossy: None) -> None:
         network.lose(0)
         assert network.losses() == (0, 0)
         network.delay(30)
-        with network.socket(1) as server, network.socket(0) as client:
-            server.bind(("10.77.0.2", 0))
-            server.listen(1)
-            client.connect(server.getsockname())  # an ARP request
-        with network.socket(1) as server, network.socket(0) as client:
-            server.bind(("10.77.0.2", 0))
-            server.listen(1)
-            begin = time.monotonic()
-            client.connect(server.getsockname())
-            assert 0.06 <= time.monotonic() - begin < 0.9  # after 1 s it would be asked again
+        took = []
+        for _ in range(4):  # the first one with an ARP request; a busy machine may hold one up
+            with network.socket(1) as server, network.socket(0) as client:
+                server.bind(("10.77.0.2", 0))
+                server.listen(1)
+                begin = time.monotonic()
+                client.connect(server.getsockname())
+                took.append(time.monotonic() - begin)
+        assert 0.06 <= min(took) < 0.9  # after 1 s it would be asked again
         assert pour(network, 1, 50e6).wire.sent > 1 << 20
 
 

@@ -63,7 +63,7 @@ def test_a_process_that_fails_is_named_by_every_rank_in_time(transport: str, fau
     lines = [json.loads(line) for line in ended.output.splitlines() if line.startswith('{"rank"')]
     assert sorted(line["rank"] for line in lines) == [1, 2, 3, 4], ended.output
     assert {line["named"] for line in lines} == {direct.VICTIM}, lines
-    assert max(line["seconds"] for line in lines) < timeout_s + SLACK_S
+    assert max(line["seconds"] for line in lines) < 2 * timeout_s  # no rank waits for two deadlines
     assert not ended.orphans
 
 

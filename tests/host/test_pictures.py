@@ -29,6 +29,7 @@ from oscar.timeline.link import LinkModel
 from oscar.timeline.topology import switch
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
+HDL = IMAGES.parents[1] / "hdl"
 TIMINGS = sorted((IMAGES.parent / "timing").glob("*.json"))
 SVG = "{http://www.w3.org/2000/svg}"
 CLOCK, LETTER = 40, 14.7  # of wavedrom: pixels of a clock at hscale 1, height of letters
@@ -91,6 +92,14 @@ def test_no_arrow_and_no_word_of_the_nic_runs_through_a_word() -> None:
             if place.overlaps(box):
                 assert place.x0 < box.x0, word
                 assert box.x1 < place.x1, word
+
+
+def test_blocks_of_the_nic_that_are_drawn_exist() -> None:
+    root, there = ElementTree.parse(IMAGES / "nic.svg").getroot(), {p.stem for p in HDL.rglob("*.py")}
+    drawn = {text.text or "" for text in root.iter(f"{SVG}text")}
+    blocks = {word for word in drawn if "_" in word and not word.startswith(("s_ax", "m_ax"))}
+    assert len(blocks) > 5
+    assert blocks <= there
 
 
 LEAST_POINTS = 8.5  # of letters: 9.5 pixels high at the site's 690

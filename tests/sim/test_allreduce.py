@@ -277,9 +277,18 @@ def test_what_differs_from_the_host_is_a_fault(wrong: str) -> None:
     )
 
 
-def test_what_a_ring_cannot_make_in_pieces_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--order", "pieces"]) == 2
-    assert "for direct alone, got ring: take --schedule direct, or --order" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--order", "pieces"], "for direct alone, got ring: take --schedule direct, or --order"),
+        (["--asks", "--driver", "registers"], "while a list runs, got driver registers: leave --asks out"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_where_results_cannot_go_is_said_before_it_runs(

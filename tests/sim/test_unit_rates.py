@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from needs import needs
 from oscar.errors import OscarError
 from oscar_hdl.flow.placement.report import VALUES_PER_CLOCK
-from oscar_sim import unit_rates
+from oscar_sim import step_clocks, unit_rates
 from oscar_sim.blocks import Coder
 from oscar_sim.units import Unit
 
@@ -28,3 +30,21 @@ def test_what_differs_is_an_error(seed: int) -> None:
     frames[0].payload[at : at + 200] ^= np.uint8(0x5A)
     with pytest.raises(OscarError, match="decoder: block 0"):
         unit_rates.rate(Unit("barrel_decoder"), frames, coder, 1)
+
+
+@pytest.mark.parametrize("tool", [step_clocks, unit_rates])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--frames", "0"], "expected 1 to 16 frames and a seed of 0 or more, got --frames 0 --seed 0"),
+        (["--seed", "-1"], "expected 1 to 16 frames and a seed of 0 or more, got --frames"),
+        (["--models", "cnm"], "--models: invalid choice: 'cnm'"),
+        (["--block-log2", "9"], "--block-log2: invalid choice: 9"),
+    ],
+)
+def test_options_out_of_range_are_told_before_anything_is_compiled(
+    tool: Any, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        tool.main(words)
+    assert told in capsys.readouterr().err

@@ -41,6 +41,18 @@ where they pay for a batch, else 3. --unit rtl takes the clocks of the RTL's att
 and values of 8 bits (GPUs too, then), and says at which context lengths cards pay.
 """
 
+# Options that do nothing for a question: of --offload, of --policy, of all others.
+MODELLED = (
+    "values", "bits", "method", "codec", "nic_file", "codec_gvalues", "codec_latency_us", "subframes",
+    "no_driver", "schedule", "group", "topology",
+)  # fmt: skip
+OF_CARDS = "unit", "units", "unit_mhz", "gpu", "batch"
+STRANGERS = {
+    "--offload": (*MODELLED, "nodes", "gbps", "latency_us", "policy"),
+    "--policy": (*MODELLED, *OF_CARDS),
+    "--values": OF_CARDS,
+}
+
 
 def add_command(commands: Any) -> None:
     """Declare the command."""
@@ -98,11 +110,13 @@ def add_command(commands: Any) -> None:
         "--batch", type=int, nargs="+", default=[16, 32, 64], metavar="B", help="requests (16 32 64)"
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
+    parser.set_defaults(usual=parser.get_default)
 
 
 def run(args: argparse.Namespace) -> int:
     """Predict; return 0 when compression pays and 3 when it does not."""
     check_outputs([args.json])
+    _refuse_strangers(args)
     if args.offload is not None:
         return _offload(args)
     if args.policy is not None:
@@ -158,11 +172,24 @@ def run(args: argparse.Namespace) -> int:
     return 0 if found.pays else 3
 
 
+def _refuse_strangers(args: argparse.Namespace) -> None:
+    """Raise ValueError for an option that has no effect on what is asked."""
+    asked = next((name for name in STRANGERS if getattr(args, name[2:]) is not None), "--values")
+    for name in STRANGERS[asked]:
+        if getattr(args, name) != args.usual(name):
+            raise ValueError(f"--{name.replace('_', '-')} is not for {asked}: leave it out")
+    for name in ("units", "unit_mhz"):
+        if args.unit != "rtl" and getattr(args, name) != args.usual(name):
+            raise ValueError(f"--{name.replace('_', '-')} needs --unit rtl, got --unit {args.unit}")
+
+
 def _check_options(args: argparse.Namespace) -> None:
     """Raise ValueError for options that are missing, and for those that others leave without effect."""
     for option, given in (("--nic-file", args.nic_file is not None), ("--no-driver", args.no_driver)):
         if given and args.codec != "rtl":
             raise ValueError(f"{option} needs --codec rtl, got --codec {args.codec}")
+    if args.topology is not None and args.gbps is not None:
+        raise ValueError(f"--gbps is not for --topology: {args.topology} says how fast links are")
     needed = ("values",) if args.topology is not None else ("values", "nodes", "gbps")
     missing = [f"--{key}" for key in needed if getattr(args, key) is None]
     if missing:

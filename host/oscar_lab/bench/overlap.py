@@ -94,7 +94,10 @@ def _beside(files: Sequence[Path], picture: Path | None) -> dict[str, Any]:
     every: list[dict[str, Any]] = []
     for file in files:
         for told in _told(file):
-            model = _clocks(told)
+            try:
+                model = _clocks(told)
+            except (LookupError, TypeError):
+                raise _another(file) from None
             row = {
                 "schedule": told["schedule"], "make": told["options"]["make"], "rtl": told["clocks"],
                 "way": "in sequence" if told["driver"] == "list" else told["options"]["order"],
@@ -110,6 +113,10 @@ def _beside(files: Sequence[Path], picture: Path | None) -> dict[str, Any]:
     return {"rows": rows}
 
 
+def _another(file: Path) -> ConfigError:
+    return ConfigError(f"{file}: expected a table as `{WRITER}` writes it, got another file")
+
+
 def _told(file: Path) -> list[dict[str, Any]]:
     """Return the rows of AllReduces by a list in a file of make sim; raise ConfigError where it has none."""
     try:
@@ -120,7 +127,7 @@ def _told(file: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise ConfigError(f"{file}: {error.strerror}; `{WRITER}` writes one") from None
     except (LookupError, TypeError, ValueError):
-        raise ConfigError(f"{file}: expected a table as `{WRITER}` writes it, got another file") from None
+        raise _another(file) from None
     if not found:
         raise ConfigError(f"{file}: expected an AllReduce by a list that is modelled; `{WRITER}` runs one")
     return found

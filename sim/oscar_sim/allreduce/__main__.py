@@ -34,10 +34,10 @@ Each NIC is converted RTL under Verilator where that is installed, else the MyHD
 go on 64-bit streams, a driver gives commands over AXI4-Lite, as docs/registers.md has it. The gradient is
 real, from the first iterations of a training. Each NIC gets its commands by registers, as a list, and as a
 list that waits for its values, which replace what memory holds or are added to it (docs/hardware.md, "A
-list"). The host's coder does the same AllReduce in
-software. Every frame must have equal bytes, every sum be equal; exit status 1 says that one is not.
+list"). The host's coder does the same AllReduce in software. Every frame must have equal bytes, every sum be
+equal; exit status 1 says that one is not.
 
-  make sim                                               both schedules and drivers, four NICs
+  make sim                                               both schedules and all drivers, four NICs
   python -m oscar_sim.allreduce --schedule direct --nodes 2 --values 3000
   python -m oscar_sim.allreduce --driver list --host 0 0 0
   python -m oscar_sim.allreduce --bits 12 --json build/sim/allreduce.json
@@ -87,7 +87,10 @@ def parser() -> argparse.ArgumentParser:
         "--units", type=int, default=Options.units, choices=(1, 2, 4, 8), help="of a NIC (%(default)s)"
     )
     p.add_argument(
-        "--subframes", type=int, default=Options.subframes, help="frames of a chunk, as large as the host's"
+        "--subframes",
+        type=int,
+        default=Options.subframes,
+        help="frames of a chunk, cut as the host cuts it (%(default)s)",
     )
     p.add_argument("--workload", default=Options.workload, help="whose gradient it is (%(default)s)")
     p.add_argument(
@@ -140,12 +143,14 @@ def main(argv: list[str] | None = None) -> int:
     faults: list[str] = []
     try:
         _check(args)
+        skipped = "registers" if args.driver == "all" else None  # by --asks, which is for lists
         jobs = [
             Options(
                 schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
                 units=args.units, bits=args.bits, rate=args.rate, latency=args.latency,
                 driver=driver, host=tuple(args.host), make=args.make, order=args.order,
-                asks=args.asks, simulator=args.simulator, subframes=args.subframes, workload=args.workload,
+                asks=args.asks and driver != skipped, simulator=args.simulator,
+                subframes=args.subframes, workload=args.workload,
             )
             for schedule in (SCHEDULES if args.schedule == "both" else (args.schedule,))
             for driver in (DRIVERS if args.driver == "all" else (args.driver,))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from oscar.coding.asc import AscParams
-from oscar.coding.asc.params import LANES
+from oscar.coding.asc.params import GROUP_ROWS, LANES
 from oscar.collective.node import ChunkLayout
 from oscar.collective.schedules import make_schedule
 from oscar.errors import ConfigError
@@ -25,7 +25,6 @@ from oscar_sim.compiled import CompiledSimulator, copies_of
 from oscar_sim.driver.nic_driver import Place, Script, together
 from oscar_sim.verilated import VerilatedSimulator, verilated
 
-GROUP_ROWS = 32
 RESET_CLOCKS = 8
 ORDERS = {  # in which values are made
     "plain": "chunk by chunk, from the first",
@@ -72,6 +71,8 @@ class Options:
                 f"values are made in pieces for direct alone, got {self.schedule}: take "
                 "--schedule direct, or --order plain or rotated"
             )
+        if self.asks and self.driver == "registers":
+            raise ConfigError("sums are read while a list runs, got driver registers: leave --asks out")
 
 
 class Run:

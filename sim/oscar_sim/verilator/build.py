@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from oscar import version
+from oscar.coding import frame
+from oscar.coding.asc import params
 from oscar.errors import OscarError
 from oscar_hdl.flow.convert import ConvertError, block_name, convert_top
 from oscar_hdl.flow.proofs.formal import ports_of
@@ -20,6 +23,7 @@ from oscar_hdl.flow.tops import Value
 
 HERE = Path(__file__).parent
 DEFAULT_CACHE = Path("build/verilator")
+OF_THE_HOST = version.__file__, frame.__file__, params.__file__  # what hdl imports of it
 SHIM = (HERE / "model.h", HERE / "model.cpp")
 ADDRESS = """#include "model.h"
 extern "C" void* port_address(Model* m, int port) {{
@@ -78,12 +82,15 @@ def _key(parts: Sequence[bytes]) -> str:
 
 
 def source_key(top: str) -> bytes:
-    """Return a digest of all that a conversion depends on: the sources of oscar_hdl, and the top's module."""
+    """Return a digest of all that a conversion depends on.
+
+    The sources of oscar_hdl, what it has of the host, and the top's module.
+    """
     import myhdl
 
     import oscar_hdl
 
-    files = sorted(Path(oscar_hdl.__file__).parent.rglob("*.py"))
+    files = [*sorted(Path(oscar_hdl.__file__).parent.rglob("*.py")), *map(Path, OF_THE_HOST)]
     module = top.partition(":")[0]
     if module != top and (found := importlib.util.find_spec(module)) and found.origin:
         files.append(Path(found.origin))

@@ -83,6 +83,8 @@ class Board(SoCMini):
 
     def _add_nic(self, nic: Path) -> None:
         ports = ports_of(nic.read_text(encoding="utf-8"))
+        if "s_axil_awaddr" not in ports or "m_axis_tx_tdata" not in ports:
+            raise FlowError(f"expected Verilog of oscar_nic, as `make vhdl` writes it, got {nic}")
         axil = axi.AXILiteInterface(data_width=32, address_width=32)
         self.bus.add_slave("oscar", axil, SoCRegion(origin=REGISTERS, size=0x100, cached=False))
         wires: dict[str, Any] = {"i_clk": ClockSignal(), "i_rst": ResetSignal(), "o_irq": Signal()}

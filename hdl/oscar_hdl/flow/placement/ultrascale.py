@@ -95,7 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     p.add_argument("--out", type=Path, default=Path("build/ultrascale"), help="(%(default)s)")
     p.add_argument("--top", nargs="+", metavar="NAME", help="only these, no sums")
     p.add_argument("--units", type=int, default=2, choices=(1, 2, 4, 8), help="of a NIC (%(default)s)")
-    p.add_argument("--bus", type=int, default=128, help="bits of its words (%(default)s)")
+    p.add_argument(
+        "--bus", type=int, default=128, choices=(64, 128, 256, 512), help="bits of its words (%(default)s)"
+    )
     args = p.parse_args(argv)
     names = args.top or [*UNIT, *SHARED]
     found: dict[str, Cells] = {}
