@@ -50,9 +50,6 @@ def port_copy(clk, rst, s_axis: Stream, ports: Sequence[Stream]):
         offers.next = 0
         if s_axis.tvalid:
             offers.next = wanted & ~gone
-
-    @always_comb
-    def look():
         done.next = ~wanted | gone | readies
 
     @always_comb
@@ -71,4 +68,4 @@ def port_copy(clk, rst, s_axis: Stream, ports: Sequence[Stream]):
 
     ready = joined([port.tready for port in ports], readies)
     outs = [port_out(s_axis, offers, port, at=at) for at, port in enumerate(ports)]
-    return ready, outs, choose, offer, look, take, follow
+    return ready, outs, choose, offer, take, follow

@@ -6,6 +6,7 @@ from oscar_hdl.coder.decode.ports import PLACE_BITS, REST, RING_BITS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS, WIDTH
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.joined import joined
 from oscar_hdl.streams.lane_delay import lane_delay
 
@@ -44,8 +45,6 @@ def pair_bytes(clk, phase, put, thread27, place27, offset27, first, second):
         high_at28.next = concat(thread27, own27[RING_BITS:3])
         low_at28.next = concat(thread27, ahead27[RING_BITS:3])
         by28.next = own27[3:]
-        by29.next = by28
-        by30.next = by29
         by31.next = by30[2:]
         if by30[2]:
             window31.next = concat(low30[24:], high30)
@@ -91,7 +90,7 @@ def pair_bytes(clk, phase, put, thread27, place27, offset27, first, second):
                 second.middle33.next = bytes32[8:]
                 second.low33.next = bytes32[16:8]
 
-    return low, high, late, find, read, align, deal
+    return low, high, late, chain(clk, by28, by29, by30), find, read, align, deal
 
 
 @block

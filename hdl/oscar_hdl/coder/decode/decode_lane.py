@@ -6,6 +6,7 @@ from oscar_hdl.coder.decode.lane_step import StepControl, StepFound, lane_step
 from oscar_hdl.coder.decode.seed_symbol import seed_symbol
 from oscar_hdl.coder.decode.value_rebuild import value_rebuild
 from oscar_hdl.coder.unit.ports import STATE_BITS
+from oscar_hdl.coder.unit.row_contexts import context_at
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.lane_delay import lane_delay
 
@@ -17,7 +18,7 @@ def lane_context(clk, LANE: int, data3, classes4, levels, context7):
     data3 u32: distances u4 of eight lanes. classes4: they are means. levels: LaneLevels. context7 u5.
     """
     AT = 4 * LANE
-    distance4, distance5, distance6 = word(4), word(3), word(3)
+    distance4, distance5, distance6, context6 = word(4), word(3), word(3), word(5)
 
     @always(clk.posedge)
     def follow():
@@ -26,26 +27,9 @@ def lane_context(clk, LANE: int, data3, classes4, levels, context7):
         if classes4 and distance4[3]:
             distance5.next = 7
         distance6.next = distance5
+        context7.next = context6
 
-    @always(clk.posedge)
-    def choose():
-        context7.next = levels.contexts6[5:]
-        if distance6 == 1:
-            context7.next = levels.contexts6[10:5]
-        elif distance6 == 2:
-            context7.next = levels.contexts6[15:10]
-        elif distance6 == 3:
-            context7.next = levels.contexts6[20:15]
-        elif distance6 == 4:
-            context7.next = levels.contexts6[25:20]
-        elif distance6 == 5:
-            context7.next = levels.contexts6[30:25]
-        elif distance6 == 6:
-            context7.next = levels.contexts6[35:30]
-        elif distance6 == 7:
-            context7.next = levels.contexts6[40:35]
-
-    return follow, choose
+    return follow, context_at(distance6, levels.contexts6, context6)
 
 
 @block
@@ -117,15 +101,12 @@ def decode_lane(clk, rst, phase, LANE: int, writes, levels, inputs, taken, found
     count = lane_count(clk, phase, context7, symbol21, value29, levels, found.address36)
 
     @always_comb
-    def cut():
+    def lead():
         banked7.next = concat(levels.bank7[BITS:], context7)
         x9.next = inputs.x9[AT + STATE_BITS : AT]
         old24.next = inputs.old24[LOW_AT + 8 : LOW_AT]
         local29.next = inputs.local29[LOCAL_AT + 16 : LOCAL_AT]
         here29.next = levels.present29[LANE]
-
-    @always_comb
-    def lead():
         control.active.next = levels.active14[LANE]
         control.from_symbol.next = levels.from_symbol15[LANE]
         control.code.next = 0
@@ -133,9 +114,6 @@ def decode_lane(clk, rst, phase, LANE: int, writes, levels, inputs, taken, found
             control.code.next = levels.code15
         control.clear.next = levels.clear21
         control.refill.next = levels.refill23
-
-    @always_comb
-    def tell():
         found.symbol15.next = step.symbol
         taken.one24.next = step.take_one
         taken.two24.next = step.take_two
@@ -148,4 +126,4 @@ def decode_lane(clk, rst, phase, LANE: int, writes, levels, inputs, taken, found
         if not here29:
             found.total30.next = 0
 
-    return contexts, core, put, late, value, count, cut, lead, tell, follow
+    return contexts, core, put, late, value, count, lead, follow

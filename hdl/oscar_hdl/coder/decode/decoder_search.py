@@ -4,6 +4,7 @@ from myhdl import Signal, always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.ports import BANKS
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 
 
 class LevelWrites:
@@ -78,6 +79,7 @@ def decoder_search(clk, levels, context, low, active, symbol, freq, rest):
     cum_lower5, cum_a5, cum_b5, cum_c5, next_a5, next_b5, next_c5, next_upper5 = (word(10) for _ in range(8))
     even5, odd5 = bit(), bit()
     cum6, next6 = word(10), word(10)
+    delays = [chain(clk, low, low1, low2, low3, low4, low5, low6), chain(clk, node2, node3, node4, node5)]
 
     @always(clk.posedge)
     def write():
@@ -173,16 +175,4 @@ def decoder_search(clk, levels, context, low, active, symbol, freq, rest):
         freq.next = next6 - cum6
         rest.next = low6 - cum6
 
-    @always(clk.posedge)
-    def follow():
-        low1.next = low
-        low2.next = low1
-        low3.next = low2
-        low4.next = low3
-        low5.next = low4
-        low6.next = low5
-        node3.next = node2
-        node4.next = node3
-        node5.next = node4
-
-    return write, addresses, coarse, bounds, fine, choose, follow
+    return delays, write, addresses, coarse, bounds, fine, choose

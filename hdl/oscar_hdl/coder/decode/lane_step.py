@@ -4,6 +4,7 @@ from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.decode.decoder_search import decoder_search
 from oscar_hdl.streams.bundles import Bundle, bit, word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.lane_delay import lane_delay
 
 
@@ -71,9 +72,6 @@ def lane_step(clk, rst, phase, levels, context, control, state0, found):
         freq9.next = freq8 * shift8
         freq10.next = freq9
         rest9.next = rest8 * shift8
-        rest10.next = rest9
-        rest11.next = rest10
-        rest12.next = rest11
         product11.next = part10 * freq10
         product12.next = product11
 
@@ -92,4 +90,4 @@ def lane_step(clk, rst, phase, levels, context, control, state0, found):
             found.take_one.next = False
             found.take_two.next = False
 
-    return search, upper, parts, multiply, renormalise
+    return search, upper, chain(clk, rest9, rest10, rest11, rest12), parts, multiply, renormalise

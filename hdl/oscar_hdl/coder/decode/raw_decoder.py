@@ -246,15 +246,12 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
         lane3.next = read_at[5:]
 
     @always(clk.posedge)
-    def add():
+    def classify():
         value5.next = value4
         value6.next = value5
         local6.next = sums.local
         sums.total.next = local6 + value6
-
-    # One row_class serves values and sums; between values come zeros, which change no class.
-    @always(clk.posedge)
-    def classify():
+        # One row_class serves values and sums; between values come zeros, which change no class.
         value8.next = 0
         begin8.next = False
         last.next = False
@@ -287,4 +284,4 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
         sums.row_size.next = size
         sums.row_top.next = top
 
-    return parts, select, follow_block, control, take, ask, windows, access, add, classify, describe
+    return parts, select, follow_block, control, take, ask, windows, access, classify, describe

@@ -64,9 +64,6 @@ def feed_words(clk, rst, feed, begin, put, looked, words, ends):
         if rst:
             first.next = False
             half.next = False
-
-    @always(clk.posedge)
-    def write():
         put.write.next = first or half
         put.at.next = concat(thread, now[RING_BITS - 4 :], half)
         put.low.next = data[32:]
@@ -85,7 +82,7 @@ def feed_words(clk, rst, feed, begin, put, looked, words, ends):
             counts[thread].next = following
         words.next = counts[looked]
 
-    return look, take, write, count
+    return look, take, count
 
 
 @block

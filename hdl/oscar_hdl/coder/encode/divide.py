@@ -3,6 +3,7 @@
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.lane_delay import lane_delay
 
 AGAIN = 5  # clocks from f to its second use, from y to its remainder, from the estimate to the quotient
@@ -93,9 +94,6 @@ def divide(clk, phase, f, y, reciprocal, c, x):
     def rest():
         product6.next = estimate5 * f5
         product7.next = product6[11:]
-        f6.next = f5
-        f7.next = f6
-        f8.next = f7
         rest8.next = y7 - product7
         rest9.next = rest8[10:]
         less9.next = rest8 - f8
@@ -109,4 +107,4 @@ def divide(clk, phase, f, y, reciprocal, c, x):
         low11.next = rest10 + c
         high11.next = q10 + more10
 
-    return again, delayed, classify, choose, estimate, rest, result
+    return again, chain(clk, f5, f6, f7, f8), delayed, classify, choose, estimate, rest, result

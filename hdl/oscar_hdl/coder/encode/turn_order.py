@@ -96,14 +96,11 @@ def turn_order(clk, phase, context, decision):
                 seed_row.next = context.found[25:20]
 
     @always_comb
-    def sort():
+    def choose():
         heads.next = nexts or (examines and none and not ends)
         finishes.next = lows or highs or (examines and none and ends)
         works.next = not (nexts or lows or highs or (examines and none))
         plain.next = same and not some_left and not raw_1 and not raw_2
-
-    @always_comb
-    def choose():
         decision.row.next = other_row
         decision.next_row.next = context.row
         if takes:
@@ -196,4 +193,4 @@ def turn_order(clk, phase, context, decision):
                 elif plain and not none:
                     decision.raws.next = 1
 
-    return seek, open_group, look, look_up, sort, choose, clear, decide, go_on, walk
+    return seek, open_group, look, look_up, choose, clear, decide, go_on, walk

@@ -91,17 +91,14 @@ def row_ratio(clk, phase, total, lost, ratio):
     def wires():
         lost3.next = row3[4:]
 
-    # These are for phase 0.
     @always(clk.posedge)
-    def deal():
+    def move():
+        # These are for phase 0.
         begins.next = phase == 3
         load0.next = phase == 3 and turn == 0
         load1.next = phase == 3 and turn == 1
         load2.next = phase == 3 and turn == 2
         load3.next = phase == 3 and turn == 3
-
-    @always(clk.posedge)
-    def move():
         lost1.next = lost
         if begins:
             turn.next = turn + 1
@@ -131,4 +128,4 @@ def row_ratio(clk, phase, total, lost, ratio):
             else:
                 ratio.next = bits3
 
-    return known, dividers, wires, deal, move, finish
+    return known, dividers, wires, move, finish

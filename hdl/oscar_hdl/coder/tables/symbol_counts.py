@@ -119,9 +119,9 @@ def count_places(clk, rst, unit: CountPort, unit_bank, way: Counted):
             way.counts4.next = False
             way.counts5.next = False
 
-    # Which of the four symbols before is the same: 2: found, 3: the choice of the nearest but one.
     @always(clk.posedge)
     def compare():
+        # Which of the four symbols before is the same: 2: found, 3: the choice of the nearest but one.
         one2.next = way.counts2 and way.place1 == way.place2
         two2.next = way.counts3 and way.place1 == way.place3
         three2.next = way.counts4 and way.place1 == way.place4
@@ -135,9 +135,6 @@ def count_places(clk, rst, unit: CountPort, unit_bank, way: Counted):
             way.near3.next = 2
         elif four2:
             way.near3.next = 3
-
-    @always(clk.posedge)
-    def weigh():
         step1.next = unit.step
         step2.next = step1
         step3.next = step2
@@ -146,7 +143,7 @@ def count_places(clk, rst, unit: CountPort, unit_bank, way: Counted):
         way.amount4.next[2] = step3 == 2
         way.amount4.next[3] = step3 == 3
 
-    return follow, compare, weigh
+    return follow, compare
 
 
 @block
@@ -179,9 +176,6 @@ def count_sum(clk, gots, way: Counted, total):
             base4.next = pair[PAIR_BITS:KEPT_BITS]
         else:
             base4.next = pair[KEPT_BITS:]
-
-    @always(clk.posedge)
-    def add():
         base = modbv(0)[KEPT_BITS:]
         base[:] = base4
         if way.again4:
@@ -190,7 +184,7 @@ def count_sum(clk, gots, way: Counted, total):
         sum6.next = total[KEPT_BITS:]
         sum7.next = sum6
 
-    return look, choose, add
+    return look, choose
 
 
 @block

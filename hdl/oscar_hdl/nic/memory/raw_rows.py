@@ -5,6 +5,7 @@ from myhdl import always, always_comb, block, concat, modbv
 from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
 from oscar_hdl.coder.unit.ports import WIDTH
 from oscar_hdl.nic.memory.ports import DISTANCES_BITS, GROUP_BITS, GroupWrite, RowAsk, RowsRead, SideWrite
+from oscar_hdl.nic.memory.row_lines import bank_row
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.joined import joined
 from oscar_hdl.streams.zero import zero
@@ -12,34 +13,6 @@ from oscar_hdl.streams.zero import zero
 LAST = 31
 DISTANCE_BITS, VALUE_BITS = DISTANCES_BITS // WIDTH, GROUP_BITS // WIDTH
 LANE_BITS = DISTANCE_BITS + VALUE_BITS
-
-
-@block
-def bank_row(base, row, found, *, block_bits: int, skip_bits: int):
-    """Leave out the bits of a row's number that choose its bank.
-
-    base: first row of the block in the NIC's memory, a multiple of 2^block_bits; row: u12, in the block.
-    Above block_bits come skip_bits that say the bank; what is above these, and the row, are left.
-    """
-    LOW = block_bits + skip_bits
-    TOP = LOW + len(found) - block_bits
-    if len(base) < TOP:
-        raise ValueError(f"rows of the memory's {TOP} bits need bases as wide, got {len(base)} bits")
-    if not 5 <= block_bits <= min(12, len(found)):
-        raise ValueError(f"a block has 2^5 to 2^12 rows and fits a bank, got 2^{block_bits}")
-
-    if TOP == LOW:
-
-        @always_comb
-        def place():
-            found.next = row[block_bits:]
-    else:
-
-        @always_comb
-        def place():
-            found.next = concat(base[TOP:LOW], row[block_bits:])
-
-    return place
 
 
 @block

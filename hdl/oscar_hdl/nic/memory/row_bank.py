@@ -5,19 +5,20 @@ from myhdl import always, always_comb, block, concat, modbv
 from oscar_hdl.coder.unit.ports import WIDTH
 from oscar_hdl.nic.memory import ports
 from oscar_hdl.nic.memory.bank_kinds import KindWrite, bank_kinds, kind_writes
-from oscar_hdl.nic.memory.bank_means import bank_means
+from oscar_hdl.nic.memory.bank_means import ROW_LOG2, bank_means
 from oscar_hdl.nic.memory.bank_requests import bank_requests, thread_rows
-from oscar_hdl.nic.memory.bank_top import bank_top
 from oscar_hdl.nic.memory.bank_values import bank_values
-from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS, MEAN_BITS
+from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS, MEAN_BITS, SYMBOL_BITS
 from oscar_hdl.nic.memory.rows_under_way import rows_under_way
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.copied import copied
+from oscar_hdl.streams.copied import copied, part_of
 from oscar_hdl.streams.joined import joined
+from oscar_hdl.streams.largest import largest
 
 KINDS_BITS = DESCRIPTOR_BITS * WIDTH
 SOURCE_BITS, POSITION_BITS = 19, 4  # of a lane
 VALUE_BITS, DISTANCE_BITS, KIND_BITS, HEAD_BITS = 16, 3, 7, 11  # a header: class, size << 4, mean << 7
+TREE = 4  # clocks from the descriptors of eight rows to the largest symbol
 
 
 @block
@@ -30,11 +31,8 @@ def bank_turns(clk, rst, phase, source, position, hit3, turn):
     owed, row3, header3 = bit(), bit(), bit()
 
     @always_comb
-    def see():
-        turn.headed2.next = source.some and source.header and source.read and not owed
-
-    @always_comb
     def serve():
+        turn.headed2.next = source.some and source.header and source.read and not owed
         source.served.next = turn.headed3 or not header3
         position.served.next = not row3 or not (hit3 or turn.headed3)
         turn.row_goes3.next = position.some and row3 and not hit3 and not turn.headed3
@@ -53,7 +51,7 @@ def bank_turns(clk, rst, phase, source, position, hit3, turn):
         if rst:
             owed.next = False
 
-    return see, serve, keep
+    return serve, keep
 
 
 @block
@@ -124,6 +122,51 @@ def position_lanes(distances, means, headed, data):
 
 
 @block
+def bank_top(clk, rst, phase, port, free, at, found):
+    """Find the largest symbol of rows: look at eight descriptors in a clock of phase 3 or 0 with `free`.
+
+    port: BankTop. at: which eight; found u88: their descriptors, three clocks later.
+    """
+    ROW_BITS = len(port.row)
+    symbols, most = [word(SYMBOL_BITS) for _ in range(WIDTH)], word(SYMBOL_BITS)
+    busy, left, asks, marks = bit(), word(len(port.words)), bit(), word(3 + TREE)
+    # A clock later: a block RAM is far from who compares.
+    parts = [
+        part_of(clk, found, symbol, at=DESCRIPTOR_BITS * (i + 1) - SYMBOL_BITS)
+        for i, symbol in enumerate(symbols)
+    ]
+    tree = largest(clk, symbols, most)
+
+    @always_comb
+    def look():
+        asks.next = busy and left != 0 and free and (phase[2:] == 3 or phase[2:] == 0)
+
+    @always(clk.posedge)
+    def go():
+        port.known.next = False
+        marks.next = (marks << 1) | asks
+        if asks:
+            at.next = at + 1
+            left.next = left - 1
+        if busy and left == 0 and marks == 0:
+            busy.next = False
+            port.known.next = True
+        if port.ask:
+            busy.next = True
+            at.next = port.row[ROW_BITS:ROW_LOG2]
+            left.next = port.words
+            port.symbol.next = 0
+        elif marks[2 + TREE] and most > port.symbol:
+            port.symbol.next = most
+        if rst:
+            busy.next = False
+            port.known.next = False
+            marks.next = 0
+
+    return parts, tree, look, go
+
+
+@block
 def row_bank(
     clk, rst, phase, position, decode_blocks, sums, source, encode_blocks, loads: ports.BankLoads, read, top,
     *, block_bits: int,
@@ -184,9 +227,6 @@ def row_bank(
         source.mean.next = sent.info[8:4]
         position.mean.next = wanted.info
         free.next = not turn.headed3
-
-    @always_comb
-    def show():
         position.local.next = 0
         if live:
             position.local.next = lanes.local
@@ -208,4 +248,4 @@ def row_bank(
             headed_lanes.next = headed1
             means_lanes.next = header1
 
-    return parts, tell, show, follow
+    return parts, tell, follow

@@ -44,14 +44,11 @@ def either_load(loaded, loaded_side, raw, raw_side, bank, writes, values, side, 
     """
 
     @always_comb
-    def choose_values():
+    def choose_side():
         values.enable.next = loaded.enable or (raw.enable and bank[index])
         values.data.next = loaded.data
         if writes:
             values.data.next = raw.data
-
-    @always_comb
-    def choose_side():
         side.distances.next = loaded_side.distances
         side.header.next = loaded_side.header
         side.clear.next = loaded_side.clear
@@ -61,7 +58,7 @@ def either_load(loaded, loaded_side, raw, raw_side, bank, writes, values, side, 
         if writes:
             side.header_data.next = raw_side.header_data
 
-    return choose_values, choose_side
+    return choose_side
 
 
 @block
@@ -106,11 +103,8 @@ def row_memory(
     raw_values, raw_side, raw_bank = ports.GroupWrite(raw_row), SideWrite(raw_row, clears), word(BANKS)
     reads = [ports.GroupRead(row) for _ in range(BANKS)]
     tops = [ports.BankTop(top_row, top_words) for _ in range(BANKS)]
-    asks, found, line = (
-        [ports.RowAsk(BANKS, ROW_BITS) for _ in range(5)],
-        ports.RowsRead(),
-        ports.LineRead(BANKS),
-    )
+    asks = [ports.RowAsk(BANKS, ROW_BITS) for _ in range(5)]
+    found, line = ports.RowsRead(), ports.LineRead(BANKS)
     raw_wants, held, writes, written, behind, counting = bit(), bit(), bit(), bit(), bit(), bit()
     under_way, kind_row = ports.AddedRows(ROW_BITS), word(ROW_BITS)
     adders, raw_busy = [ports.BankAdds(kind_row, under_way if adds else None) for _ in range(BANKS)], bit()

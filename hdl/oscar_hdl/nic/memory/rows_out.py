@@ -3,9 +3,10 @@
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS, LineRead, RowAsk, RowCommand
-from oscar_hdl.nic.memory.row_lines import KNOWN, ROWS_BITS, WORDS_BITS, RowLines
+from oscar_hdl.nic.memory.row_lines import KNOWN, ROWS_BITS, WORDS_BITS, RowLines, bank_row
 from oscar_hdl.nic.ports import DESCRIBED_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.copied import part_of
 from oscar_hdl.streams.joined import joined
 
 ROWS_LOG2 = 3  # of rows between memory and stream
@@ -24,13 +25,11 @@ def rows_out(
     eight steps are read ahead of what was taken of either. waits (level): the last word of values waits.
     """
     opening, asking, draining, begin = word(KNOWN), bit(), bit(), bit()
-    row, issue, LAST = word(len(ask.row)), bit(), KNOWN - 1
+    row, first, issue, LAST = word(len(ask.row)), word(len(ask.row)), bit(), KNOWN - 1
     left, before, last = word(ROWS_BITS), word(ROWS_BITS), bit()  # rows to be asked for
-    put, put_before, put_descriptor = bit(), bit(), bit()
+    put, put_descriptor, part = bit(), bit(), word(2)  # part: of four words of a row, which comes next
     room, descriptor_room, over, descriptor_over = bit(), bit(), bit(), bit()
     kinds, values = Stream(len(found.descriptor)), Stream(len(found.data))
-    LOW, ROW_BITS = len(lines.end) + skip_bits, len(ask.row)
-    BLOCK, TOP = len(lines.end), len(ask.row) + skip_bits
 
     parts = [
         words_out(clk, rst, begin, lines.words, issue, put, found.data, values, room, over, words=4),
@@ -38,7 +37,8 @@ def rows_out(
             clk, rst, begin, lines.steps, issue, put_descriptor, found.descriptor, kinds, descriptor_room,
             descriptor_over, words=1,
         ),
-        spread(kinds, m_axis_descriptors), first_of_row(clk, put, put_before),
+        spread(kinds, m_axis_descriptors),
+        bank_row(command.first, command.first, first, block_bits=len(lines.end), skip_bits=skip_bits),
     ]  # fmt: skip
 
     @always_comb
@@ -49,44 +49,26 @@ def rows_out(
         ask.row.next = row
         issue.next = ask.taken
         put.next = ask.comes
-        put_descriptor.next = ask.comes and not put_before
-
-    @always_comb
-    def give():
+        put_descriptor.next = ask.comes and part == 0
         m_axis_values.tdata.next = values.tdata
         m_axis_values.tlast.next = values.tlast
         m_axis_values.tvalid.next = values.tvalid and not (values.tlast and waits)
         values.tready.next = m_axis_values.tready and not (values.tlast and waits)
 
-    if ROW_BITS == BLOCK or skip_bits == 0:
-
-        @always(clk.posedge)
-        def move():
-            if issue:
-                row.next = row + 1
-            if begin:
-                row.next = command.first[ROW_BITS:]
-    else:
-
-        @always(clk.posedge)
-        def move():
-            if issue:
-                row.next = row + 1
-            if begin:
-                row.next = concat(command.first[TOP:LOW], command.first[BLOCK:])
-
-    # Rows are asked for every fourth clock at most, the first one in the clock behind `begin` or later.
-    @always(clk.posedge)
-    def go_on():
-        last.next = left == 1
-        if issue:
-            left.next = before
-        if begin:
-            left.next = lines.steps
-            last.next = lines.steps == 1
-
     @always(clk.posedge)
     def control():
+        part.next = 0
+        if put:
+            part.next = part + 1
+        # Rows are asked for every fourth clock at most, the first one in the clock behind `begin` or later.
+        last.next = left == 1
+        if issue:
+            row.next = row + 1
+            left.next = before
+        if begin:
+            row.next = first
+            left.next = lines.steps
+            last.next = lines.steps == 1
         command.done.next = False
         opening.next = concat(opening[LAST:], command.start)
         if command.start:
@@ -107,7 +89,7 @@ def rows_out(
             command.done.next = False
             command.idle.next = True
 
-    return parts, show, give, move, go_on, control
+    return parts, show, control
 
 
 @block
@@ -121,38 +103,11 @@ def spread(kinds: Stream, m_axis: Stream):
         m_axis.tlast.next = kinds.tlast
         kinds.tready.next = m_axis.tready
 
-    parts = [descriptor_of(kinds.tdata, lane, bank=bank) for bank, lane in enumerate(lanes)]
+    parts = [
+        part_of(None, kinds.tdata, lane, at=DESCRIPTOR_BITS * bank, bits=DESCRIPTOR_BITS)
+        for bank, lane in enumerate(lanes)
+    ]
     return parts, joined(lanes, m_axis.tdata), connect
-
-
-@block
-def descriptor_of(kinds, lane, *, bank: int):
-    """Give a bank's."""
-    LOW, HIGH = DESCRIPTOR_BITS * bank, DESCRIPTOR_BITS * (bank + 1)
-
-    @always_comb
-    def cut():
-        lane.next = kinds[HIGH:LOW]
-
-    return cut
-
-
-@block
-def first_of_row(clk, comes, inside):
-    """Say whether a word that comes is behind another one of its row, of four."""
-    part = word(2)
-
-    @always(clk.posedge)
-    def count():
-        part.next = 0
-        if comes:
-            part.next = part + 1
-
-    @always_comb
-    def see():
-        inside.next = part != 0
-
-    return count, see
 
 
 @block

@@ -3,6 +3,7 @@
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.copied import chain
 
 
 @block
@@ -77,6 +78,8 @@ def splitter(
     plateau, left, last_left = word(block_bits + 1), word(4), bit()
     m_valid, m_last, m_edge = bit(), bit(), word(block_bits + 1)
 
+    delays = [chain(clk, piece, piece_1, piece_2, piece_3), chain(clk, rd, rd_1, rd_2)]
+
     @always(clk.posedge)
     def storage():
         if write:
@@ -146,9 +149,6 @@ def splitter(
                 piece.next = concat(length, some_too)
             else:
                 piece.next = piece + concat(length, some_too)
-        piece_1.next = piece
-        piece_2.next = piece_1
-        piece_3.next = piece_2
         if rst:
             ended.next = 0
             first_placed.next = True
@@ -273,8 +273,6 @@ def splitter(
         rd.next = piece_block
         if state != states.TAKE and state != states.DRAIN:
             rd.next = index[block_bits:]
-        rd_1.next = rd
-        rd_2.next = rd_1
         got.next = fetched
         some_cost.next = got[word_bits:fresh_bits] != 0
         cost.next = concat(average, got[fresh_bits + 8 : fresh_bits + 1])
@@ -328,15 +326,12 @@ def splitter(
             change.next = total << 1
 
     @always_comb
-    def add():
-        moved.next = distance + change
-
-    @always_comb
     def outputs():
+        moved.next = distance + change
         s_axis.tready.next = taking
         m_axis.tdata.next = m_edge
         m_axis.tvalid.next = m_valid
         m_axis.tlast.next = m_last
 
-    costs = storage, take, measure, gather, cost_of_block, smooth
-    return costs, admit, walk, sequence, cut, conditions, move, add, outputs
+    costs = delays, storage, take, measure, gather, cost_of_block, smooth
+    return costs, admit, walk, sequence, cut, conditions, move, outputs

@@ -23,8 +23,12 @@ def crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last
     held, moved, chosen, missing = word(32), word(bits), word(bits), word(len(fed_missing))
 
     @always_comb
-    def move():
+    def count():
         moved.next = concat(data[bits - 32 :], held)
+        missing.next = 0
+        for n in range(1, size):
+            if keep[n - 1] and not keep[n]:
+                missing.next = size - n
 
     if PART == 0:
 
@@ -44,13 +48,6 @@ def crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last
             elif header != 0:
                 chosen.next = moved
 
-    @always_comb
-    def count():
-        missing.next = 0
-        for n in range(1, size):
-            if keep[n - 1] and not keep[n]:
-                missing.next = size - n
-
     @always(clk.posedge)
     def feed():
         fed.next = taken
@@ -65,7 +62,7 @@ def crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last
         if rst:
             fed.next = False
 
-    return move, choose, count, feed
+    return choose, count, feed
 
 
 # Why a frame was dropped.

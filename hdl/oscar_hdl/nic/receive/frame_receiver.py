@@ -131,15 +131,12 @@ def frame_receiver(
     )
 
     @always_comb
-    def open_reader():
+    def share():
         opened.next = use.opens or raw_opened
         opened_at.next = deal_places.start[UNIT_ADDRESS + 1 : 1]
         if use.opens:
             opened_at.next = places.start[UNIT_ADDRESS + 1 : 1]
         match.heard.next = match.refuse and not coming.lost
-
-    @always_comb
-    def share():
         port.get.next = prefix_units.get or list_units.get or raw_units.get
         port.amount.next = list_units.amount
         if prefix_units.get:
@@ -188,5 +185,5 @@ def frame_receiver(
 
     return (
         store, feeder, frames, names, reader, placing, counting, entries, matcher, read_prefix, directory,
-        front, back, dealer, feed_raw, open_reader, share, merge, run,
+        front, back, dealer, feed_raw, share, merge, run,
     )  # fmt: skip

@@ -86,9 +86,6 @@ def measure(clk, frame: ports.SentFrame, verdict: Verdict):
         verdict.last.next = verdict.result[38:31]
         verdict.bytes.next = verdict.result[57:38]
         verdict.bad.next = verdict.result[57]
-
-    @always_comb
-    def widen():
         verdict.width.next = verdict.result[21:17] + 1
         verdict.raw_size.next = total[22:3]
 
@@ -104,7 +101,7 @@ def measure(clk, frame: ports.SentFrame, verdict: Verdict):
         wide.next = most[22:] + ALONE
         verdict.short.next = verdict.bytes < limit[22:3] and verdict.bytes < wide[22:3]
 
-    return split, widen, add
+    return split, add
 
 
 @block

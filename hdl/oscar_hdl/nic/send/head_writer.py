@@ -42,13 +42,10 @@ def head_writer(
     valid_2, last_2, listed_2, field_2, read_2 = bit(), bit(), bit(), word(16), word(17)
 
     @always_comb
-    def look():
+    def choose():
         advance.next = m_axis.tready or not m_axis.tvalid
         some.next = state == states.DIRECTORY and read_at != write_at
         m_axis.tkeep.next = 3
-
-    @always_comb
-    def choose():
         chosen.next = 0
         if field == 0:
             chosen.next = FIRST
@@ -116,4 +113,4 @@ def head_writer(
             valid_2.next = False
             m_axis.tvalid.next = False
 
-    return look, choose, run, give
+    return choose, run, give
