@@ -68,12 +68,8 @@ def nic_core(
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
-    docs/protocol.md. s_axis_list: Stream(64), lists of commands (list_unit). memory: its side.
-
-    sets: table sets of a direction, a power of two;
-    store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
-    block_log2: of the blocks that memory is made for, others are refused, 10 to 17;
-    granule_log2: of the values of a plan's block, 3 to 12; probe: what a bench may see.
+    docs/protocol.md. s_axis_list: Stream(64), lists of commands (list_unit). memory: its side. The parameters
+    are oscar_nic's.
     """
     rows, raw_rows, top, clear_row = memory.rows, memory.raw, memory.top, memory.clear_row
     rows_rst, bad_packets = memory.rows_rst, memory.bad_packets

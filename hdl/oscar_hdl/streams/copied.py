@@ -33,9 +33,9 @@ def copied(clk, source, target, *, load=None):
 
 
 @block
-def chain(clk, *signals):
-    """Let each signal be the one before it a clock later."""
-    return [copied(clk, *two) for two in pairwise(signals)]
+def chain(clk, *signals, load=None):
+    """Let each signal be the one before it a clock later (load: as of copied)."""
+    return [copied(clk, *two, load=load) for two in pairwise(signals)]
 
 
 @block
@@ -44,25 +44,3 @@ def copied_fields(clk, source: Bundle, target: Bundle, *names: str, load=None):
     return [
         copied(clk, getattr(source, name), getattr(target, name), load=load) for name in names or vars(target)
     ]
-
-
-@block
-def part_of(clk, whole, part, *, at: int, bits: int = 0):
-    """Let `part` be bits of `whole` from `at` on, as many as it has, a clock later, or with clk None at once.
-
-    bits: other than 0, only so many; those above are 0.
-    """
-    END = at + (bits or len(part))
-    if clk is None:
-
-        @always_comb
-        def cut():
-            part.next = whole[END:at]
-
-    else:
-
-        @always(clk.posedge)
-        def cut():
-            part.next = whole[END:at]
-
-    return cut

@@ -61,7 +61,7 @@ def decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, fresh,
     job: DecoderJob. feed: FeedPort. plan25, plan29: DecodePlan. taken: LaneBytes of each lane. over,
     fresh, enough, settled: of ring_levels.
     """
-    begin, put, looked, ends, room = ports.Begin(), ports.Put(), word(3), bit(), word(THREADS)
+    begin, put, looked, ends, room = ports.Begin(), ports.Put(), phase(3, 0), bit(), word(THREADS)
     place1, words1 = word(PLACE_BITS), word(WORDS_BITS)
     start = block_begin(clk, rst, phase, job, ends, begin)
     fill = feed_words(clk, rst, feed, begin, put, looked, words1, ends)
@@ -70,7 +70,6 @@ def decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, fresh,
 
     @always_comb
     def share():
-        looked.next = phase[3:]
         feed.room.next = room | over
 
     return start, fill, rings, levels, share

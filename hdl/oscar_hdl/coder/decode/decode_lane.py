@@ -7,7 +7,7 @@ from oscar_hdl.coder.decode.seed_symbol import seed_symbol
 from oscar_hdl.coder.decode.value_rebuild import value_rebuild
 from oscar_hdl.coder.unit.ports import STATE_BITS
 from oscar_hdl.coder.unit.row_contexts import context_at
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import lane, word
 from oscar_hdl.streams.lane_delay import lane_delay
 
 
@@ -38,12 +38,8 @@ def lane_bytes(clk, phase, step22, taken, x34):
 
     Where a state takes bytes its upper byte, or two, are 0.
     """
-    new22, x33 = word(STATE_BITS), word(STATE_BITS)
-    late = lane_delay(clk, phase, new22, x33, 11)
-
-    @always_comb
-    def cut():
-        new22.next = step22[30:6]
+    x33 = word(STATE_BITS)
+    late = lane_delay(clk, phase, step22(30, 6), x33, 11)
 
     @always(clk.posedge)
     def put():
@@ -58,7 +54,7 @@ def lane_bytes(clk, phase, step22, taken, x34):
             x34.next[16:8] = x33[8:]
             x34.next[8:] = taken.low33
 
-    return late, cut, put
+    return late, put
 
 
 @block
@@ -85,11 +81,14 @@ def decode_lane(clk, rst, phase, LANE: int, writes, levels, inputs, taken, found
 
     writes: LevelWrites. levels: LaneLevels. inputs: LaneInputs. taken: LaneBytes. found: LaneFound.
     """
-    AT, LOW_AT, LOCAL_AT = STATE_BITS * LANE, 8 * LANE, 16 * LANE
+    AT, LOW_AT = STATE_BITS * LANE, 8 * LANE
     BITS = banks.bit_length() - 1
     context7, banked7, x9 = word(5), word(5 + BITS), word(STATE_BITS)
     control, step = StepControl(), StepFound()
-    symbol21, old24, value29, local29, here29 = word(4), word(8), word(16), word(16), bit()
+    control.active, control.from_symbol = levels.active14(LANE), levels.from_symbol15(LANE)
+    control.clear, control.refill = levels.clear21, levels.refill23
+    step.symbol, step.take_one, step.take_two = found.symbol15, taken.one24, taken.two24
+    symbol21, old24, value29, local29 = word(4), word(8), word(16), lane(inputs.local29, LANE, 16)
     contexts = lane_context(clk, LANE, inputs.data3, inputs.classes4, levels, context7)
     core = lane_step(clk, rst, phase, writes, banked7, control, x9, step)
     put = lane_bytes(clk, phase, step.step13, taken, found.x34)
@@ -105,25 +104,16 @@ def decode_lane(clk, rst, phase, LANE: int, writes, levels, inputs, taken, found
         banked7.next = concat(levels.bank7[BITS:], context7)
         x9.next = inputs.x9[AT + STATE_BITS : AT]
         old24.next = inputs.old24[LOW_AT + 8 : LOW_AT]
-        local29.next = inputs.local29[LOCAL_AT + 16 : LOCAL_AT]
-        here29.next = levels.present29[LANE]
-        control.active.next = levels.active14[LANE]
-        control.from_symbol.next = levels.from_symbol15[LANE]
         control.code.next = 0
         if levels.raw15[LANE]:
             control.code.next = levels.code15
-        control.clear.next = levels.clear21
-        control.refill.next = levels.refill23
-        found.symbol15.next = step.symbol
-        taken.one24.next = step.take_one
-        taken.two24.next = step.take_two
 
     @always(clk.posedge)
     def follow():
         found.wrong10.next = x9[24:16] != 1 or (levels.odd9 and x9[15])
         found.odd30.next = value29 != 0
         found.total30.next = value29 + local29
-        if not here29:
+        if not levels.present29[LANE]:
             found.total30.next = 0
 
     return contexts, core, put, late, value, count, lead, follow

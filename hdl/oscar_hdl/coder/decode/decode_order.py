@@ -113,10 +113,6 @@ def decode_choice(clk, phase, thread, some, context, choice):
             if not more3 and not seeding:
                 choice.counted.next = True
                 choice.step.next = 0
-
-    @always(clk.posedge)
-    def keep():
-        if phase[2:] == 3:
             choice.thread.next = thread
             choice.some.next = some
             choice.bank.next = context.bank
@@ -127,7 +123,7 @@ def decode_choice(clk, phase, thread, some, context, choice):
             for i in range(32):
                 choice.mask.next[i] = context.mask[i] and row != i
 
-    return ends, weight, look, sort, decide, keep
+    return ends, weight, look, sort, decide
 
 
 @block

@@ -19,34 +19,28 @@ class LevelWrites:
 @block
 def level_writes(clk, tables, levels):
     """Turn TableWrites into LevelWrites, which as many searches may have as want to."""
-    write1, write2, written = bit(), bit(), word(40)
+    written, fourth, eighth = word(40), word(10), word(10)
     ROW_END, FINE_END = 2 + len(levels.coarse_at), len(levels.fine_at)
-    write_at1, write_at2 = word(ROW_END - 2), word(FINE_END)
-    fourth, eighth = word(10), word(10)
 
     @always(clk.posedge)
     def write():
         # A row's quads come in order: with the last one its level 1 is complete.
-        write1.next = tables.enable and tables.address[2:] == 3
-        write2.next = tables.enable
+        levels.coarse.next = tables.enable and tables.address[2:] == 3
+        levels.fine.next = tables.enable
         written.next = tables.data[40:]
-        if write2 and write_at2[3:] == 1:
+        if levels.fine and levels.fine_at[3:] == 1:
             fourth.next = written[10:]
-        if write2 and write_at2[3:] == 3:
+        if levels.fine and levels.fine_at[3:] == 3:
             eighth.next = written[10:]
-        write_at1.next = tables.address[ROW_END:2]
-        write_at2.next[FINE_END:3] = tables.address[ROW_END:2]
-        write_at2.next[2] = tables.address[1] and tables.address[0]
-        write_at2.next[1] = tables.address[1]
-        write_at2.next[0] = tables.address[1] or tables.address[0]
+        levels.coarse_at.next = tables.address[ROW_END:2]
+        levels.fine_at.next[FINE_END:3] = tables.address[ROW_END:2]
+        levels.fine_at.next[2] = tables.address[1] and tables.address[0]
+        levels.fine_at.next[1] = tables.address[1]
+        levels.fine_at.next[0] = tables.address[1] or tables.address[0]
 
     @always_comb
     def give():
-        levels.coarse.next = write1
-        levels.coarse_at.next = write_at1
         levels.coarse_data.next = concat(written[10:], eighth, fourth)
-        levels.fine.next = write2
-        levels.fine_at.next = write_at2
         levels.fine_data.next = written[40:10]
 
     return write, give

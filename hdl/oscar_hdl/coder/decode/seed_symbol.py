@@ -41,9 +41,6 @@ def seed_symbol(clk, value, low_bits, symbol):
         if low_bits != 3:
             shift8_1.next = 0
         high2.next = low1 | shift1_1 | shift3_1 | shift8_1
-
-    @always(clk.posedge)
-    def find():
         size3.next = flipped + high2[8]
         # The upper or lower four bits that may hold the first 1.
         top4.next = size3[7]
@@ -54,4 +51,4 @@ def seed_symbol(clk, value, low_bits, symbol):
             part4.next = size3[7:3]
         symbol.next = symbol5
 
-    return extend, high_part, find, first_one(clk, top4, third4, above4, part4, symbol5)
+    return extend, high_part, first_one(clk, top4, third4, above4, part4, symbol5)

@@ -118,29 +118,25 @@ def sum_rows(clk, rst, phase, plan29, totals30, sums, ended):
 
     plan29: DecodePlan. totals30 u128. sums: CodedSums. ended u8: strobes, threads that have given all.
     """
-    final30, real30, thread30, row30 = bit(), bit(), word(THREAD_BITS), word(ROW_BITS)
-    marks30, marks41 = word(MARK_BITS), word(MARK_BITS)
+    final30, marks30, marks41 = bit(), word(MARK_BITS), word(MARK_BITS)  # sums: of clock 30
     late = lane_delay(clk, phase, marks30, marks41, 11)
     sizes = sum_sizes(clk, phase, totals30, sums.row_class, sums.row_size, sums.row_top)
 
     @always(clk.posedge)
     def begin():
         if phase[2:] == 1:
-            thread30.next = plan29.thread
-            row30.next = plan29.row
-            real30.next = plan29.op == ROW or (plan29.op == SEED and plan29.real)
+            sums.thread.next = plan29.thread
+            sums.row.next = plan29.row
+            sums.valid.next = plan29.op == ROW or (plan29.op == SEED and plan29.real)
             final30.next = plan29.op == SEED and plan29.final
         if rst:
-            real30.next = False
+            sums.valid.next = False
             final30.next = False
 
     @always_comb
     def give():
-        sums.valid.next = real30
-        sums.thread.next = thread30
-        sums.row.next = row30
         sums.total.next = totals30
-        marks30.next = concat(final30, real30, thread30, row30)
+        marks30.next = concat(final30, sums.valid, sums.thread, sums.row)
 
     @always(clk.posedge)
     def tell():

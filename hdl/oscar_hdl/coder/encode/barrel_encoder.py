@@ -72,7 +72,7 @@ def results(clk, rst, phase, job, wrong11, entry, facts, ended):
     wrong12, bad, idle = bit(), word(THREADS), word(THREADS, ALL_THREADS)
 
     @always(clk.posedge)
-    def judge():
+    def tell():
         wrong12.next = wrong11 != 0
         for i in range(THREADS):
             if wrong12 and entry.turn == i:
@@ -84,9 +84,6 @@ def results(clk, rst, phase, job, wrong11, entry, facts, ended):
                 idle.next[i] = True
         if rst:
             idle.next = ALL_THREADS
-
-    @always(clk.posedge)
-    def tell():
         job.done.next = ended.strobe16 and not rst
         job.done_thread.next = ended.thread16
         job.bytes.next = ended.bytes16
@@ -102,7 +99,7 @@ def results(clk, rst, phase, job, wrong11, entry, facts, ended):
             entry.last.next = entry.said
             facts.last.next = facts.said
 
-    return judge, tell, copied(None, idle, job.idle)
+    return tell, copied(None, idle, job.idle)
 
 
 @block

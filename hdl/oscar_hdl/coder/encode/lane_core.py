@@ -87,10 +87,7 @@ def lane_shift(clk, x7, idle7, raw7, f10, reading, over11, two11, y12):
             v9.next = v8[30:4]
         over11.next = not reading.quiet10 and (reading.low10 or reading.high10 or v10[30:14] >= f10)
         two11.next = not reading.quiet10 and (reading.high10 or v10[30:22] >= f10)
-
-    # Raw bits stay when bytes leave.
-    @always(clk.posedge)
-    def renormalise():
+        # Raw bits stay when bytes leave.
         for i in range(6):
             below11.next[i] = idle10 < 6 - i
         y12.next = v11[24:]
@@ -103,7 +100,7 @@ def lane_shift(clk, x7, idle7, raw7, f10, reading, over11, two11, y12):
             y12.next[22:6] = v11[30:14]
             y12.next[6:] = (v11[14:8] & ~below11) | (v11[6:] & below11)
 
-    return delays, join, shift, renormalise
+    return delays, join, shift
 
 
 @block
@@ -115,7 +112,7 @@ def lane_core(clk, phase, tables, step, reading, begins21, begin21, leaving, f10
     x22 u24: the new state.
     """
     none10, whole10, c10, c20 = bit(), word(11), word(10), word(10)
-    y12, x21, low7 = word(STATE_BITS), word(STATE_BITS), word(16)
+    y12, x21 = word(STATE_BITS), word(STATE_BITS)
 
     entries = lane_tables(clk, tables, step, f10, none10, c10, leaving.impossible11)
     shift = lane_shift(
@@ -123,11 +120,10 @@ def lane_core(clk, phase, tables, step, reading, begins21, begin21, leaving, f10
     )
     quotient = divide(clk, phase, whole10, y12, ratio12, c20, x21)
     late_c = lane_delay(clk, phase, c10, c20, 10)
-    late_bytes = lane_delay(clk, phase, low7, leaving.bytes13, 6)
+    late_bytes = lane_delay(clk, phase, step.x7(16, 0), leaving.bytes13, 6)
 
     @always_comb
     def join():
-        low7.next = step.x7[16:]
         whole10.next = concat(none10, f10)
 
     @always(clk.posedge)

@@ -51,10 +51,7 @@ def lane_front(clk, LANE: int, data3, reading, present6, step, wrong7):
         mixed_15_11.next = own3[16:11] != 0 and own3[16:11] != 31
         mixed_11_9.next = own3[12:9] != 0 and own3[12:9] != 7
         mixed_9_8.next = own3[9] != own3[8]
-
-    # Bits above the nine have to be copies of the sign.
-    @always(clk.posedge)
-    def measure():
+        # Bits above the nine have to be copies of the sign.
         if sign4:
             magnitude5.next = 0 - high4
         else:
@@ -129,4 +126,4 @@ def lane_front(clk, LANE: int, data3, reading, present6, step, wrong7):
         step.must7.next = reading.must6 and present6[LANE]
         wrong7.next = outside6 and reading.signed6 and present6[LANE]
 
-    return near, split, cut, measure, align, look, choose, give
+    return near, split, cut, align, look, choose, give

@@ -62,12 +62,6 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
             source.read.next = (
                 decision.op != ports.LOW and decision.op != ports.HIGH and decision.op != ports.END
             )
-        if rst:
-            source.take.next = False
-
-    @always(clk.posedge)
-    def decide():
-        if phase[2:] == 3:
             op.next = decision.op
             part.next = decision.part
             seeds.next = decision.seeds
@@ -89,6 +83,8 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
                     decision.op == ports.ROW or decision.op == ports.COUNT or decision.op == ports.RAW
                 ):
                     limit.next = context.last_lane
+        if rst:
+            source.take.next = False
 
     @always(clk.posedge)
     def keep():
@@ -114,4 +110,4 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
             if not source.given:
                 plan.op.next = ports.REST
 
-    return begins, weight, ask, decide, keep, begin_turn
+    return begins, weight, ask, keep, begin_turn

@@ -14,6 +14,7 @@ from oscar_hdl.coder.tables.row_source import row_source
 from oscar_hdl.coder.tables.row_totals import TOTAL_BITS, row_totals
 from oscar_hdl.coder.tables.set_store import initial_checksum, set_checksum, set_store
 from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
+from oscar_hdl.streams.copied import copied_fields
 from oscar_hdl.streams.lane_delay import lane_delay
 
 QUADS_AT, QUAD_BITS = 36, 50  # clocks from a quad that is read to its write
@@ -102,12 +103,9 @@ def table_builder(
     def follow():
         ticks.next = ticks + 1
         possible_late.next = possible
-        if port.build:  # a command's fields may change behind `built`
-            fields.fresh.next = port.fresh
-            fields.last.next = port.last
-            fields.bank.next = port.bank
 
-    return control, source, totals, division, delays, quads, writer, wires, follow
+    kept_fields = copied_fields(clk, port, fields, load=port.build)  # a command's may change behind `built`
+    return kept_fields, control, source, totals, division, delays, quads, writer, wires, follow
 
 
 DEFAULTS = AscParams()
@@ -120,11 +118,10 @@ def link_tables(
 ):  # fmt: skip
     """Build, learn, query (docs/engine.md, "Tables").
 
-    A build takes 163 clocks and 4 for each wait for a sent row, and tells of its end EARLY before; a learn
-    takes 280 and the way through the chain; they run side by side. After a reset all counts are taken first
-    (about 1,160 clocks); build and learn are accepted meanwhile. sets: a power of two; encoding: no rows are
-    sent and s_axis_sent is not used. The answer is the request, with constant delay, its totals five clocks
-    later than its address.
+    They run side by side. After a reset all counts are taken first (about 1,160 clocks); build and learn are
+    accepted meanwhile.
+    sets: a power of two; encoding: no rows are sent and s_axis_sent is not used. The answer is the request,
+    with constant delay, its totals five clocks later than its address.
     """
     mute, away, hold, clear, ended = bit(True), bit(), bit(True), bit(), bit()
     reads, fields, kept, histogram = RowReads(), BuildFields(), word(64), word(64)

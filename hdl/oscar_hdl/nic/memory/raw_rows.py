@@ -7,6 +7,7 @@ from oscar_hdl.coder.unit.ports import WIDTH
 from oscar_hdl.nic.memory.ports import DISTANCES_BITS, GROUP_BITS, GroupWrite, RowAsk, RowsRead, SideWrite
 from oscar_hdl.nic.memory.row_lines import bank_row
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import lane as part
 from oscar_hdl.streams.joined import joined
 from oscar_hdl.streams.zero import zero
 
@@ -146,14 +147,12 @@ def raw_ask(
 
 
 @block
-def lane_of(data, distances, both, *, lane: int):
-    """Give one of eight lanes: its distance above its value."""
-    VALUE, VALUE_END = VALUE_BITS * lane, VALUE_BITS * (lane + 1)
-    DISTANCE, DISTANCE_END = DISTANCE_BITS * lane, DISTANCE_BITS * (lane + 1)
+def lane_of(value, distance, both):
+    """Give a lane: its distance above its value."""
 
     @always_comb
     def join():
-        both.next = concat(distances[DISTANCE_END:DISTANCE], data[VALUE_END:VALUE])
+        both.next = concat(distance, value)
 
     return join
 
@@ -178,7 +177,10 @@ def raw_decode_rows(
             skip_bits=skip_bits,
         ),
         joined(lanes, eight),
-        [lane_of(found.data, found.distances, one, lane=i) for i, one in enumerate(lanes)],
+        [
+            lane_of(part(found.data, i, VALUE_BITS), part(found.distances, i, DISTANCE_BITS), one)
+            for i, one in enumerate(lanes)
+        ],
         kept_lanes(clk, rst, put, eight, position.take, lane, number, down=True),
     ]  # fmt: skip
 

@@ -5,8 +5,8 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS, LineRead, RowAsk, RowCommand
 from oscar_hdl.nic.memory.row_lines import KNOWN, ROWS_BITS, WORDS_BITS, RowLines, bank_row
 from oscar_hdl.nic.ports import DESCRIBED_BITS
-from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_hdl.streams.copied import part_of
+from oscar_hdl.streams.bundles import Stream, bit, lane, word
+from oscar_hdl.streams.copied import copied
 from oscar_hdl.streams.joined import joined
 
 ROWS_LOG2 = 3  # of rows between memory and stream
@@ -24,10 +24,11 @@ def rows_out(
     bank, lines.steps words; both with tlast at the end. Of a bank that a step has no row of, anything. Up to
     eight steps are read ahead of what was taken of either. waits (level): the last word of values waits.
     """
-    opening, asking, draining, begin = word(KNOWN), bit(), bit(), bit()
-    row, first, issue, LAST = word(len(ask.row)), word(len(ask.row)), bit(), KNOWN - 1
+    opening, asking, draining = word(KNOWN), bit(), bit()
+    row, first, LAST = word(len(ask.row)), word(len(ask.row)), KNOWN - 1
+    begin, issue, put = opening(LAST), ask.taken, ask.comes
     left, before, last = word(ROWS_BITS), word(ROWS_BITS), bit()  # rows to be asked for
-    put, put_descriptor, part = bit(), bit(), word(2)  # part: of four words of a row, which comes next
+    put_descriptor, part = bit(), word(2)  # part: of four words of a row, which comes next
     room, descriptor_room, over, descriptor_over = bit(), bit(), bit(), bit()
     kinds, values = Stream(len(found.descriptor)), Stream(len(found.data))
 
@@ -43,12 +44,9 @@ def rows_out(
 
     @always_comb
     def show():
-        begin.next = opening[LAST]
         before.next = left - 1
         ask.want.next = asking and room and descriptor_room
         ask.row.next = row
-        issue.next = ask.taken
-        put.next = ask.comes
         put_descriptor.next = ask.comes and part == 0
         m_axis_values.tdata.next = values.tdata
         m_axis_values.tlast.next = values.tlast
@@ -103,10 +101,7 @@ def spread(kinds: Stream, m_axis: Stream):
         m_axis.tlast.next = kinds.tlast
         kinds.tready.next = m_axis.tready
 
-    parts = [
-        part_of(None, kinds.tdata, lane, at=DESCRIPTOR_BITS * bank, bits=DESCRIPTOR_BITS)
-        for bank, lane in enumerate(lanes)
-    ]
+    parts = [copied(None, lane(kinds.tdata, n, DESCRIPTOR_BITS), one) for n, one in enumerate(lanes)]
     return parts, joined(lanes, m_axis.tdata), connect
 
 

@@ -14,14 +14,13 @@ def splitter(
     """Estimate what each block of 2^granule_log2 values costs to code, and cut the gradient into chunks of
     equal cost (docs/protocol.md, "Chunk plans"); bit for bit as oscar.numerics.plans.splitter.
 
-    clear_smoothing: strobe between iterations: forget all costs; also before the first.
-    s_axis: Stream u16 of sums, two's complement, in segments that end with tlast; seg_start: index of a
-    segment's first value, sampled with it; its width says how many values there can be. Segments come in any
-    order and need not end with a block; each value of the gradient is in one. finish: strobe, no earlier than
-    with the last value; `nodes` u5 (1 to 16) and `blocks` (how many the gradient has, not 0) hold still from
-    then to `done`. m_axis: Stream u16, the nodes - 1 boundaries as numbers of blocks, tlast with the last;
-    none if `equal`: all costs are 0 and chunks shall be equal. done: pulse when all are taken; equal
-    holds on. One value a clock, none for 9 clocks after a tlast; finish to done: 18 clocks a block.
+    clear_smoothing: strobe between iterations, and before the first: forget all costs. s_axis: Stream(16) of
+    sums, in segments that end with tlast, in any order; seg_start: index of a segment's first value, sampled
+    with it; its width says how many values there can be. finish: strobe, no earlier than with the last value;
+    `nodes` u5 (1 to 16) and `blocks` (of the gradient, not 0) hold from then to `done` (strobe). m_axis:
+    Stream(16), the nodes - 1 boundaries as numbers of blocks, tlast with the last; none if `equal`: all costs
+    are 0 and chunks shall be equal. One value a clock, none for 9 clocks after a tlast; finish to done: 18
+    clocks a block.
     """
     place_bits = len(seg_start)
     block_bits = place_bits - granule_log2

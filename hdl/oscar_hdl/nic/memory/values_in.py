@@ -67,8 +67,9 @@ def values_in(
     """
     BANKS, FILLED, LAST = len(writes), OPENED - 2, OPENED
     ROW_BITS, ask, under_way, busy = len(row), adding.ask, adding.rows, adding.busy
-    opening, restart, begins, opens = word(OPENED + 1), bit(), bit(), bit()
-    running, want, taken, ended, whole, pop = bit(), bit(), bit(), bit(), bit(), bit()
+    opening = word(OPENED + 1)
+    restart, begins, opens = opening(1), opening(FILLED), opening(LAST)
+    running, want, taken, ended, whole = bit(), bit(), bit(), bit(), bit()
     here, final, over, at = word(BANKS), word(BANKS), word(BANKS), word(ROW_BITS)
     left, recent = word(ROWS_BITS), word(3)  # rows to be taken; turns until all that was taken is written
     marks = [word(2 * BANKS + ROW_BITS + 1) for _ in range((DESCRIBED if adds else WRITTEN) + 1)]
@@ -78,7 +79,7 @@ def values_in(
 
     parts = [
         row_walk(clk, restart, command.first, lines, taken, at, here, final, over, skip_bits=skip_bits),
-        whole_rows(clk, rst, begins, opens, lines.words, s_axis_values, whole, taken, pop, top),
+        whole_rows(clk, rst, begins, opens, lines.words, s_axis_values, whole, taken, some, top),
         # A turn later each, from phase 0 on.
         [copied(clk, *two, load=ends) for two in pairwise(marks[: WRITTEN + 1])],
         loaded_row(written, some, here_now, final_now, row),
@@ -100,14 +101,10 @@ def values_in(
 
     @always_comb
     def show():
-        restart.next = opening[1]
-        begins.next = opening[FILLED]
-        opens.next = opening[LAST]
         taken.next = want and (ask.taken or not command.adds)
         ask.want.next = want and command.adds
         ask.row.next = at
         ask.bank.next = 0
-        pop.next = some
         ends.next = phase[2:] == 3
 
     @always_comb

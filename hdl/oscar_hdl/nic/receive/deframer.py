@@ -68,20 +68,11 @@ def crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last
 # Why a frame was dropped.
 LENGTH, VERSION, CODEC, DAMAGED, TOO_LONG = range(1, 6)
 STEP, CHUNK, SUB_WIDTH, SEQUENCE, CHECKSUM, COUNT, PEER = range(6, 13)
-REASONS = {
-    LENGTH: "length",
-    VERSION: "magic or version",
-    CODEC: "codec",
-    DAMAGED: "CRC",
-    TOO_LONG: "too long for the store",
-    STEP: "step",
-    CHUNK: "chunk",
-    SUB_WIDTH: "sub-frame or width",
-    SEQUENCE: "sequence",
-    CHECKSUM: "checksum",
-    COUNT: "count",
-    PEER: "peer",
-}
+_WORDS = (
+    "length", "magic or version", "codec", "CRC", "too long for the store",
+    "step", "chunk", "sub-frame or width", "sequence", "checksum", "count", "peer",
+)  # fmt: skip
+REASONS = dict(enumerate(_WORDS, LENGTH))
 
 
 @block

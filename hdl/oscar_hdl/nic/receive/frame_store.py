@@ -7,8 +7,8 @@ from myhdl import always_comb, block, concat
 
 from oscar_hdl.coder.unit.ports import WORD_BYTES
 from oscar_hdl.streams.block_ram import block_ram
-from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.copied import chain, part_of
+from oscar_hdl.streams.bundles import bit, lane, word
+from oscar_hdl.streams.copied import chain
 
 CHUNK_BITS = 8 * WORD_BYTES  # what a unit takes at once: a column of a line
 COLUMN_CLOCKS = 2  # from a column of a line to the one before it: a unit takes a chunk in so many
@@ -27,11 +27,7 @@ def chunk_bits(bus_bits: int, store_log2: int) -> int:
 @block
 def column(clk, wr_en, wr_addr, wr_data, line, chunk, *, number: int):
     """Keep column `number` of all lines, each a word of the bus."""
-    part = word(CHUNK_BITS)
-    return (
-        part_of(None, wr_data, part, at=number * CHUNK_BITS),
-        block_ram(clk, wr_en, wr_addr, part, line, chunk),
-    )
+    return block_ram(clk, wr_en, wr_addr, lane(wr_data, number, CHUNK_BITS), line, chunk)
 
 
 @block

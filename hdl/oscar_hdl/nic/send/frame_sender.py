@@ -46,11 +46,8 @@ def frame_sender(
     """Run FrameCommands side by side: one is planned, those before are coded, the oldest is collected.
 
     m_axis_tx: frames_out(bus_bits), a frame without a pause. row: the first row of the frame in the memory.
-    top: TopPort, of which row and count are the command's. Block b of memory is for unit b modulo their
-    number.
-
-    bus_bits: 64, 128, 256 or 512; store_log2: words of bus_bits in the store; the longest frame has less than
-    four words less. block_log2: see bank_place.
+    top: its row and count are the command's. store_log2: of words of bus_bits in the store; the longest frame
+    has less than four words less. block_log2: see bank_place.
     """
     count = len(units.jobs)
     if bus_bits not in (64, 128, 256, 512):
