@@ -146,9 +146,6 @@ def frame_receiver(
             port.amount.next = prefix_units.amount
         elif raw_units.get:
             port.amount.next = raw_units.amount
-
-    @always_comb
-    def merge():
         places.add.next = match_places.add or list_places.add
         block_bytes.next = dealt[44:24]
         keep_place.next = concat(frame.bank, keep_at)
@@ -181,5 +178,5 @@ def frame_receiver(
 
     return (
         store, feeder, frames, names, reader, placing, counting, entries, matcher, read_prefix, directory,
-        front, back, dealer, feed_raw, share, merge, run,
+        front, back, dealer, feed_raw, share, run,
     )  # fmt: skip
