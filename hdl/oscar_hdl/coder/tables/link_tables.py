@@ -2,7 +2,6 @@
 
 from myhdl import always, always_comb, block, concat
 
-from oscar.coding.asc.params import AscParams
 from oscar_hdl.coder.ports import BANK_BITS, SET_BITS, CountChain, CountedPairs, TablesPort, TableWrites
 from oscar_hdl.coder.tables.build_control import RowReads, build_control
 from oscar_hdl.coder.tables.frame_sets import frame_sets
@@ -12,7 +11,7 @@ from oscar_hdl.coder.tables.row_quads import row_quads
 from oscar_hdl.coder.tables.row_ratio import RATIO_BITS, row_ratio
 from oscar_hdl.coder.tables.row_source import row_source
 from oscar_hdl.coder.tables.row_totals import TOTAL_BITS, row_totals
-from oscar_hdl.coder.tables.set_store import initial_checksum, set_checksum, set_store
+from oscar_hdl.coder.tables.set_store import set_checksum, set_store
 from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
 from oscar_hdl.streams.copied import copied_fields
 from oscar_hdl.streams.lane_delay import lane_delay
@@ -108,13 +107,10 @@ def table_builder(
     return kept_fields, control, source, totals, division, delays, quads, writer, wires, follow
 
 
-DEFAULTS = AscParams()
-
-
 @block
 def link_tables(
     clk, rst, port: TablesPort, s_axis_sent: Stream, tables: TableWrites, request: CountChain,
-    answer: CountChain, *, encoding: bool, sets: int = 16, params: AscParams = DEFAULTS,
+    answer: CountChain, *, encoding: bool, sets: int = 16,
 ):  # fmt: skip
     """Build, learn, query (docs/engine.md, "Tables").
 
@@ -132,15 +128,14 @@ def link_tables(
         clk, rst, port, s_axis_sent, hold, kept, reads, fields, histogram, tables, encoding=encoding
     )  # fmt: skip
     store = set_store(
-        clk, port, reads.at, kept, save, clear, write, away, learnt, written, ended, new_checksum, sets=sets,
-        initial=initial_checksum(params),
-    )  # fmt: skip
+        clk, port, reads.at, kept, save, clear, write, away, learnt, written, ended, new_checksum, sets=sets
+    )
     frames = frame_sets(
         clk, rst, port, fields.bank, reads.reading, reads.at, histogram, counts.at, olds, save
     )
     drain = learn_control(clk, rst, port, request, answer, mute, away, hold, clear, ended, counts)
     learning = learn_rows(clk, clear, counts.valid, counts.pair, olds, write, learnt)
-    check = set_checksum(clk, clear, write, learnt, new_checksum, params=params)
+    check = set_checksum(clk, clear, write, learnt, new_checksum)
 
     # A set is complete when its last pair is written; its checksum is, two clocks later.
     @always(clk.posedge)
