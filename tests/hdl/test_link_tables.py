@@ -50,7 +50,7 @@ class Bench:
         self.tables = TableWrites()
         top = link_tables(
             self.clk, self.rst, self.port, self.sent, self.tables, self.request, self.answer,
-            encoding=encoding, sets=sets, params=PARAMS,
+            encoding=encoding, sets=sets,
         )  # fmt: skip
         store = find(top, "set_store").symdict
         self.memory, self.checksums = store["memory"], store["checksums"]

@@ -45,18 +45,12 @@ def key_score(clk, words: RowWord, found, score: Score):
         low.next = pair0 + pair1
         high.next = pair2 + pair3
         whole.next = low + high
-
-    @always(clk.posedge)
-    def follow():
         valid.next = valid << 1
         begins.next = begins << 1
         ends.next = ends << 1
         valid.next[0] = words.valid and not words.value
         begins.next[0] = words.at == 0
         ends.next[0] = words.end
-
-    @always(clk.posedge)
-    def total():
         score.made.next = valid[DEPTH - 1] and ends[DEPTH - 1]
         score.first.next = words.first  # a row's value has more words than there are clocks to here
         if valid[DEPTH - 1]:
@@ -65,4 +59,4 @@ def key_score(clk, words: RowWord, found, score: Score):
             else:
                 score.score.next = score.score + whole
 
-    return lanes, add, follow, total
+    return lanes, add

@@ -5,6 +5,7 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.attention.ports import AT_BITS, ROWS_BITS, WORDS_BITS, Head
 from oscar_hdl.attention.twin import LEAST_WORDS, MANTISSA_BITS, MOST_ROWS, MOST_WORDS, SHIFT_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.copied import copied_fields
 
 SHIFT_AT, WORDS_AT, ROWS_AT = 16, 24, 32  # in a query's first word
 
@@ -61,10 +62,6 @@ def query_store(clk, rst, s_axis: Stream, head: Head, at, found):
         if head.take:
             bank.next = not bank
             other.next = bank
-            head.bad.next = coming.bad
-            head.mantissa.next = coming.mantissa
-            head.shift.next = coming.shift
-            head.words.next = coming.words
-            head.rows.next = coming.rows
 
-    return look, fill, hand_over
+    said = copied_fields(clk, coming, head, "bad", "mantissa", "shift", "words", "rows", load=head.take)
+    return said, look, fill, hand_over

@@ -32,7 +32,7 @@ def row_intake(clk, rst, s_axis: Stream, head: Head, words: RowWord, give: Give,
         give.reason.next = reason
 
     @always(clk.posedge)
-    def follow():
+    def count():
         words.valid.next = takes and state == States.RUN and not rst
         words.data.next = s_axis.tdata
         words.value.next = value
@@ -40,9 +40,6 @@ def row_intake(clk, rst, s_axis: Stream, head: Head, words: RowWord, give: Give,
         words.first.next = first
         words.last.next = last
         words.end.next = at == last_at
-
-    @always(clk.posedge)
-    def count():
         if state == States.LOAD:
             at.next = 0
             value.next = False
@@ -96,4 +93,4 @@ def row_intake(clk, rst, s_axis: Stream, head: Head, words: RowWord, give: Give,
             state.next = States.IDLE
             refused.next = 0
 
-    return look, follow, count, run
+    return look, count, run

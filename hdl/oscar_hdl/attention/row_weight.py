@@ -77,15 +77,12 @@ def row_weight(clk, head: Head, score: Score, weight: Weight):
     total8, total9 = word(TOTAL_BITS), word(TOTAL_BITS)
 
     @always(clk.posedge)
-    def follow():
+    def compare():
         made.next = made << 1
         firsts.next = firsts << 1
         made.next[0] = score.made
         firsts.next[0] = score.first
-
-    # Rows are 16 clocks apart at least, so the largest octave is that of all rows before.
-    @always(clk.posedge)
-    def compare():
+        # Rows are 16 clocks apart at least, so the largest octave is that of all rows before.
         look_at6.next = fraction
         above.next = octave - weight.top
         below.next = weight.top - octave
@@ -137,4 +134,4 @@ def row_weight(clk, head: Head, score: Score, weight: Weight):
             if not firsts[8]:
                 weight.total.next = total9 + weight.weight
 
-    return step, follow, compare, shift, add
+    return step, compare, shift, add

@@ -1,6 +1,6 @@
 """A barrel unit: decoder and encoder, and what they count (docs/engine.md)."""
 
-from myhdl import always, block
+from myhdl import block
 
 from oscar_hdl.coder.decode.barrel_decoder import barrel_decoder
 from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums, DecoderJob, FeedPort
@@ -10,6 +10,7 @@ from oscar_hdl.coder.ports import BANKS, CountChain, TableWrites
 from oscar_hdl.coder.unit.ports import CountedLanes
 from oscar_hdl.coder.unit.unit_counts import unit_counts
 from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
+from oscar_hdl.streams.copied import copied_fields
 from oscar_hdl.streams.passed_on import next_phase, next_reset
 
 
@@ -37,19 +38,6 @@ class Link(Bundle):
 
 
 @block
-def pass_tables(clk, given, passed):
-    """Give TableWrites a clock later, so that no register drives all units."""
-
-    @always(clk.posedge)
-    def pass_on():
-        passed.enable.next = given.enable
-        passed.address.next = given.address
-        passed.data.next = given.data
-
-    return pass_on
-
-
-@block
 def barrel_unit(
     clk, rst, decoding: Decoding, encoding: Encoding, before: Link, after: Link, *, banks: int = BANKS
 ):
@@ -67,8 +55,9 @@ def barrel_unit(
         next_phase(clk, decode_phase, encode_phase),
         next_reset(clk, rst, before.reset, decode_rst),
         next_reset(clk, rst, decode_rst, encode_rst),
-        pass_tables(clk, before.decoder_tables, after.decoder_tables),
-        pass_tables(clk, before.encoder_tables, after.encoder_tables),
+        # A clock later, so that no register drives all units.
+        copied_fields(clk, before.decoder_tables, after.decoder_tables),
+        copied_fields(clk, before.encoder_tables, after.encoder_tables),
         barrel_decoder(
             clk, decode_rst, decode_phase, decoding.job, after.decoder_tables, decoding.feed,
             decoding.position, decoding.sums, decoded, banks=banks,

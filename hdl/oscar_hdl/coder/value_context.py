@@ -3,6 +3,7 @@
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 
 CLOCKS = 4  # from the inputs to the context
 
@@ -35,10 +36,6 @@ def value_context(clk, header, row_class, mean, data, context):
 
     @always(clk.posedge)
     def scale():
-        header1.next = header
-        header2.next = header1
-        data1.next = data
-        data2.next = data1
         is_wide.next = row_class[4:2] == 3 and row_class[2:] != 0
         # clamp(P + 2 - K, 8, 12) - 4: 4 to 8, of which 8 shows as 0; 12 where P is not known.
         wide.next = 4
@@ -108,4 +105,5 @@ def value_context(clk, header, row_class, mean, data, context):
         elif choice3 == 3:
             context.next = concat(True, other3)
 
-    return select, scale, wide_rows, bounds, look_up
+    delays = [chain(clk, header, header1, header2), chain(clk, data, data1, data2)]
+    return delays, select, scale, wide_rows, bounds, look_up

@@ -68,12 +68,8 @@ def nic_core(
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
 
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
-    docs/protocol.md. s_axis_list: Stream(64), lists of commands (list_unit). memory: its side.
-
-    sets: table sets of a direction, a power of two;
-    store_log2: a frame store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows;
-    block_log2: of the blocks that memory is made for, others are refused, 10 to 17;
-    granule_log2: of the values of a plan's block, 3 to 12; probe: what a bench may see.
+    docs/protocol.md. s_axis_list: Stream(64), lists of commands (list_unit). memory: its side. The parameters
+    are oscar_nic's.
     """
     rows, raw_rows, top, clear_row = memory.rows, memory.raw, memory.top, memory.clear_row
     rows_rst, bad_packets = memory.rows_rst, memory.bad_packets
@@ -99,13 +95,8 @@ def nic_core(
     values = [word(32) for _ in STORED]
     receive_values = [values[STORED.index(f"RECEIVE_{part}")] for part in ("FRAME", "SHAPE", "TABLES")]
     send_values = [values[STORED.index(f"SEND_{part}")] for part in ("FRAME", "SHAPE", "TABLES")]
-    wr, rd, rd_counter, counted = (
-        register_ports.RegisterWrite(),
-        register_ports.RegisterRead(),
-        word(4),
-        word(32),
-    )
-    shown = [word(32) for _ in SHOWN]
+    wr, rd = register_ports.RegisterWrite(), register_ports.RegisterRead()
+    rd_counter, counted, shown = word(4), word(32), [word(32) for _ in SHOWN]
     locked, write_refused, events = word(STORED_COUNT), bit(), word(32)
     counter_events, second_events, third_events = word(16), word(16), word(16)
     receive_held, send_held = bit(), bit()
@@ -113,13 +104,8 @@ def nic_core(
     planned, plan_refused = bit(), bit()
 
     # Lists.
-    lists, running, listed, fill = (
-        list_ports.ListRegisters(),
-        list_ports.ListRun(),
-        list_ports.ListedCommand(),
-        list_ports.RegisterFill(STORED_COUNT),
-    )
-    finder, held = list_ports.FinderLinks(), HeldFrame()
+    lists, running, listed = list_ports.ListRegisters(), list_ports.ListRun(), list_ports.ListedCommand()
+    fill, finder, held = list_ports.RegisterFill(STORED_COUNT), list_ports.FinderLinks(), HeldFrame()
     ordered, free, denied, list_bad = word(32), bit(), bit(), bit()
     receive_ask, send_ask = (register_ports.CommandAsk(listed.trial, ordered) for _ in range(2))
     receive_state, send_state = register_ports.CommandState(), register_ports.CommandState()
@@ -221,11 +207,8 @@ def nic_core(
     receive_failed, send_failed, refused, list_refused = bit(), bit(), bit(), bit()
 
     @always(clk.posedge)
-    def count():
-        raw_phase.next = raw_phase + 1
-
-    @always(clk.posedge)
     def commands():
+        raw_phase.next = raw_phase + 1
         receive_ask.issue.next = listed.issue_receive or (free and wr.index == RECEIVE_COMMAND)
         send_ask.issue.next = listed.issue_send or (free and wr.index == SEND_COMMAND)
         receive_state.abort.next = finder.found.aborts or (free and wr.index == ABORT and wr.data[0])
@@ -358,4 +341,4 @@ def nic_core(
         shown[11].next = plan_edge
         shown[12].next = counted
 
-    return parts, count, commands, hold, locks, work, ends, notice, show
+    return parts, commands, hold, locks, work, ends, notice, show

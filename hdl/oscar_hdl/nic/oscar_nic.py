@@ -21,11 +21,6 @@ def made_turns(clk, rst, values: MadeRows, side: MadeRows, made: MadeRows):
     """Pass on what two ports of rows say, one by one, and its answer; `values` first."""
     of_side = bit()
 
-    @always_comb
-    def open_all():
-        values.open.next = made.open
-        side.open.next = made.open
-
     @always(clk.posedge)
     def choose():
         values.taken.next = made.taken and not of_side
@@ -51,7 +46,7 @@ def made_turns(clk, rst, values: MadeRows, side: MadeRows, made: MadeRows):
             values.taken.next = False
             side.taken.next = False
 
-    return open_all, choose
+    return choose
 
 
 @block
@@ -83,10 +78,10 @@ def oscar_nic(
     and m_axis_descriptors, lanes of 16 bits, a row (rows_out). What is read goes to the planner, too
     (sum_rows). s_axis_list, Stream(64): lists of commands (list_unit).
 
-    units: 1, 2, 4 or 8, each with a bank of memory; sets: table sets of a direction; store_log2: a frame
-    store has 2^store_log2 words of the bus; rows_log2: memory has 2^rows_log2 rows; block_log2: of all
-    frames; others are refused; granule_log2: of the values of a plan's block; adds: values may be added to
-    what memory holds, else such packets are refused; probe: what a bench may see.
+    units: 1, 2, 4 or 8, each with a bank of memory; sets: table sets of a direction, a power of two; *_log2:
+    of a frame store's words of the bus, of memory's rows, of the values of a block of all frames (others are
+    refused; 10 to 17) and of a plan's block (3 to 12); adds: values may be added to what memory holds, else
+    such packets are refused; probe: what a bench may see.
     """
     never, held, resets, bad_values, bad_side, bad_read = (bit() for _ in range(6))
     no_row, no_rows, unused_values, unused_read = word(ROW_BITS), word(FRAME_ROW_BITS), bit(), bit()
@@ -103,6 +98,7 @@ def oscar_nic(
     )  # fmt: skip
     raw_rows = RawUnits(RawPosition(), SumPort(), RawSource(), word(ROW_BITS), word(ROW_BITS))
     top, made, made_values, made_side, none_made = TopPort(), *(MadeRows() for _ in range(4))
+    made_values.open = made_side.open = made.open
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)
     values, side, nothing = Stream(units * STREAM_BITS), Stream(units * STREAM_BITS), Stream(64)
     planned = PlannedRows(bit(), Stream(STREAM_BITS, keep=STREAM_BITS // 8))

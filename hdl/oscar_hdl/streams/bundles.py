@@ -15,6 +15,14 @@ def word(bits: int, value: int = 0) -> SignalType:
     return Signal(modbv(value)[bits:])
 
 
+def lane(whole: SignalType, number: int, bits: int) -> SignalType:
+    """Return a lane of so many bits of a word, the first one lowest.
+
+    A block that is given one, or another slice of a signal, uses it whole: no slice of a slice is converted.
+    """
+    return whole(bits * (number + 1), bits * number)
+
+
 class Bundle:
     """Signals by name: a class lists them, and bundles; each instance has its own, which begin like these."""
 

@@ -5,23 +5,10 @@ from collections.abc import Sequence
 from myhdl import always, always_comb, block
 
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.copied import copied, copied_fields
 from oscar_hdl.streams.joined import joined
 
 ALL = 255  # tdest of what goes to each port
-
-
-@block
-def port_out(s_axis: Stream, offers, port: Stream, *, at: int):
-    """Show a port the word while its bit of `offers` is 1."""
-
-    @always_comb
-    def show():
-        port.tdata.next = s_axis.tdata
-        port.tkeep.next = s_axis.tkeep
-        port.tlast.next = s_axis.tlast
-        port.tvalid.next = offers[at]
-
-    return show
 
 
 @block
@@ -50,9 +37,6 @@ def port_copy(clk, rst, s_axis: Stream, ports: Sequence[Stream]):
         offers.next = 0
         if s_axis.tvalid:
             offers.next = wanted & ~gone
-
-    @always_comb
-    def look():
         done.next = ~wanted | gone | readies
 
     @always_comb
@@ -70,5 +54,6 @@ def port_copy(clk, rst, s_axis: Stream, ports: Sequence[Stream]):
             gone.next = 0
 
     ready = joined([port.tready for port in ports], readies)
-    outs = [port_out(s_axis, offers, port, at=at) for at, port in enumerate(ports)]
-    return ready, outs, choose, offer, look, take, follow
+    outs = [copied_fields(None, s_axis, port, "tdata", "tkeep", "tlast") for port in ports]
+    outs += [copied(None, offers(at), port.tvalid) for at, port in enumerate(ports)]
+    return ready, outs, choose, offer, take, follow

@@ -1,5 +1,7 @@
 """The barrel decoder: eight lanes a clock, eight blocks that take turns (docs/engine.md, "Barrel units")."""
 
+from itertools import pairwise
+
 from myhdl import always, always_comb, block
 
 from oscar_hdl.coder.decode import ports
@@ -7,7 +9,7 @@ from oscar_hdl.coder.decode.block_ends import block_ends, block_faults
 from oscar_hdl.coder.decode.byte_rings import byte_rings
 from oscar_hdl.coder.decode.decode_lanes import decode_lanes
 from oscar_hdl.coder.decode.decode_order import decode_choice, decode_order
-from oscar_hdl.coder.decode.decode_request import decode_request, decode_stage
+from oscar_hdl.coder.decode.decode_request import decode_request
 from oscar_hdl.coder.decode.group_classes import group_classes
 from oscar_hdl.coder.decode.lane_levels import lane_levels
 from oscar_hdl.coder.decode.ports import CLASSES, PLACE_BITS, REST, WORDS_BITS
@@ -18,7 +20,7 @@ from oscar_hdl.coder.ports import BANKS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS, WIDTH
 from oscar_hdl.coder.unit.thread_choice import thread_choice
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.copied import copied
+from oscar_hdl.streams.copied import copied, copied_fields
 from oscar_hdl.streams.joined import joined
 
 
@@ -59,7 +61,7 @@ def decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, fresh,
     job: DecoderJob. feed: FeedPort. plan25, plan29: DecodePlan. taken: LaneBytes of each lane. over,
     fresh, enough, settled: of ring_levels.
     """
-    begin, put, looked, ends, room = ports.Begin(), ports.Put(), word(3), bit(), word(THREADS)
+    begin, put, looked, ends, room = ports.Begin(), ports.Put(), phase(3, 0), bit(), word(THREADS)
     place1, words1 = word(PLACE_BITS), word(WORDS_BITS)
     start = block_begin(clk, rst, phase, job, ends, begin)
     fill = feed_words(clk, rst, feed, begin, put, looked, words1, ends)
@@ -68,7 +70,6 @@ def decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, fresh,
 
     @always_comb
     def share():
-        looked.next = phase[3:]
         feed.room.next = room | over
 
     return start, fill, rings, levels, share
@@ -87,12 +88,12 @@ def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *
     plans = [ports.DecodePlan() for _ in range(9)]
     plan, plan5, plan9, plan13, plan17, plan21, plan25, plan29, plan33 = plans
     group, levels, found, settled = ports.GroupClasses(), ports.LaneLevels(), ports.Found(), ports.Settled()
-    taken, alive33 = [ports.LaneBytes() for _ in range(WIDTH)], bit()
+    taken, alive33, begins = [ports.LaneBytes() for _ in range(WIDTH)], bit(), bit()
     two_of, twos24 = [lane.two24 for lane in taken], word(WIDTH)
     enough, fresh, over, ended, wrongs = (word(THREADS) for _ in range(5))
 
     order = decode_turns(clk, rst, phase, job, enough, fresh, group, position, plan, plan9, plan17)
-    stages = [decode_stage(clk, phase, plans[n], plans[n + 1]) for n in range(8)]
+    stages = [copied_fields(clk, *two, load=begins) for two in pairwise(plans)]  # a turn later each
     level = lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33, alive33, levels)
     lanes = decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found, banks=banks)
     classes = group_classes(clk, phase, found.symbols15, levels.active14, plan13, plan17, group, alive33)
@@ -101,6 +102,10 @@ def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *
     twos = joined(two_of, twos24)
     faults = block_faults(clk, phase, plan9, plan21, plan25, plan29, found, twos24, levels.present29, wrongs)
     ends = block_ends(clk, rst, job, wrongs, ended, settled, over)
+
+    @always_comb
+    def turn():
+        begins.next = phase[2:] == 0
 
     @always(clk.posedge)
     def count():
@@ -114,4 +119,4 @@ def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *
             counts.valid.next = 0
 
     show = copied(None, found.addresses36, counts.address)
-    return order, stages, level, lanes, classes, store, rows, twos, faults, ends, count, show
+    return order, stages, level, lanes, classes, store, rows, twos, faults, ends, turn, count, show

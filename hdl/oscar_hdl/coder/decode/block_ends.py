@@ -78,11 +78,8 @@ def block_ends(clk, rst, job, wrongs, ended, settled, over):
         if rst:
             over.next = 0
             idle.next = ALL_THREADS
-
-    @always(clk.posedge)
-    def tell():
         job.done.next = settled.strobe and not rst
         job.done_thread.next = settled.thread
         job.bad.next = bad[settled.thread] or not settled.exact
 
-    return follow, tell, copied(None, idle, job.idle)
+    return follow, copied(None, idle, job.idle)

@@ -5,7 +5,8 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.coder.decode.ports import PLACE_BITS, REST, RING_BITS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS, WIDTH
 from oscar_hdl.streams.block_ram import block_ram
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import bit, lane, word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.joined import joined
 from oscar_hdl.streams.lane_delay import lane_delay
 
@@ -44,16 +45,11 @@ def pair_bytes(clk, phase, put, thread27, place27, offset27, first, second):
         high_at28.next = concat(thread27, own27[RING_BITS:3])
         low_at28.next = concat(thread27, ahead27[RING_BITS:3])
         by28.next = own27[3:]
-        by29.next = by28
-        by30.next = by29
         by31.next = by30[2:]
         if by30[2]:
             window31.next = concat(low30[24:], high30)
         else:
             window31.next = concat(high30[24:], low30)
-
-    @always(clk.posedge)
-    def align():
         if by31 == 0:
             bytes32.next = window31[32:]
         elif by31 == 1:
@@ -91,7 +87,7 @@ def pair_bytes(clk, phase, put, thread27, place27, offset27, first, second):
                 second.middle33.next = bytes32[8:]
                 second.low33.next = bytes32[16:8]
 
-    return low, high, late, find, read, align, deal
+    return low, high, late, chain(clk, by28, by29, by30), find, read, deal
 
 
 @block
@@ -164,9 +160,8 @@ def byte_rings(clk, phase, plan25, plan29, begin, put, taken, looked, place):
     of byte_places.
     """
     ones24, twos24, offsets27, total27 = word(WIDTH), word(WIDTH), word(16), word(5)
-    place27, thread27, ring27 = word(PLACE_BITS), word(THREAD_BITS), word(RING_BITS)
-    offsets = [word(4) for _ in range(4)]
-    none27, two27, four27, six27 = offsets
+    place27, thread27 = word(PLACE_BITS), word(THREAD_BITS)
+    ring27, offsets = place27(RING_BITS, 0), [lane(offsets27, n, 4) for n in range(4)]
     one_of, two_of = [lane.one24 for lane in taken], [lane.two24 for lane in taken]
     ones, twos = joined(one_of, ones24), joined(two_of, twos24)
     counts = byte_counts(clk, ones24, twos24, offsets27, total27)
@@ -176,12 +171,4 @@ def byte_rings(clk, phase, plan25, plan29, begin, put, taken, looked, place):
         for n in range(4)
     ]
 
-    @always_comb
-    def split():
-        ring27.next = place27[RING_BITS:]
-        none27.next = offsets27[4:]
-        two27.next = offsets27[8:4]
-        four27.next = offsets27[12:8]
-        six27.next = offsets27[16:12]
-
-    return ones, twos, counts, places, pairs, split
+    return ones, twos, counts, places, pairs

@@ -6,7 +6,8 @@ from oscar_hdl.coder.decode.lane_step import StepControl, StepFound, lane_step
 from oscar_hdl.coder.decode.seed_symbol import seed_symbol
 from oscar_hdl.coder.decode.value_rebuild import value_rebuild
 from oscar_hdl.coder.unit.ports import STATE_BITS
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.coder.unit.row_contexts import context_at
+from oscar_hdl.streams.bundles import lane, word
 from oscar_hdl.streams.lane_delay import lane_delay
 
 
@@ -17,7 +18,7 @@ def lane_context(clk, LANE: int, data3, classes4, levels, context7):
     data3 u32: distances u4 of eight lanes. classes4: they are means. levels: LaneLevels. context7 u5.
     """
     AT = 4 * LANE
-    distance4, distance5, distance6 = word(4), word(3), word(3)
+    distance4, distance5, distance6, context6 = word(4), word(3), word(3), word(5)
 
     @always(clk.posedge)
     def follow():
@@ -26,26 +27,9 @@ def lane_context(clk, LANE: int, data3, classes4, levels, context7):
         if classes4 and distance4[3]:
             distance5.next = 7
         distance6.next = distance5
+        context7.next = context6
 
-    @always(clk.posedge)
-    def choose():
-        context7.next = levels.contexts6[5:]
-        if distance6 == 1:
-            context7.next = levels.contexts6[10:5]
-        elif distance6 == 2:
-            context7.next = levels.contexts6[15:10]
-        elif distance6 == 3:
-            context7.next = levels.contexts6[20:15]
-        elif distance6 == 4:
-            context7.next = levels.contexts6[25:20]
-        elif distance6 == 5:
-            context7.next = levels.contexts6[30:25]
-        elif distance6 == 6:
-            context7.next = levels.contexts6[35:30]
-        elif distance6 == 7:
-            context7.next = levels.contexts6[40:35]
-
-    return follow, choose
+    return follow, context_at(distance6, levels.contexts6, context6)
 
 
 @block
@@ -54,12 +38,8 @@ def lane_bytes(clk, phase, step22, taken, x34):
 
     Where a state takes bytes its upper byte, or two, are 0.
     """
-    new22, x33 = word(STATE_BITS), word(STATE_BITS)
-    late = lane_delay(clk, phase, new22, x33, 11)
-
-    @always_comb
-    def cut():
-        new22.next = step22[30:6]
+    x33 = word(STATE_BITS)
+    late = lane_delay(clk, phase, step22(30, 6), x33, 11)
 
     @always(clk.posedge)
     def put():
@@ -74,7 +54,7 @@ def lane_bytes(clk, phase, step22, taken, x34):
             x34.next[16:8] = x33[8:]
             x34.next[8:] = taken.low33
 
-    return late, cut, put
+    return late, put
 
 
 @block
@@ -101,11 +81,14 @@ def decode_lane(clk, rst, phase, LANE: int, writes, levels, inputs, taken, found
 
     writes: LevelWrites. levels: LaneLevels. inputs: LaneInputs. taken: LaneBytes. found: LaneFound.
     """
-    AT, LOW_AT, LOCAL_AT = STATE_BITS * LANE, 8 * LANE, 16 * LANE
+    AT, LOW_AT = STATE_BITS * LANE, 8 * LANE
     BITS = banks.bit_length() - 1
     context7, banked7, x9 = word(5), word(5 + BITS), word(STATE_BITS)
     control, step = StepControl(), StepFound()
-    symbol21, old24, value29, local29, here29 = word(4), word(8), word(16), word(16), bit()
+    control.active, control.from_symbol = levels.active14(LANE), levels.from_symbol15(LANE)
+    control.clear, control.refill = levels.clear21, levels.refill23
+    step.symbol, step.take_one, step.take_two = found.symbol15, taken.one24, taken.two24
+    symbol21, old24, value29, local29 = word(4), word(8), word(16), lane(inputs.local29, LANE, 16)
     contexts = lane_context(clk, LANE, inputs.data3, inputs.classes4, levels, context7)
     core = lane_step(clk, rst, phase, writes, banked7, control, x9, step)
     put = lane_bytes(clk, phase, step.step13, taken, found.x34)
@@ -117,35 +100,20 @@ def decode_lane(clk, rst, phase, LANE: int, writes, levels, inputs, taken, found
     count = lane_count(clk, phase, context7, symbol21, value29, levels, found.address36)
 
     @always_comb
-    def cut():
+    def lead():
         banked7.next = concat(levels.bank7[BITS:], context7)
         x9.next = inputs.x9[AT + STATE_BITS : AT]
         old24.next = inputs.old24[LOW_AT + 8 : LOW_AT]
-        local29.next = inputs.local29[LOCAL_AT + 16 : LOCAL_AT]
-        here29.next = levels.present29[LANE]
-
-    @always_comb
-    def lead():
-        control.active.next = levels.active14[LANE]
-        control.from_symbol.next = levels.from_symbol15[LANE]
         control.code.next = 0
         if levels.raw15[LANE]:
             control.code.next = levels.code15
-        control.clear.next = levels.clear21
-        control.refill.next = levels.refill23
-
-    @always_comb
-    def tell():
-        found.symbol15.next = step.symbol
-        taken.one24.next = step.take_one
-        taken.two24.next = step.take_two
 
     @always(clk.posedge)
     def follow():
         found.wrong10.next = x9[24:16] != 1 or (levels.odd9 and x9[15])
         found.odd30.next = value29 != 0
         found.total30.next = value29 + local29
-        if not here29:
+        if not levels.present29[LANE]:
             found.total30.next = 0
 
-    return contexts, core, put, late, value, count, cut, lead, tell, follow
+    return contexts, core, put, late, value, count, lead, follow

@@ -3,6 +3,7 @@
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.decode import ports
+from oscar_hdl.coder.unit.row_weight import row_weight
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -37,9 +38,6 @@ def row_ends(clk, mask, high, low):
         else:
             eight_low.next = mask[32:24]
             at_low.next = 3
-
-    @always(clk.posedge)
-    def find():
         high.next = concat(at_high, False, False, False)
         low.next = concat(at_low, True, True, True)
         for i in range(8):
@@ -48,27 +46,7 @@ def row_ends(clk, mask, high, low):
             if eight_low[7 - i]:
                 low.next[3:] = 7 - i
 
-    return seek, find
-
-
-@block
-def row_weight(clk, context, row, counts, step):
-    """Say whether row u5 is counted, and as 2^step (asc.md, "Counts"), a clock behind its DecodeContext."""
-    two, four, eight = bit(), bit(), bit()
-
-    @always(clk.posedge)
-    def weigh():
-        two.next = context.thinning != 0 and context.crowd[0]
-        four.next = context.thinning != 0 and context.crowd[1]
-        eight.next = context.thinning[1] and context.crowd[1]
-
-    @always_comb
-    def count():
-        counts.next = not ((two and row[0]) or (four and row[1]) or (eight and row[2]))
-        step.next[1] = four
-        step.next[0] = (two and not four) or eight
-
-    return weigh, count
+    return seek
 
 
 @block
@@ -135,10 +113,6 @@ def decode_choice(clk, phase, thread, some, context, choice):
             if not more3 and not seeding:
                 choice.counted.next = True
                 choice.step.next = 0
-
-    @always(clk.posedge)
-    def keep():
-        if phase[2:] == 3:
             choice.thread.next = thread
             choice.some.next = some
             choice.bank.next = context.bank
@@ -149,7 +123,7 @@ def decode_choice(clk, phase, thread, some, context, choice):
             for i in range(32):
                 choice.mask.next[i] = context.mask[i] and row != i
 
-    return ends, weight, look, sort, decide, keep
+    return ends, weight, look, sort, decide
 
 
 @block

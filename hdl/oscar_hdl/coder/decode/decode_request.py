@@ -66,27 +66,3 @@ def decode_request(clk, rst, phase, choice, decision, position, plan):
                 plan.op.next = REST
 
     return ask, keep, begin_turn
-
-
-@block
-def decode_stage(clk, phase, before, after):
-    """Give a DecodePlan again, a turn later: it changes where phase becomes 1."""
-
-    @always(clk.posedge)
-    def pass_on():
-        if phase[2:] == 0:
-            after.thread.next = before.thread
-            after.op.next = before.op
-            after.bank.next = before.bank
-            after.row.next = before.row
-            after.row_class.next = before.row_class
-            after.limit.next = before.limit
-            after.code.next = before.code
-            after.seeds.next = before.seeds
-            after.opens.next = before.opens
-            after.final.next = before.final
-            after.real.next = before.real
-            after.counted.next = before.counted
-            after.step.next = before.step
-
-    return pass_on

@@ -4,6 +4,7 @@ from myhdl import Signal, always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.ports import BANKS
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 
 
 class LevelWrites:
@@ -18,34 +19,28 @@ class LevelWrites:
 @block
 def level_writes(clk, tables, levels):
     """Turn TableWrites into LevelWrites, which as many searches may have as want to."""
-    write1, write2, written = bit(), bit(), word(40)
+    written, fourth, eighth = word(40), word(10), word(10)
     ROW_END, FINE_END = 2 + len(levels.coarse_at), len(levels.fine_at)
-    write_at1, write_at2 = word(ROW_END - 2), word(FINE_END)
-    fourth, eighth = word(10), word(10)
 
     @always(clk.posedge)
     def write():
         # A row's quads come in order: with the last one its level 1 is complete.
-        write1.next = tables.enable and tables.address[2:] == 3
-        write2.next = tables.enable
+        levels.coarse.next = tables.enable and tables.address[2:] == 3
+        levels.fine.next = tables.enable
         written.next = tables.data[40:]
-        if write2 and write_at2[3:] == 1:
+        if levels.fine and levels.fine_at[3:] == 1:
             fourth.next = written[10:]
-        if write2 and write_at2[3:] == 3:
+        if levels.fine and levels.fine_at[3:] == 3:
             eighth.next = written[10:]
-        write_at1.next = tables.address[ROW_END:2]
-        write_at2.next[FINE_END:3] = tables.address[ROW_END:2]
-        write_at2.next[2] = tables.address[1] and tables.address[0]
-        write_at2.next[1] = tables.address[1]
-        write_at2.next[0] = tables.address[1] or tables.address[0]
+        levels.coarse_at.next = tables.address[ROW_END:2]
+        levels.fine_at.next[FINE_END:3] = tables.address[ROW_END:2]
+        levels.fine_at.next[2] = tables.address[1] and tables.address[0]
+        levels.fine_at.next[1] = tables.address[1]
+        levels.fine_at.next[0] = tables.address[1] or tables.address[0]
 
     @always_comb
     def give():
-        levels.coarse.next = write1
-        levels.coarse_at.next = write_at1
         levels.coarse_data.next = concat(written[10:], eighth, fourth)
-        levels.fine.next = write2
-        levels.fine_at.next = write_at2
         levels.fine_data.next = written[40:10]
 
     return write, give
@@ -78,6 +73,7 @@ def decoder_search(clk, levels, context, low, active, symbol, freq, rest):
     cum_lower5, cum_a5, cum_b5, cum_c5, next_a5, next_b5, next_c5, next_upper5 = (word(10) for _ in range(8))
     even5, odd5 = bit(), bit()
     cum6, next6 = word(10), word(10)
+    delays = [chain(clk, low, low1, low2, low3, low4, low5, low6), chain(clk, node2, node3, node4, node5)]
 
     @always(clk.posedge)
     def write():
@@ -173,16 +169,4 @@ def decoder_search(clk, levels, context, low, active, symbol, freq, rest):
         freq.next = next6 - cum6
         rest.next = low6 - cum6
 
-    @always(clk.posedge)
-    def follow():
-        low1.next = low
-        low2.next = low1
-        low3.next = low2
-        low4.next = low3
-        low5.next = low4
-        low6.next = low5
-        node3.next = node2
-        node4.next = node3
-        node5.next = node4
-
-    return write, addresses, coarse, bounds, fine, choose, follow
+    return delays, write, addresses, coarse, bounds, fine, choose

@@ -15,15 +15,15 @@ def group_classes(clk, phase, symbols15, active14, plan13, plan17, group, alive3
     classes are given from clock 16 on, the rest in clock 20. alive33: one of them is above 0.
     """
     active15, live16, count17 = word(WIDTH), word(WIDTH), word(4)
-    total, sums, mask = word(6), word(6), word(32)
+    total, sums = word(6), word(6)
     thread15, beat15, classes15 = word(THREAD_BITS), word(2), bit()
-    classes16, at16, write16, alive21, alive25, alive29 = word(32), word(5), bit(), bit(), bit(), bit()
+    alive21, alive25, alive29 = bit(), bit(), bit()
 
-    # Lane 8 n + i of a turn is row 8 n + i of its group.
     @always(clk.posedge)
-    def take():
+    def count():
+        # Lane 8 n + i of a turn is row 8 n + i of its group.
         active15.next = active14
-        classes16.next = symbols15
+        group.classes.next = symbols15
         for i in range(WIDTH):
             live16.next[i] = active15[i] and (
                 symbols15[4 * i] or symbols15[4 * i + 1] or symbols15[4 * i + 2] or symbols15[4 * i + 3]
@@ -31,17 +31,14 @@ def group_classes(clk, phase, symbols15, active14, plan13, plan17, group, alive3
         if phase[2:] == 2:
             thread15.next = plan13.thread
             classes15.next = plan13.op == CLASSES
-        at16.next = concat(thread15, beat15)
-        write16.next = classes15
-
-    @always(clk.posedge)
-    def count():
+        group.at.next = concat(thread15, beat15)
+        group.write.next = classes15
         ones = modbv(0)[4:]
         for i in range(WIDTH):
             if live16[i]:
                 ones[:] = ones + 1
         count17.next = ones
-        mask.next = concat(mask[24:], live16)
+        group.mask.next = concat(group.mask[24:], live16)
         total.next = sums
         if phase[2:] == 0:
             alive21.next = sums != 0
@@ -55,14 +52,10 @@ def group_classes(clk, phase, symbols15, active14, plan13, plan17, group, alive3
         sums.next = total + count17
         if phase[2:] == 1:
             sums.next = count17
-        group.write.next = write16
-        group.at.next = at16
-        group.classes.next = classes16
         group.ends.next = phase[2:] == 0 and plan17.op == CLASSES
         group.thread.next = plan17.thread
-        group.mask.next = mask
         group.left.next = sums
         group.crowd.next[0] = sums > 8
         group.crowd.next[1] = sums > 16
 
-    return take, count, give
+    return count, give

@@ -72,9 +72,6 @@ def lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33
             levels.raw15.next = present14
         if every14:
             levels.raw15.next = 255
-
-    @always(clk.posedge)
-    def step():
         if phase[2:] == 0:
             levels.clear21.next = plan17.op == HIGH
         if phase[2:] == 2:
@@ -113,4 +110,4 @@ def lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33
                 (plan33.op == ROW or (plan33.op == SEED and plan33.real)) and plan33.counted
             )
 
-    return present, code, step, rebuild, count
+    return present, code, rebuild, count

@@ -1,9 +1,10 @@
 """A lane's step out of its state, up to the bytes that it takes (docs/asc.md, "The coder")."""
 
-from myhdl import always, always_comb, block, concat
+from myhdl import always, block, concat
 
 from oscar_hdl.coder.decode.decoder_search import decoder_search
 from oscar_hdl.streams.bundles import Bundle, bit, word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.lane_delay import lane_delay
 
 
@@ -34,7 +35,7 @@ def lane_step(clk, rst, phase, levels, context, control, state0, found):
 
     Shifts by the number of raw bits are multiplications by 2^(6 - bits) of the two factors before.
     """
-    part0, part10 = word(14), word(14)
+    part10 = word(14)
     freq7, rest7, kind7, shift8 = word(10), word(10), word(4), word(7)
     idle6, idle7 = bit(), bit()
     freq8, rest8, freq9, freq10 = word(11), word(10), word(17), word(17)
@@ -42,14 +43,8 @@ def lane_step(clk, rst, phase, levels, context, control, state0, found):
     product11, product12 = word(31), word(31)
     top14, middle14 = bit(), bit()
 
-    low0 = word(10)
-    search = decoder_search(clk, levels, context, low0, control.active, found.symbol, freq7, rest7)
-    upper = lane_delay(clk, phase, part0, part10, 10)
-
-    @always_comb
-    def parts():
-        low0.next = state0[10:]
-        part0.next = state0[24:10]
+    search = decoder_search(clk, levels, context, state0(10, 0), control.active, found.symbol, freq7, rest7)
+    upper = lane_delay(clk, phase, state0(24, 10), part10, 10)
 
     @always(clk.posedge)
     def multiply():
@@ -71,9 +66,6 @@ def lane_step(clk, rst, phase, levels, context, control, state0, found):
         freq9.next = freq8 * shift8
         freq10.next = freq9
         rest9.next = rest8 * shift8
-        rest10.next = rest9
-        rest11.next = rest10
-        rest12.next = rest11
         product11.next = part10 * freq10
         product12.next = product11
 
@@ -92,4 +84,4 @@ def lane_step(clk, rst, phase, levels, context, control, state0, found):
             found.take_one.next = False
             found.take_two.next = False
 
-    return search, upper, parts, multiply, renormalise
+    return search, upper, chain(clk, rest9, rest10, rest11, rest12), multiply, renormalise

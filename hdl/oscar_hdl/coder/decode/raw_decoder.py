@@ -7,6 +7,7 @@ from oscar_hdl.coder.decode.row_class import row_class
 from oscar_hdl.coder.decode.seed_symbol import seed_symbol
 from oscar_hdl.coder.value_context import value_context
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.lane_delay import lane_delay
 
 # NEXT to READY find a group's values and classes. HEADER asks for its positions, and PAUSE is the slot of
@@ -25,7 +26,7 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
     follow from it: a header a group ahead of its rows, a row from phase 3 on.
     """
     state = Signal(States.IDLE)
-    last_value, last_in_group = word(17), word(10)
+    last_value = word(17)
     final, short = bit(), bit()  # the last value's group, its row
     group, j, end_row = word(7), word(5), word(5)  # end_row: the group's last one
     tick, early, ready = bit(), bit(), bit()  # a slot's last clock; a clock to skip a row; may take
@@ -50,18 +51,19 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
 
     parts = [
         raw_unpack(
-            clk, rst, restart, fill, final, last_in_group, job.width, job.constant, job.value, s_axis_raw,
+            clk, rst, restart, fill, final, last_value(10, 0), job.width, job.constant, job.value, s_axis_raw,
             given, value,
         ),
         row_class(clk, begin8, value8, found, size, top),
         value_context(clk, header4, class4, position.mean, position.data, context8),
         seed_symbol(clk, value4, low_bits4, symbol10),
         lane_delay(clk, phase, class4, class10, 6),
+        chain(clk, context8, context9, context10),
+        chain(clk, value4, value5, value6),
     ]  # fmt: skip
 
     @always_comb
     def select():
-        last_in_group.next = last_value[10:]
         filling.next = state == States.FILL
         done.next = ended[5]
         header.next = tick and ready and state == States.HEADER
@@ -212,8 +214,6 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
         row6.next = row5
         strobes.next[6:1] = strobes[5:]
         strobes.next[0] = counted4 and exists4
-        context9.next = context8
-        context10.next = context9
         counts.valid.next = strobes[5]
         counts.address.next = concat(context10, symbol10)
         if header10:
@@ -246,15 +246,10 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
         lane3.next = read_at[5:]
 
     @always(clk.posedge)
-    def add():
-        value5.next = value4
-        value6.next = value5
+    def classify():
         local6.next = sums.local
         sums.total.next = local6 + value6
-
-    # One row_class serves values and sums; between values come zeros, which change no class.
-    @always(clk.posedge)
-    def classify():
+        # One row_class serves values and sums; between values come zeros, which change no class.
         value8.next = 0
         begin8.next = False
         last.next = False
@@ -287,4 +282,4 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
         sums.row_size.next = size
         sums.row_top.next = top
 
-    return parts, select, follow_block, control, take, ask, windows, access, add, classify, describe
+    return parts, select, follow_block, control, take, ask, windows, access, classify, describe

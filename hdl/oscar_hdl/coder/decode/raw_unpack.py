@@ -15,11 +15,10 @@ def raw_unpack(clk, rst, restart, fill, final, last, width, constant, given, s_a
     """Give the values of a group for each `fill`, one a clock where their bytes are there.
 
     restart: strobe, a block's first value comes next; fill: strobe, a group, when the one before was given:
-    1,024 values, or those up to `last` and zeros to the end of their row.
-    final: the group is the block's last, whose last value is number `last` u10; width u5: bits of a value;
-    constant: every value is `given` u16, without bytes. All hold from restart on, final and last from fill.
-    s_axis_raw: Stream(16), exactly the pairs that hold a block's values; tlast is not looked at.
-    valid: strobe; value u16.
+    1,024 values, or of the block's last (final) those up to number `last` u10 and zeros to the end of their
+    row. width u5: bits of a value; constant: every value is `given` u16, without bytes. All hold from restart
+    on, final and last from fill. s_axis_raw: Stream(16), exactly the pairs that hold a block's values. valid:
+    strobe; value u16.
     """
     kept, edge = word(16), word(4)  # by the block's width; edge: the sign's bit
     full = word(5)  # width of a value; 16 of a constant

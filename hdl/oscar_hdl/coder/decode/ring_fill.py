@@ -15,25 +15,24 @@ def block_begin(clk, rst, phase, job, ends, begin):
 
     job: DecoderJob. ends: a word is counted, as at most every second clock.
     """
-    waits, lacks, offset = bit(), word(PLACE_BITS), word(4)
+    lacks, offset = word(PLACE_BITS), word(4)
 
     @always_comb
     def write():
-        begin.waits.next = waits
-        begin.write.next = waits and phase[2:] != 2 and not ends
+        begin.write.next = begin.waits and phase[2:] != 2 and not ends
         begin.place.next = lacks - offset
 
     @always(clk.posedge)
     def take():
         if begin.write:
-            waits.next = False
+            begin.waits.next = False
         if job.start:
-            waits.next = True
+            begin.waits.next = True
             begin.thread.next = job.thread
             lacks.next = 0 - job.bytes
             offset.next = job.offset
         if rst:
-            waits.next = False
+            begin.waits.next = False
 
     return write, take
 
@@ -46,13 +45,12 @@ def feed_words(clk, rst, feed, begin, put, looked, words, ends):
     to come, less than 0. ends: the second clock of a word.
     """
     counts = [word(WORDS_BITS) for _ in range(THREADS)]
-    first, half, thread, data = bit(), bit(), word(THREAD_BITS), word(8 * WORD_BYTES)
+    first, thread, data = bit(), word(THREAD_BITS), word(8 * WORD_BYTES)
     now, following = word(WORDS_BITS), word(WORDS_BITS)
 
     @always_comb
     def look():
         now.next = counts[thread]
-        ends.next = half
 
     @always(clk.posedge)
     def take():
@@ -60,18 +58,15 @@ def feed_words(clk, rst, feed, begin, put, looked, words, ends):
             thread.next = feed.thread
             data.next = feed.data
         first.next = feed.valid
-        half.next = first
+        ends.next = first
         if rst:
             first.next = False
-            half.next = False
-
-    @always(clk.posedge)
-    def write():
-        put.write.next = first or half
-        put.at.next = concat(thread, now[RING_BITS - 4 :], half)
+            ends.next = False
+        put.write.next = first or ends
+        put.at.next = concat(thread, now[RING_BITS - 4 :], ends)
         put.low.next = data[32:]
         put.high.next = data[64:32]
-        if half:
+        if ends:
             put.low.next = data[96:64]
             put.high.next = data[128:96]
 
@@ -81,11 +76,11 @@ def feed_words(clk, rst, feed, begin, put, looked, words, ends):
         following.next = now + 1
         if begin.write:
             counts[begin.thread].next = begin.place[PLACE_BITS:4]
-        elif half:
+        elif ends:
             counts[thread].next = following
         words.next = counts[looked]
 
-    return look, take, write, count
+    return look, take, count
 
 
 @block

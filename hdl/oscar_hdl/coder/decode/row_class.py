@@ -4,6 +4,7 @@ from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.decode.row_top import row_top
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 
 CLOCKS = 6  # from a row's last value to its class
 
@@ -120,11 +121,6 @@ def row_class(clk, begin, value, found_class, found_size, found_top):
     verdict = row_verdict(clk, sum3, beyond3, over3, wider3, found_class, found_size)
     top = row_top(clk, begin1, flipped1, negative1, found_top)
 
-    @always(clk.posedge)
-    def follow():
-        begin1.next = begin
-        begin2.next = begin1
-
     @always_comb
     def add():
         # The lowest place carries what a negative value is more.
@@ -145,4 +141,4 @@ def row_class(clk, begin, value, found_class, found_size, found_top):
             over3.next = over3 | over2
             wider3.next = wider3 | wider2
 
-    return sizes, verdict, top, follow, add, gather
+    return sizes, verdict, top, chain(clk, begin, begin1, begin2), add, gather

@@ -3,6 +3,38 @@
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
+
+
+@block
+def first_one(clk, top, third, above, part, symbol):
+    """Give the symbol u4 of a magnitude, a clock later.
+
+    top, third: it is 128 or more, and its third bit. part u4: of what is below 128 the upper four bits if
+    `above`, that is one of them is 1, or the lower four.
+    """
+
+    @always(clk.posedge)
+    def find():
+        symbol.next = 0
+        if top:
+            symbol.next = concat(modbv(7)[3:], third)
+        elif part[3]:
+            symbol.next = concat(modbv(3)[3:], part[2])
+            if above:
+                symbol.next = concat(modbv(6)[3:], part[2])
+        elif part[2]:
+            symbol.next = concat(modbv(2)[3:], part[1])
+            if above:
+                symbol.next = concat(modbv(5)[3:], part[1])
+        elif part[1]:
+            symbol.next = concat(modbv(1)[3:], part[0])
+            if above:
+                symbol.next = concat(modbv(4)[3:], part[0])
+        else:
+            symbol.next[0] = part[0]
+
+    return find
 
 
 @block
@@ -29,25 +61,8 @@ def top_symbol(clk, flipped, negative, symbol):
         part3.next = size2[4:]
         if size2[7:4] != 0:
             part3.next = size2[7:3]
-        symbol.next = 0
-        if top3:
-            symbol.next = concat(modbv(7)[3:], third3)
-        elif part3[3]:
-            symbol.next = concat(modbv(3)[3:], part3[2])
-            if above3:
-                symbol.next = concat(modbv(6)[3:], part3[2])
-        elif part3[2]:
-            symbol.next = concat(modbv(2)[3:], part3[1])
-            if above3:
-                symbol.next = concat(modbv(5)[3:], part3[1])
-        elif part3[1]:
-            symbol.next = concat(modbv(1)[3:], part3[0])
-            if above3:
-                symbol.next = concat(modbv(4)[3:], part3[0])
-        else:
-            symbol.next[0] = part3[0]
 
-    return add, find
+    return add, find, first_one(clk, top3, third3, above3, part3, symbol)
 
 
 @block
@@ -69,10 +84,7 @@ def row_top(clk, begin, flipped, negative, found_top):
 
     @always(clk.posedge)
     def find():
-        begin2.next = begin
-        begin3.next = begin2
-        begin4.next = begin3
         so_far.next = largest
         found_top.next = so_far
 
-    return symbols, compare, find
+    return symbols, chain(clk, begin, begin2, begin3, begin4), compare, find

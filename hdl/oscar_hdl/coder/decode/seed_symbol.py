@@ -1,7 +1,8 @@
 """The symbol of a value, for the counts of rows that rode in the start states (docs/asc.md, "Symbols")."""
 
-from myhdl import always, always_comb, block, concat, modbv
+from myhdl import always, always_comb, block, concat
 
+from oscar_hdl.coder.decode.row_top import first_one
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -40,9 +41,6 @@ def seed_symbol(clk, value, low_bits, symbol):
         if low_bits != 3:
             shift8_1.next = 0
         high2.next = low1 | shift1_1 | shift3_1 | shift8_1
-
-    @always(clk.posedge)
-    def find():
         size3.next = flipped + high2[8]
         # The upper or lower four bits that may hold the first 1.
         top4.next = size3[7]
@@ -51,23 +49,6 @@ def seed_symbol(clk, value, low_bits, symbol):
         part4.next = size3[4:]
         if size3[7:4] != 0:
             part4.next = size3[7:3]
-        symbol5.next = 0
-        if top4:
-            symbol5.next = concat(modbv(7)[3:], third4)
-        elif part4[3]:
-            symbol5.next = concat(modbv(3)[3:], part4[2])
-            if above4:
-                symbol5.next = concat(modbv(6)[3:], part4[2])
-        elif part4[2]:
-            symbol5.next = concat(modbv(2)[3:], part4[1])
-            if above4:
-                symbol5.next = concat(modbv(5)[3:], part4[1])
-        elif part4[1]:
-            symbol5.next = concat(modbv(1)[3:], part4[0])
-            if above4:
-                symbol5.next = concat(modbv(4)[3:], part4[0])
-        else:
-            symbol5.next[0] = part4[0]
         symbol.next = symbol5
 
-    return extend, high_part, find
+    return extend, high_part, first_one(clk, top4, third4, above4, part4, symbol5)

@@ -8,6 +8,7 @@ from oscar_hdl.coder.decode.row_top import top_symbol
 from oscar_hdl.coder.ports import ROW_BITS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS, WIDTH
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.joined import joined
 from oscar_hdl.streams.lane_delay import lane_delay
 from oscar_hdl.streams.largest import largest
@@ -44,15 +45,12 @@ def lane_sums(clk, lows32, negatives32, sum35):
         d33.next = concat(False, lows32[56:48]) + lows32[64:56]
         ones33.next = concat(False, negatives32[0]) + negatives32[1] + negatives32[2] + negatives32[3]
         more33.next = concat(False, negatives32[4]) + negatives32[5] + negatives32[6] + negatives32[7]
-
-    @always(clk.posedge)
-    def quads():
         ab34.next = concat(False, a33) + b33
         cd34.next = concat(False, c33) + d33
         more34.next = concat(False, ones33) + more33
         sum35.next = concat(False, ab34) + cd34 + more34
 
-    return pairs, quads
+    return pairs
 
 
 @block
@@ -72,6 +70,7 @@ def sum_sizes(clk, phase, totals30, found_class, found_size, found_top):
     joins = [
         joined(lows, lows32), joined(negatives, negatives32), joined(overs, overs32), joined(widers, widers32)
     ]  # fmt: skip
+    delays = [chain(clk, over33, over34, over35), chain(clk, wider33, wider34, wider35)]
     sums = lane_sums(clk, lows32, negatives32, sum35)
     top = largest(clk, symbols, top37)
     verdict = row_verdict(clk, verdict_sum, much, over36, wider36, found_class, found_size)
@@ -89,10 +88,6 @@ def sum_sizes(clk, phase, totals30, found_class, found_size, found_top):
                     more[j] = True
         over33.next = ors
         wider33.next = more
-        over34.next = over33
-        wider34.next = wider33
-        over35.next = over34
-        wider35.next = wider34
         total36.next = total36 + sum35
         over36.next = over36 | over35
         wider36.next = wider36 | wider35
@@ -114,7 +109,7 @@ def sum_sizes(clk, phase, totals30, found_class, found_size, found_top):
         so_far38.next = largest37
         found_top.next = so_far38
 
-    return lanes, joins, sums, top, verdict, gather, compare, keep
+    return lanes, joins, delays, sums, top, verdict, gather, compare, keep
 
 
 @block
@@ -123,29 +118,25 @@ def sum_rows(clk, rst, phase, plan29, totals30, sums, ended):
 
     plan29: DecodePlan. totals30 u128. sums: CodedSums. ended u8: strobes, threads that have given all.
     """
-    final30, real30, thread30, row30 = bit(), bit(), word(THREAD_BITS), word(ROW_BITS)
-    marks30, marks41 = word(MARK_BITS), word(MARK_BITS)
+    final30, marks30, marks41 = bit(), word(MARK_BITS), word(MARK_BITS)  # sums: of clock 30
     late = lane_delay(clk, phase, marks30, marks41, 11)
     sizes = sum_sizes(clk, phase, totals30, sums.row_class, sums.row_size, sums.row_top)
 
     @always(clk.posedge)
     def begin():
         if phase[2:] == 1:
-            thread30.next = plan29.thread
-            row30.next = plan29.row
-            real30.next = plan29.op == ROW or (plan29.op == SEED and plan29.real)
+            sums.thread.next = plan29.thread
+            sums.row.next = plan29.row
+            sums.valid.next = plan29.op == ROW or (plan29.op == SEED and plan29.real)
             final30.next = plan29.op == SEED and plan29.final
         if rst:
-            real30.next = False
+            sums.valid.next = False
             final30.next = False
 
     @always_comb
     def give():
-        sums.valid.next = real30
-        sums.thread.next = thread30
-        sums.row.next = row30
         sums.total.next = totals30
-        marks30.next = concat(final30, real30, thread30, row30)
+        marks30.next = concat(final30, sums.valid, sums.thread, sums.row)
 
     @always(clk.posedge)
     def tell():

@@ -2,19 +2,64 @@
 
 from itertools import pairwise
 
-from myhdl import always, block
+from myhdl import always, always_comb, block
 
 from oscar_hdl.coder.encode import ports
 from oscar_hdl.coder.encode.block_facts import block_facts
 from oscar_hdl.coder.encode.byte_store import byte_store
 from oscar_hdl.coder.encode.group_rows import group_rows
 from oscar_hdl.coder.encode.lanes import lanes
-from oscar_hdl.coder.encode.ports import REST
+from oscar_hdl.coder.encode.ports import END, HEADER, HIGH, REST, Context, Decision
+from oscar_hdl.coder.encode.thread_memory import thread_memory, thread_rows
+from oscar_hdl.coder.encode.turn_order import turn_order
 from oscar_hdl.coder.encode.turn_reading import lane_presence, turn_reading
-from oscar_hdl.coder.encode.turns import plan_stage, turns
-from oscar_hdl.coder.unit.ports import ALL_THREADS, THREADS, WIDTH
+from oscar_hdl.coder.encode.turn_request import turn_request
+from oscar_hdl.coder.unit.ports import ALL_THREADS, THREAD_BITS, THREADS, WIDTH
+from oscar_hdl.coder.unit.thread_choice import thread_choice
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.copied import copied
+from oscar_hdl.streams.copied import copied, copied_fields
+
+
+@block
+def turns(clk, rst, phase, job, room, group, source, plan, plan5, wide, write_wide, entry):
+    """Order the turns of all threads, ask for their rows, and give each turn's plan with the answer.
+
+    job: EncoderJob. room u8: of byte_store. group: Group. source: CodedSource. plan, plan5: Plan, of
+    clock 1 and again of 5. wide u2, write_wide: of turn_reading. entry: Entry.
+    """
+    thread, some, back, late_now = word(THREAD_BITS), bit(), word(THREADS), word(THREADS)
+    context, decision = Context(), Decision()
+    choice = thread_choice(clk, rst, phase, job.start, job.thread, back, room, thread, some)
+    memory = thread_memory(clk, phase, job, thread, some, context, decision, entry.thread, entry.said)
+    rows = thread_rows(clk, phase, thread, some, group, wide, plan.thread, write_wide, context, decision)
+    order = turn_order(clk, phase, context, decision)
+    request = turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
+
+    # A thread's next turn is decided 12 clocks behind the begin of one, or 16 behind that of a header, whose
+    # rows are listed then.
+    @always_comb
+    def free():
+        for i in range(THREADS):
+            back.next[i] = phase[2:] == 0 and (
+                late_now[i]
+                or (
+                    plan5.thread == i
+                    and plan5.op != REST
+                    and plan5.op != HEADER
+                    and plan5.op != HIGH
+                    and plan5.op != END
+                )
+            )
+
+    @always(clk.posedge)
+    def hold():
+        if phase[2:] == 0:
+            for i in range(THREADS):
+                late_now.next[i] = plan5.thread == i and plan5.op == HEADER
+        if rst:
+            late_now.next = 0
+
+    return choice, memory, rows, order, request, free, hold
 
 
 @block
@@ -27,7 +72,7 @@ def results(clk, rst, phase, job, wrong11, entry, facts, ended):
     wrong12, bad, idle = bit(), word(THREADS), word(THREADS, ALL_THREADS)
 
     @always(clk.posedge)
-    def judge():
+    def tell():
         wrong12.next = wrong11 != 0
         for i in range(THREADS):
             if wrong12 and entry.turn == i:
@@ -39,9 +84,6 @@ def results(clk, rst, phase, job, wrong11, entry, facts, ended):
                 idle.next[i] = True
         if rst:
             idle.next = ALL_THREADS
-
-    @always(clk.posedge)
-    def tell():
         job.done.next = ended.strobe16 and not rst
         job.done_thread.next = ended.thread16
         job.bytes.next = ended.bytes16
@@ -52,15 +94,12 @@ def results(clk, rst, phase, job, wrong11, entry, facts, ended):
         job.seeds.next = entry.last[17:14]
         job.first.next = entry.last[14:7]
         job.last.next = entry.last[7:]
-
-    # What was asked for in clock 12 is there in 15.
-    @always(clk.posedge)
-    def keep():
+        # What was asked for in clock 12 is there in 15.
         if phase[2:] == 3:
             entry.last.next = entry.said
             facts.last.next = facts.said
 
-    return judge, tell, keep, copied(None, idle, job.idle)
+    return tell, copied(None, idle, job.idle)
 
 
 @block
@@ -73,16 +112,16 @@ def barrel_encoder(clk, rst, phase, job, tables, source, counts, drain, m_axis_b
 
     A number in a name is the clock in which a signal belongs to a turn's first lanes, 0 that of its answer.
     """
-    plan, plan5, plan9, plan13, plan17 = plans = [ports.Plan() for _ in range(5)]
+    plan, plan5, plan9, plan13, plan17 = plans = [ports.FirstPlan(), *(ports.Plan() for _ in range(4))]
     group, reading, ended = ports.Group(), ports.Reading(), ports.Ended()
     entry, facts = ports.Entry(), ports.Facts()
     room, wide, write_wide, row_class1, mean1 = word(THREADS), word(2), bit(), word(4), word(4)
     data3, present3, present6, dead4 = word(19 * WIDTH), word(WIDTH), word(WIDTH), bit()
-    addresses7, wrong11, counted6, step6 = word(9 * WIDTH), word(WIDTH), bit(), word(2)
+    addresses7, wrong11, counted6, step6, begins = word(9 * WIDTH), word(WIDTH), bit(), word(2), bit()
     leaving = [ports.Leaving() for _ in range(WIDTH)]
 
     order = turns(clk, rst, phase, job, room, group, source, plan, plan5, wide, write_wide, entry)
-    stages = [plan_stage(clk, phase, *two) for two in pairwise(plans)]
+    stages = [copied_fields(clk, *two, load=begins) for two in pairwise(plans)]  # a turn later each
     read = turn_reading(clk, phase, plan, row_class1, mean1, plan5, plan9, reading, wide, write_wide)
     there = lane_presence(clk, phase, plan, present3, present6)
     rows = group_rows(clk, phase, data3, present3, plan5, plan9, plan13, group, dead4)
@@ -91,23 +130,18 @@ def barrel_encoder(clk, rst, phase, job, tables, source, counts, drain, m_axis_b
     store = byte_store(clk, rst, phase, job, plan9, leaving, drain, room, ended, m_axis_bytes)
     end = results(clk, rst, phase, job, wrong11, entry, facts, ended)
 
+    @always_comb
+    def turn():
+        begins.next = phase[2:] == 0
+
     @always(clk.posedge)
-    def take():
+    def count():
         data3.next = source.data
         if phase[2:] == 0:
             row_class1.next = source.row_class
             mean1.next = source.mean
-
-    point = copied(None, entry.turn, entry.thread)
-    show = copied(None, addresses7, counts.address)
-
-    @always(clk.posedge)
-    def follow():
         if phase[2:] == 3:
             entry.turn.next = plan9.thread
-
-    @always(clk.posedge)
-    def count():
         counts.valid.next = 0
         if counted6:
             counts.valid.next = present6
@@ -118,4 +152,7 @@ def barrel_encoder(clk, rst, phase, job, tables, source, counts, drain, m_axis_b
             counts.step.next = step6
             counts.bank.next = reading.bank6
 
-    return order, stages, read, there, rows, gather, code, store, end, take, point, follow, count, show
+    point = copied(None, entry.turn, entry.thread)
+    show = copied(None, addresses7, counts.address)
+
+    return order, stages, read, there, rows, gather, code, store, end, turn, point, count, show

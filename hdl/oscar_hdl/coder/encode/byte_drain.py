@@ -4,7 +4,9 @@ from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.encode.ports import BYTES_BITS, WORD_BITS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS, WORD_BYTES
+from oscar_hdl.streams.balance import balance
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 
 QUEUE = 16  # words
 
@@ -28,16 +30,13 @@ def byte_drain(clk, rst, start, start_thread, ask, ended, level, address, issues
     put_at, get_at, shown = bit(), bit(), word(5)
 
     @always(clk.posedge)
-    def follow():
+    def look():
         for i in range(THREADS):
             if ended.strobe16 and ended.thread16 == i:
                 over.next[i] = True
             if start and start_thread == i:
                 over.next[i] = False
-
-    # A word is given when there is more behind it, or the block has ended.
-    @always(clk.posedge)
-    def look():
+        # A word is given when there is more behind it, or the block has ended.
         over1.next = over[thread]
         over2.next = over1
         before.next = level.level - 1
@@ -86,23 +85,15 @@ def byte_drain(clk, rst, start, start_thread, ask, ended, level, address, issues
         issued1.next = issues
         issued2.next = issued1
         issued3.next = issued2
-        mark1.next = mark
-        mark2.next = mark1
-        mark3.next = mark2
         if issued3:
             queue[tail].next = data
             marks[tail].next = mark3
             tail.next = tail + 1
-        if issues and not pops:
-            used.next = used + 1
-        elif pops and not issues:
-            used.next = used - 1
         if rst:
             issued1.next = False
             issued2.next = False
             issued3.next = False
             tail.next = 0
-            used.next = 0
 
     @always_comb
     def move():
@@ -136,4 +127,5 @@ def byte_drain(clk, rst, start, start_thread, ask, ended, level, address, issues
             put_at.next = False
             get_at.next = False
 
-    return follow, look, wires, go_on, push, move, keep, pop
+    waits = balance(clk, rst, issues, pops, used)
+    return waits, chain(clk, mark, mark1, mark2, mark3), look, wires, go_on, push, move, keep, pop

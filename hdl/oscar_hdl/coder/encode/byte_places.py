@@ -4,6 +4,7 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.unit.ports import WIDTH
 from oscar_hdl.streams.bundles import word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.joined import joined
 
 
@@ -68,13 +69,6 @@ def byte_places(clk, over11, two11, offset12, total12, places13, one13, two13):
         middle12.next = offset12 + low_sum12
 
     @always(clk.posedge)
-    def delay():
-        one12.next = over11
-        two12.next = two11
-        one13.next = one12
-        two13.next = two12
-
-    @always(clk.posedge)
     def place():
         place_a.next = offset12 + low12[4:]
         place_b.next = offset12 + low12[8:4]
@@ -85,4 +79,5 @@ def byte_places(clk, over11, two11, offset12, total12, places13, one13, two13):
         place_g.next = middle12 + high12[12:8]
         place_h.next = middle12 + high12[16:12]
 
-    return lower, upper, sums, delay, place, join
+    delays = [chain(clk, over11, one12, one13), chain(clk, two11, two12, two13)]
+    return lower, upper, delays, sums, place, join

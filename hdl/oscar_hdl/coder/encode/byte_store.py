@@ -89,7 +89,7 @@ def byte_store(clk, rst, phase, job, plan9, leaving, drain, room, ended, m_axis)
             read18.next = odd18
 
     @always(clk.posedge)
-    def delay():
+    def access():
         offset13.next = offset12
         offset14.next = offset13
         at13.next = concat(thread12, place12[4 + WORD_BITS : 4])
@@ -98,9 +98,6 @@ def byte_store(clk, rst, phase, job, plan9, leaving, drain, room, ended, m_axis)
         thread15.next = at14[ADDRESS_BITS:WORD_BITS]
         first15.next = at14[WORD_BITS:1]
         second15.next = at14[WORD_BITS:] + 1
-
-    @always(clk.posedge)
-    def access():
         data16.next = data15
         even_at.next = concat(thread15, second15[WORD_BITS:1])
         odd_at.next = concat(thread15, first15)
@@ -112,4 +109,4 @@ def byte_store(clk, rst, phase, job, plan9, leaving, drain, room, ended, m_axis)
         read_at.next = address[ADDRESS_BITS:1]
         odds.next = concat(odds[2:], address[0])
 
-    return ones, twos, where, net, levels, give, evens, others, split, delay, access
+    return ones, twos, where, net, levels, give, evens, others, split, access

@@ -3,6 +3,7 @@
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.lane_delay import lane_delay
 
 AGAIN = 5  # clocks from f to its second use, from y to its remainder, from the estimate to the quotient
@@ -39,7 +40,7 @@ def divide(clk, phase, f, y, reciprocal, c, x):
         x.next = concat(high11, low11)
 
     @always(clk.posedge)
-    def classify():
+    def choose():
         from_512.next = f[10] or f[9]
         from_384.next = f[10] or f[9] or (f[8] and f[7])
         from_128.next = f[8] or f[7]
@@ -49,9 +50,6 @@ def divide(clk, phase, f, y, reciprocal, c, x):
         from_8.next = f[5] or f[4] or f[3]
         from_6.next = f[2] and f[1]
         from_2.next = f[2] or f[1]
-
-    @always(clk.posedge)
-    def choose():
         if from_384:
             choice2.next = 3
         elif from_64 or from_48:
@@ -87,15 +85,9 @@ def divide(clk, phase, f, y, reciprocal, c, x):
         factor3.next = concat(upper2, reciprocal)
         product4.next = part3 * factor3
         estimate5.next = product4[32:18]
-
-    # Only plain registers (no enable, no reset) next to multipliers: they move into them.
-    @always(clk.posedge)
-    def rest():
+        # Only plain registers (no enable, no reset) next to multipliers: they move into them.
         product6.next = estimate5 * f5
         product7.next = product6[11:]
-        f6.next = f5
-        f7.next = f6
-        f8.next = f7
         rest8.next = y7 - product7
         rest9.next = rest8[10:]
         less9.next = rest8 - f8
@@ -109,4 +101,4 @@ def divide(clk, phase, f, y, reciprocal, c, x):
         low11.next = rest10 + c
         high11.next = q10 + more10
 
-    return again, delayed, classify, choose, estimate, rest, result
+    return again, chain(clk, f5, f6, f7, f8), delayed, choose, estimate, result

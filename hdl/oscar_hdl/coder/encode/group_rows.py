@@ -105,16 +105,13 @@ def seed_rows(clk, phase, rows4, count5, plan13, group):
             after.next = concat(few[0], modbv(0)[4:])
 
     @always(clk.posedge)
-    def count():
+    def gather():
         rows5.next = rows4
         few.next = after
         if phase[2:] == 0:
             few.next = 31
             few9.next = after
             few13.next = few9
-
-    @always(clk.posedge)
-    def gather():
         over.next = over | end.over
         if phase[2:] == 1:
             over.next = end.over
@@ -147,7 +144,7 @@ def seed_rows(clk, phase, rows4, count5, plan13, group):
         else:
             group.seeds.next = concat(sought, sought, places)
 
-    return pairs, begin, count, gather, choose, give
+    return pairs, begin, gather, choose, give
 
 
 @block

@@ -7,6 +7,7 @@ from oscar_hdl.coder.ports import BANK_BITS
 from oscar_hdl.coder.unit.ports import STATE_BITS
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.lane_delay import lane_delay
 
 
@@ -20,6 +21,7 @@ def lane_tables(clk, tables, step, f10, none10, c10, impossible11):
     quad_at, quad9, low9, high9 = word(7 + BANK_BITS), word(50), word(10), word(10)
     symbol8, symbol9, none8, none9, must8, must9, must10 = word(2), word(2), bit(), bit(), bit(), bit(), bit()
     quads = block_ram(clk, tables.enable, tables.address, tables.data, quad_at, quad9)
+    delays = [chain(clk, step.none7, none8, none9), chain(clk, step.must7, must8, must9, must10)]
 
     @always_comb
     def choose():
@@ -45,19 +47,11 @@ def lane_tables(clk, tables, step, f10, none10, c10, impossible11):
         if none9:
             f10.next = 0
             c10.next = 0
-
-    @always(clk.posedge)
-    def delay():
         symbol8.next = step.address7[2:]
         symbol9.next = symbol8
-        none8.next = step.none7
-        none9.next = none8
-        must8.next = step.must7
-        must9.next = must8
-        must10.next = must9
         impossible11.next = must10 and f10 == 0
 
-    return quads, choose, take, delay
+    return quads, delays, choose, take
 
 
 @block
@@ -69,6 +63,7 @@ def lane_shift(clk, x7, idle7, raw7, f10, reading, over11, two11, y12):
     """
     v8, v9, v10, v11, far8, joined7 = word(30), word(30), word(30), word(30), bit(), word(30)
     idle8, idle9, idle10, below11 = word(3), word(3), word(3), word(6)
+    delays = [chain(clk, idle7, idle8, idle9, idle10), chain(clk, v9, v10, v11)]
 
     @always_comb
     def join():
@@ -90,20 +85,9 @@ def lane_shift(clk, x7, idle7, raw7, f10, reading, over11, two11, y12):
         v9.next = v8
         if far8:
             v9.next = v8[30:4]
-        v10.next = v9
-        v11.next = v10
-
-    @always(clk.posedge)
-    def compare():
         over11.next = not reading.quiet10 and (reading.low10 or reading.high10 or v10[30:14] >= f10)
         two11.next = not reading.quiet10 and (reading.high10 or v10[30:22] >= f10)
-
-    # Raw bits stay when bytes leave.
-    @always(clk.posedge)
-    def renormalise():
-        idle8.next = idle7
-        idle9.next = idle8
-        idle10.next = idle9
+        # Raw bits stay when bytes leave.
         for i in range(6):
             below11.next[i] = idle10 < 6 - i
         y12.next = v11[24:]
@@ -116,7 +100,7 @@ def lane_shift(clk, x7, idle7, raw7, f10, reading, over11, two11, y12):
             y12.next[22:6] = v11[30:14]
             y12.next[6:] = (v11[14:8] & ~below11) | (v11[6:] & below11)
 
-    return join, shift, compare, renormalise
+    return delays, join, shift
 
 
 @block
@@ -128,7 +112,7 @@ def lane_core(clk, phase, tables, step, reading, begins21, begin21, leaving, f10
     x22 u24: the new state.
     """
     none10, whole10, c10, c20 = bit(), word(11), word(10), word(10)
-    y12, x21, low7 = word(STATE_BITS), word(STATE_BITS), word(16)
+    y12, x21 = word(STATE_BITS), word(STATE_BITS)
 
     entries = lane_tables(clk, tables, step, f10, none10, c10, leaving.impossible11)
     shift = lane_shift(
@@ -136,11 +120,10 @@ def lane_core(clk, phase, tables, step, reading, begins21, begin21, leaving, f10
     )
     quotient = divide(clk, phase, whole10, y12, ratio12, c20, x21)
     late_c = lane_delay(clk, phase, c10, c20, 10)
-    late_bytes = lane_delay(clk, phase, low7, leaving.bytes13, 6)
+    late_bytes = lane_delay(clk, phase, step.x7(16, 0), leaving.bytes13, 6)
 
     @always_comb
     def join():
-        low7.next = step.x7[16:]
         whole10.next = concat(none10, f10)
 
     @always(clk.posedge)

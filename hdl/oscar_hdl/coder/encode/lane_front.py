@@ -2,6 +2,7 @@
 
 from myhdl import always, always_comb, block, concat, modbv
 
+from oscar_hdl.coder.unit.row_contexts import context_at
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -17,6 +18,8 @@ def lane_front(clk, LANE: int, data3, reading, present6, step, wrong7):
     sign4, sign5, sign6, distance4, distance5, distance6 = bit(), bit(), bit(), word(3), word(3), word(3)
     wide4, mixed_15_11, mixed_11_9, mixed_9_8, outside5, outside6 = word(2), bit(), bit(), bit(), bit(), bit()
     from_128, idle6, spread, upper, symbol, context = bit(), word(3), word(6), word(3), word(4), word(5)
+
+    near = context_at(distance6, reading.contexts6, context)
 
     @always_comb
     def split():
@@ -48,10 +51,7 @@ def lane_front(clk, LANE: int, data3, reading, present6, step, wrong7):
         mixed_15_11.next = own3[16:11] != 0 and own3[16:11] != 31
         mixed_11_9.next = own3[12:9] != 0 and own3[12:9] != 7
         mixed_9_8.next = own3[9] != own3[8]
-
-    # Bits above the nine have to be copies of the sign.
-    @always(clk.posedge)
-    def measure():
+        # Bits above the nine have to be copies of the sign.
         if sign4:
             magnitude5.next = 0 - high4
         else:
@@ -107,24 +107,6 @@ def lane_front(clk, LANE: int, data3, reading, present6, step, wrong7):
             upper.next = 6 - idle6
 
     @always_comb
-    def near():
-        context.next = reading.contexts6[5:]
-        if distance6 == 1:
-            context.next = reading.contexts6[10:5]
-        elif distance6 == 2:
-            context.next = reading.contexts6[15:10]
-        elif distance6 == 3:
-            context.next = reading.contexts6[20:15]
-        elif distance6 == 4:
-            context.next = reading.contexts6[25:20]
-        elif distance6 == 5:
-            context.next = reading.contexts6[30:25]
-        elif distance6 == 6:
-            context.next = reading.contexts6[35:30]
-        elif distance6 == 7:
-            context.next = reading.contexts6[40:35]
-
-    @always_comb
     def choose():
         symbol.next = concat(upper, spread[5])
         if reading.classes6:
@@ -144,4 +126,4 @@ def lane_front(clk, LANE: int, data3, reading, present6, step, wrong7):
         step.must7.next = reading.must6 and present6[LANE]
         wrong7.next = outside6 and reading.signed6 and present6[LANE]
 
-    return split, cut, measure, align, look, near, choose, give
+    return near, split, cut, align, look, choose, give

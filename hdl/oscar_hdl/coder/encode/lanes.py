@@ -9,6 +9,7 @@ from oscar_hdl.coder.encode.reciprocal import RECIPROCAL_BITS, reciprocal
 from oscar_hdl.coder.unit.ports import STATE_BITS, THREAD_BITS, WIDTH
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 from oscar_hdl.streams.joined import joined
 from oscar_hdl.streams.zero import zero
 
@@ -114,11 +115,4 @@ def lane_ends(clk, LANE: int, x7, step, wrong7, leaving, symbol7, wrong11):
         symbol7.next = step.address7[9:]
         wrong11.next = late11 or leaving.impossible11
 
-    @always(clk.posedge)
-    def delay():
-        wrong8.next = wrong7
-        wrong9.next = wrong8
-        wrong10.next = wrong9
-        late11.next = wrong10
-
-    return cut, delay
+    return cut, chain(clk, wrong7, wrong8, wrong9, wrong10, late11)

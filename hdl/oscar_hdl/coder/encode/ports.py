@@ -45,11 +45,16 @@ class DrainPort(Bundle):
 class Plan(Bundle):
     """What is to be done in a turn, and of which thread; held for four clocks from the answer on."""
 
-    thread, op, part, seeds = word(THREAD_BITS), word(OP_BITS), word(2), word(3)
-    bank, limit = word(BANK_BITS), word(5)  # limit: the last lane that takes part
+    thread, op, bank = word(THREAD_BITS), word(OP_BITS), word(BANK_BITS)
     counted, step = bit(), word(2)  # its symbols are counted, each as 2^step
     opening, begin = bit(), word(4)  # states begin, with 2^begin
     fresh = bit()  # the block's first turns: no bytes and no facts before this one
+
+
+class FirstPlan(Plan):
+    """The same from clock 1 on, with what nobody looks at later."""
+
+    part, seeds, limit = word(2), word(3), word(5)  # limit: the last lane that takes part
 
 
 class Group(Bundle):

@@ -76,10 +76,6 @@ def turn_order(clk, phase, context, decision):
             raw_2.next = context.raws == 2 and context.wide == 3
             next_group.next = context.group + 1
             next_scan.next = context.scan + 1
-
-    @always(clk.posedge)
-    def look_up():
-        if phase[2:] == 1:
             examines.next = context.state == ports.EXAMINE
             nexts.next = context.state == ports.NEXT
             lows.next = context.state == ports.LOWS
@@ -96,14 +92,11 @@ def turn_order(clk, phase, context, decision):
                 seed_row.next = context.found[25:20]
 
     @always_comb
-    def sort():
+    def choose():
         heads.next = nexts or (examines and none and not ends)
         finishes.next = lows or highs or (examines and none and ends)
         works.next = not (nexts or lows or highs or (examines and none))
         plain.next = same and not some_left and not raw_1 and not raw_2
-
-    @always_comb
-    def choose():
         decision.row.next = other_row
         decision.next_row.next = context.row
         if takes:
@@ -168,10 +161,6 @@ def turn_order(clk, phase, context, decision):
                 decision.state.next = ports.NEXT
                 if ends:
                     decision.state.next = ports.LOWS
-
-    @always(clk.posedge)
-    def walk():
-        if phase[2:] == 2:
             decision.at.next = context.group
             decision.scan.next = context.scan
             decision.first.next = context.first
@@ -196,4 +185,4 @@ def turn_order(clk, phase, context, decision):
                 elif plain and not none:
                     decision.raws.next = 1
 
-    return seek, open_group, look, look_up, sort, choose, clear, decide, go_on, walk
+    return seek, open_group, look, choose, clear, decide, go_on

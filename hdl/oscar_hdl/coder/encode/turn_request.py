@@ -5,6 +5,7 @@ from myhdl import always, block, concat, modbv
 from oscar_hdl.coder.encode import ports
 from oscar_hdl.coder.ports import BANK_BITS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
+from oscar_hdl.coder.unit.row_weight import row_weight
 from oscar_hdl.streams.bundles import bit, word
 
 PLAN_BITS = 25
@@ -46,15 +47,9 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
     asking, begin = word(THREAD_BITS), word(4)
     op, part, bank, counts = word(ports.OP_BITS), word(2), word(BANK_BITS), bit()
     step, opening, fresh = word(2), bit(), bit()
-    limit, seeds, two, four, eight = word(5), word(3), bit(), bit(), bit()
+    limit, seeds, row_counts, row_step = word(5), word(3), bit(), word(2)
     begins = seed_begin(clk, context.found, begin)
-
-    # Rows that are counted, and as how many: asc.md, "Counts".
-    @always(clk.posedge)
-    def weigh():
-        two.next = context.thinning != 0 and context.crowd[0]
-        four.next = context.thinning != 0 and context.crowd[1]
-        eight.next = context.thinning[1] and context.crowd[1]
+    weight = row_weight(clk, context, decision.row, row_counts, row_step)
 
     @always(clk.posedge)
     def ask():
@@ -67,12 +62,6 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
             source.read.next = (
                 decision.op != ports.LOW and decision.op != ports.HIGH and decision.op != ports.END
             )
-        if rst:
-            source.take.next = False
-
-    @always(clk.posedge)
-    def decide():
-        if phase[2:] == 3:
             op.next = decision.op
             part.next = decision.part
             seeds.next = decision.seeds
@@ -82,11 +71,8 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
             step.next = 0
             counts.next = decision.live
             if decision.op == ports.COUNT or decision.op == ports.ROW:
-                counts.next = not (
-                    (two and decision.row[0]) or (four and decision.row[1]) or (eight and decision.row[2])
-                )
-                step.next[1] = four
-                step.next[0] = (two and not four) or eight
+                counts.next = row_counts
+                step.next = row_step
             elif decision.op != ports.CLASSES:
                 counts.next = False
             limit.next = 31
@@ -97,6 +83,8 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
                     decision.op == ports.ROW or decision.op == ports.COUNT or decision.op == ports.RAW
                 ):
                     limit.next = context.last_lane
+        if rst:
+            source.take.next = False
 
     @always(clk.posedge)
     def keep():
@@ -122,4 +110,4 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
             if not source.given:
                 plan.op.next = ports.REST
 
-    return begins, weigh, ask, decide, keep, begin_turn
+    return begins, weight, ask, keep, begin_turn

@@ -19,13 +19,10 @@ def row_scale(clk, turn, counts, olds, scale, fade):
     large, over = bit(), bit()
 
     @always(clk.posedge)
-    def pairs():
+    def add():
         two.next = counts[19:] + counts[38:19]
         old_two.next = olds[7:] + olds[23:16]
         large.next = olds[16:7] != 0 or olds[32:23] != 0
-
-    @always(clk.posedge)
-    def add():
         base = modbv(0)[COUNT_BITS:]
         old_base = modbv(0)[11:]
         base[:] = total
@@ -54,7 +51,7 @@ def row_scale(clk, turn, counts, olds, scale, fade):
             else:
                 scale.next[16] = True
 
-    return pairs, add, decide
+    return add, decide
 
 
 @block

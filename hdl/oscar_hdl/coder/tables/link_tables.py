@@ -2,7 +2,6 @@
 
 from myhdl import always, always_comb, block, concat
 
-from oscar.coding.asc.params import AscParams
 from oscar_hdl.coder.ports import BANK_BITS, SET_BITS, CountChain, CountedPairs, TablesPort, TableWrites
 from oscar_hdl.coder.tables.build_control import RowReads, build_control
 from oscar_hdl.coder.tables.frame_sets import frame_sets
@@ -12,8 +11,9 @@ from oscar_hdl.coder.tables.row_quads import row_quads
 from oscar_hdl.coder.tables.row_ratio import RATIO_BITS, row_ratio
 from oscar_hdl.coder.tables.row_source import row_source
 from oscar_hdl.coder.tables.row_totals import TOTAL_BITS, row_totals
-from oscar_hdl.coder.tables.set_store import initial_checksum, set_checksum, set_store
+from oscar_hdl.coder.tables.set_store import set_checksum, set_store
 from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
+from oscar_hdl.streams.copied import copied_fields
 from oscar_hdl.streams.lane_delay import lane_delay
 
 QUADS_AT, QUAD_BITS = 36, 50  # clocks from a quad that is read to its write
@@ -102,29 +102,22 @@ def table_builder(
     def follow():
         ticks.next = ticks + 1
         possible_late.next = possible
-        if port.build:  # a command's fields may change behind `built`
-            fields.fresh.next = port.fresh
-            fields.last.next = port.last
-            fields.bank.next = port.bank
 
-    return control, source, totals, division, delays, quads, writer, wires, follow
-
-
-DEFAULTS = AscParams()
+    kept_fields = copied_fields(clk, port, fields, load=port.build)  # a command's may change behind `built`
+    return kept_fields, control, source, totals, division, delays, quads, writer, wires, follow
 
 
 @block
 def link_tables(
     clk, rst, port: TablesPort, s_axis_sent: Stream, tables: TableWrites, request: CountChain,
-    answer: CountChain, *, encoding: bool, sets: int = 16, params: AscParams = DEFAULTS,
+    answer: CountChain, *, encoding: bool, sets: int = 16,
 ):  # fmt: skip
     """Build, learn, query (docs/engine.md, "Tables").
 
-    A build takes 163 clocks and 4 for each wait for a sent row, and tells of its end EARLY before; a learn
-    takes 280 and the way through the chain; they run side by side. After a reset all counts are taken first
-    (about 1,160 clocks); build and learn are accepted meanwhile. sets: a power of two; encoding: no rows are
-    sent and s_axis_sent is not used. The answer is the request, with constant delay, its totals five clocks
-    later than its address.
+    They run side by side. After a reset all counts are taken first (about 1,160 clocks); build and learn are
+    accepted meanwhile.
+    sets: a power of two; encoding: no rows are sent and s_axis_sent is not used. The answer is the request,
+    with constant delay, its totals five clocks later than its address.
     """
     mute, away, hold, clear, ended = bit(True), bit(), bit(True), bit(), bit()
     reads, fields, kept, histogram = RowReads(), BuildFields(), word(64), word(64)
@@ -135,15 +128,14 @@ def link_tables(
         clk, rst, port, s_axis_sent, hold, kept, reads, fields, histogram, tables, encoding=encoding
     )  # fmt: skip
     store = set_store(
-        clk, port, reads.at, kept, save, clear, write, away, learnt, written, ended, new_checksum, sets=sets,
-        initial=initial_checksum(params),
-    )  # fmt: skip
+        clk, port, reads.at, kept, save, clear, write, away, learnt, written, ended, new_checksum, sets=sets
+    )
     frames = frame_sets(
         clk, rst, port, fields.bank, reads.reading, reads.at, histogram, counts.at, olds, save
     )
     drain = learn_control(clk, rst, port, request, answer, mute, away, hold, clear, ended, counts)
     learning = learn_rows(clk, clear, counts.valid, counts.pair, olds, write, learnt)
-    check = set_checksum(clk, clear, write, learnt, new_checksum, params=params)
+    check = set_checksum(clk, clear, write, learnt, new_checksum)
 
     # A set is complete when its last pair is written; its checksum is, two clocks later.
     @always(clk.posedge)

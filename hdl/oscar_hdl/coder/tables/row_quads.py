@@ -54,9 +54,9 @@ def row_quads(clk, phase, entries, possible, ratio, peak, quad):
     raws = raw0, raw1, raw2, raw3
     lanes = [scaled(clk, entries, possible, ratio, raw, lane=i) for i, raw in enumerate(raws)]
 
-    # raw of the row's first quad is here in phase 1; so it is added in phase 3, with `begins`.
     @always(clk.posedge)
-    def add():
+    def accumulate():
+        # raw of the row's first quad is here in phase 1; so it is added in phase 3, with `begins`.
         low.next = raw0 + raw1
         high.next = raw2 + raw3
         first1.next = raw0
@@ -65,9 +65,6 @@ def row_quads(clk, phase, entries, possible, ratio, peak, quad):
         second2.next = low
         third2.next = low + third1
         four2.next = low + high
-
-    @always(clk.posedge)
-    def accumulate():
         base = modbv(0)[10:]
         base[:] = c4
         if begins:
@@ -120,4 +117,4 @@ def row_quads(clk, phase, entries, possible, ratio, peak, quad):
             peak6.next = peak5
             peak7.next = peak6
 
-    return lanes, add, accumulate, complete, look_ahead
+    return lanes, accumulate, complete, look_ahead

@@ -4,6 +4,7 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.tables.row_totals import TOTAL_BITS
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import chain
 
 SMALL_BITS = 10  # of divisors that have a reciprocal in a table
 PLACES = 36
@@ -79,39 +80,28 @@ def row_ratio(clk, phase, total, lost, ratio):
     # Divisor and lost of the rows that are divided, and whether the reciprocal is known.
     divisor1, divisor2, divisor3 = (word(SMALL_BITS) for _ in range(3))
     row1, row2, row3 = (word(5) for _ in range(3))
-    lost3, small4, small_late = word(4), bit(), bit()
+    small4, small_late = bit(), bit()
 
-    known = small_ratio(clk, divisor3, lost3, small)
+    known = small_ratio(clk, divisor3, row3(4, 0), small)
     dividers = [
         divider(clk, load, total, lost1, bits)
         for load, bits in ((load0, bits0), (load1, bits1), (load2, bits2), (load3, bits3))
     ]
 
-    @always_comb
-    def wires():
-        lost3.next = row3[4:]
-
-    # These are for phase 0.
     @always(clk.posedge)
-    def deal():
+    def move():
+        # These are for phase 0.
         begins.next = phase == 3
         load0.next = phase == 3 and turn == 0
         load1.next = phase == 3 and turn == 1
         load2.next = phase == 3 and turn == 2
         load3.next = phase == 3 and turn == 3
-
-    @always(clk.posedge)
-    def move():
         lost1.next = lost
         if begins:
             turn.next = turn + 1
             divisor1.next = total[SMALL_BITS:]
-            divisor2.next = divisor1
-            divisor3.next = divisor2
             row1.next[4:] = lost1
             row1.next[4] = total[TOTAL_BITS:SMALL_BITS] == 0
-            row2.next = row1
-            row3.next = row2
             small4.next = row3[4]
 
     # The divider that has just begun had ended then.
@@ -131,4 +121,5 @@ def row_ratio(clk, phase, total, lost, ratio):
             else:
                 ratio.next = bits3
 
-    return known, dividers, wires, deal, move, finish
+    rows = [chain(clk, divisor1, divisor2, divisor3, load=begins), chain(clk, row1, row2, row3, load=begins)]
+    return rows, known, dividers, move, finish

@@ -21,19 +21,16 @@ def possible_symbols(clk, at, last, possible):
     top, quad, value_row = word(4), word(2), bit()
 
     @always(clk.posedge)
-    def find():
+    def compare():
         top.next = TOP[int(at[7:2])]
         quad.next = at[2:]
         value_row.next = at[7:5] != 3
-
-    @always(clk.posedge)
-    def compare():
         symbol = modbv(0)[4:]
         for i in range(4):
             symbol[:] = concat(quad, modbv(0)[2:]) + i
             possible.next[i] = symbol == 15 or (symbol <= top and (symbol <= last or not value_row))
 
-    return find, compare
+    return compare
 
 
 @block
@@ -53,10 +50,7 @@ def sent_entries(clk, reads: RowReads, histogram, given):
             levels.next = reads.levels[48:32]
         else:
             levels.next = reads.levels[64:48]
-
-    # A level e stands for 2^(e-1), 0 for 0.
-    @always(clk.posedge)
-    def show():
+        # A level e stands for 2^(e-1), 0 for 0.
         for i in range(15):
             shown.next[i] = levels[4:] == i + 1
             shown.next[15 + i] = levels[8:4] == i + 1
@@ -72,7 +66,7 @@ def sent_entries(clk, reads: RowReads, histogram, given):
                 modbv(0)[1:], shown[15:],
             )  # fmt: skip
 
-    return pick, show, give
+    return pick, give
 
 
 @block

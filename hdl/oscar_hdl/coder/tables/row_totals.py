@@ -21,13 +21,10 @@ def row_totals(clk, phase, entries, possible, total, lost, peak):
     in_3, in_0, in_1 = bit(), bit(), bit()  # phases
 
     @always(clk.posedge)
-    def turn():
+    def count():
         in_3.next = phase == 2
         in_0.next = phase == 3
         in_1.next = phase == 0
-
-    @always(clk.posedge)
-    def count():
         missing = modbv(0)[3:]
         base = modbv(0)[4:]
         missing[:] = 0
@@ -41,7 +38,7 @@ def row_totals(clk, phase, entries, possible, total, lost, peak):
         lost.next = base + none
 
     @always(clk.posedge)
-    def add():
+    def compare():
         base = modbv(0)[TOTAL_BITS:]
         low.next = entries[16:] + entries[32:16]
         high.next = entries[48:32] + entries[64:48]
@@ -49,10 +46,7 @@ def row_totals(clk, phase, entries, possible, total, lost, peak):
         if in_0:
             base[:] = 1
         total.next = base + low + high
-
-    # Differences, since a carry is faster than a tree of comparisons: the highest bit says what is larger.
-    @always(clk.posedge)
-    def compare():
+        # Differences, as a carry is faster than a tree of comparisons: the highest bit says what is larger.
         less = modbv(0)[17:]
         less[:] = concat(modbv(0)[1:], entries[16:]) - entries[32:16]
         low_most.next = entries[16:]
@@ -84,4 +78,4 @@ def row_totals(clk, phase, entries, possible, total, lost, peak):
             largest.next = most
             peak.next = concat(quad, most_at)
 
-    return turn, count, add, compare, choose
+    return count, compare, choose

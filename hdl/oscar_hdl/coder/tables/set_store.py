@@ -14,17 +14,17 @@ from oscar_hdl.streams.linear_map import ONES, linear_map, step, unstep
 @block
 def set_store(
     clk, port: TablesPort, read_at, quad, save, clear, write, away, value, written, keep, new_checksum, *,
-    sets: int, initial: int,
+    sets: int,
 ):  # fmt: skip
     """Keep `sets` (a power of two) table sets.
 
     quad u64: the four entries at read_at u7 of the set that port.load was at port.build, two clocks later.
     write: the two entries of value u32 go to the next place of set `save`, from 0 on after `clear`; `written`
     is high with the last; nothing is kept with `away`.
-    port.checksum: of set port.query, or `initial` with query_fresh, two clocks later. keep (strobe):
+    port.checksum: of set port.query, or with query_fresh of an initial one, two clocks later. keep (strobe):
     new_checksum u16 becomes that of set `save`.
     """
-    bits = sets.bit_length() - 1
+    bits, INITIAL = sets.bit_length() - 1, initial_checksum()
     if sets != 1 << bits or not 1 <= bits <= len(save):
         raise ValueError(f"expected 2, 4, 8, .. {1 << len(save)} table sets, got {sets}")
     memory = [word(64) for _ in range(sets << 7)]
@@ -61,7 +61,7 @@ def set_store(
         asked_fresh.next = port.query_fresh
         port.checksum.next = checksums[asked]
         if asked_fresh:
-            port.checksum.next = initial
+            port.checksum.next = INITIAL
         if keep and not away:
             checksums[save_set].next = new_checksum
 
@@ -72,20 +72,20 @@ PAIR = 32  # bits
 OF_PAIR = [step(1 << i, 0, PAIR) for i in range(PAIR)]
 
 
-def initial_checksum(params: AscParams) -> int:
+def initial_checksum() -> int:
     """Return the checksum of a table set from which nothing was coded yet."""
     entries = [h for row in PRIOR for h in (*row, *[0] * (SYMBOLS - len(row)))]
-    crc = zlib.crc32(struct.pack(f"<{len(entries)}H", *entries), params.fingerprint)
+    crc = zlib.crc32(struct.pack(f"<{len(entries)}H", *entries), AscParams().fingerprint)
     return (crc ^ crc >> 16) & 0xFFFF
 
 
 @block
-def set_checksum(clk, clear, run, pair, checksum, *, params: AscParams):
+def set_checksum(clk, clear, run, pair, checksum):
     """Take 256 pairs of entries u32, one a clock, with `run`.
 
     clear: before; two clocks behind the last, checksum u16 is docs/asc.md's, "Frame", and holds until clear.
     """
-    begin = unstep(params.fingerprint ^ ONES, PAIR)
+    begin = unstep(AscParams().fingerprint ^ ONES, PAIR)
     mixed, state = word(32), word(32)  # the CRC with the next pair, before it goes through them
     of_pair = linear_map(mixed, state, OF_PAIR)
 

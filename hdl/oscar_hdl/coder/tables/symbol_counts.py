@@ -4,6 +4,7 @@ from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.ports import BANK_BITS, BANKS, COUNT_BITS, CountChain, CountPort
 from oscar_hdl.streams.bundles import Bundle, bit, word
+from oscar_hdl.streams.copied import chain
 
 KEPT_BITS = 18
 PAIR_BITS = 2 * KEPT_BITS
@@ -103,10 +104,6 @@ def count_places(clk, rst, unit: CountPort, unit_bank, way: Counted):
     @always(clk.posedge)
     def follow():
         way.place1.next = concat(unit_bank, unit.address)
-        way.place2.next = way.place1
-        way.place3.next = way.place2
-        way.place4.next = way.place3
-        way.place5.next = way.place4
         way.counts1.next = unit.valid
         way.counts2.next = way.counts1
         way.counts3.next = way.counts2
@@ -119,9 +116,9 @@ def count_places(clk, rst, unit: CountPort, unit_bank, way: Counted):
             way.counts4.next = False
             way.counts5.next = False
 
-    # Which of the four symbols before is the same: 2: found, 3: the choice of the nearest but one.
     @always(clk.posedge)
     def compare():
+        # Which of the four symbols before is the same: 2: found, 3: the choice of the nearest but one.
         one2.next = way.counts2 and way.place1 == way.place2
         two2.next = way.counts3 and way.place1 == way.place3
         three2.next = way.counts4 and way.place1 == way.place4
@@ -135,18 +132,16 @@ def count_places(clk, rst, unit: CountPort, unit_bank, way: Counted):
             way.near3.next = 2
         elif four2:
             way.near3.next = 3
-
-    @always(clk.posedge)
-    def weigh():
-        step1.next = unit.step
-        step2.next = step1
-        step3.next = step2
         way.amount4.next[0] = step3 == 0
         way.amount4.next[1] = step3 == 1
         way.amount4.next[2] = step3 == 2
         way.amount4.next[3] = step3 == 3
 
-    return follow, compare, weigh
+    delays = [
+        chain(clk, way.place1, way.place2, way.place3, way.place4, way.place5),
+        chain(clk, unit.step, step1, step2, step3),
+    ]
+    return delays, follow, compare
 
 
 @block
@@ -158,11 +153,7 @@ def count_sum(clk, gots, way: Counted, total):
     """
     base4, sum6, sum7 = (word(KEPT_BITS) for _ in range(3))
     BITS = 9 + len(gots).bit_length() - 1
-    bank3 = word(BITS - 9)
-
-    @always_comb
-    def look():
-        bank3.next = way.place3[BITS:9]
+    bank3 = way.place3(BITS, 9)
 
     @always(clk.posedge)
     def choose():
@@ -179,9 +170,6 @@ def count_sum(clk, gots, way: Counted, total):
             base4.next = pair[PAIR_BITS:KEPT_BITS]
         else:
             base4.next = pair[KEPT_BITS:]
-
-    @always(clk.posedge)
-    def add():
         base = modbv(0)[KEPT_BITS:]
         base[:] = base4
         if way.again4:
@@ -190,7 +178,7 @@ def count_sum(clk, gots, way: Counted, total):
         sum6.next = total[KEPT_BITS:]
         sum7.next = sum6
 
-    return look, choose, add
+    return choose
 
 
 @block
@@ -199,16 +187,13 @@ def symbol_counts(
 ):
     """Count a symbol a clock, whatever its address, and hand counts to the chain (docs/engine.md).
 
-    banks: 2 or 4; unit_bank: where the unit counts. With `valid` of the chain, in 256 clocks one
-    after another, pairs are taken and cleared, of a bank in which nobody counts: the last symbol came four
-    clocks before or earlier.
-    Address, bank and valid are passed on one clock later, totals too, which come five clocks behind their
-    address.
-    A count is at most 2^18; 2^18 itself only where nothing else of its bank counts values.
-    A reset leaves counts alone: link_tables takes them all after it.
+    banks: 2 or 4; unit_bank: where the unit counts. With `valid` of the chain, in 256 clocks one after
+    another, pairs are taken and cleared, of a bank whose last symbol came four clocks before or earlier. The
+    chain is passed on a clock later; totals come five clocks behind their address. A count is at most 2^18;
+    2^18 itself only where nothing else of its bank counts values. A reset leaves counts alone.
     """
     way, total, total_0, total_1 = Counted(), *(word(COUNT_BITS) for _ in range(3))
-    count_at, write_at, halves = word(8), word(8), word(2)
+    count_at, write_at, halves = unit.address(9, 1), way.place4(9, 1), word(2)
     NUMBER, BITS = banks, banks.bit_length() - 1
     PLACE_END = 9 + BITS
     gots, writes = [word(PAIR_BITS) for _ in range(banks)], [word(2) for _ in range(banks)]
@@ -228,8 +213,6 @@ def symbol_counts(
 
     @always_comb
     def wires():
-        count_at.next = unit.address[9:1]
-        write_at.next = way.place4[9:1]
         halves.next[0] = way.counts4 and not way.place4[0]
         halves.next[1] = way.counts4 and way.place4[0]
         after.totals.next = concat(total_1, total_0)

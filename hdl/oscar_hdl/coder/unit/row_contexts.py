@@ -1,6 +1,6 @@
 """The table rows of a row's values, for all distances at once (docs/asc.md, "Contexts")."""
 
-from myhdl import always, block, concat
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.unit.ports import WIDTH
 from oscar_hdl.streams.bundles import bit, word
@@ -44,6 +44,31 @@ def distance_context(clk, load, classes, row_class, DISTANCE: int, context):
                     context.next = MEAN
 
     return look_up
+
+
+@block
+def context_at(distance, contexts, context):
+    """Give the context u5 of a distance u3, of those of all distances (u40); combinational."""
+
+    @always_comb
+    def choose():
+        context.next = contexts[5:]
+        if distance == 1:
+            context.next = contexts[10:5]
+        elif distance == 2:
+            context.next = contexts[15:10]
+        elif distance == 3:
+            context.next = contexts[20:15]
+        elif distance == 4:
+            context.next = contexts[25:20]
+        elif distance == 5:
+            context.next = contexts[30:25]
+        elif distance == 6:
+            context.next = contexts[35:30]
+        elif distance == 7:
+            context.next = contexts[40:35]
+
+    return choose
 
 
 @block

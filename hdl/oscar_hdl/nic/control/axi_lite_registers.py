@@ -6,7 +6,7 @@ from myhdl import Signal, always, block, enum, modbv
 
 from oscar_hdl.nic.control.list_ports import RegisterFill
 from oscar_hdl.nic.control.register_ports import RegisterRead, RegisterWrite
-from oscar_hdl.nic.control.registers import REGISTERS, SPACE, WORD_BYTES, Register, check
+from oscar_hdl.nic.control.registers import REGISTERS, SPACE, WORD_BYTES, check
 from oscar_hdl.streams.bundles import AxiLite, bit, word
 
 NONE, STORED, READ, CLEARED, STROBE = range(5)  # what there is at an address
@@ -17,7 +17,7 @@ SLVERR = 2
 @block
 def axi_lite_registers(
     clk, rst, s_axil: AxiLite, values, locked, refused, wr: RegisterWrite, rd: RegisterRead, events, irq,
-    fill: RegisterFill, *, registers: tuple[Register, ...] = REGISTERS,
+    fill: RegisterFill,
 ):  # fmt: skip
     """Keep what is written, show what is read, raise an interrupt.
 
@@ -26,20 +26,20 @@ def axi_lite_registers(
     written. events u32: set bits of IRQ_STATUS, the one W1C register (a bit that is cleared and set at once
     stays set). irq: a bit of it is enabled. fill: words for values, from within; none comes with a write.
     """
-    check(registers)
-    stored = [register for register in registers if register.access == "RW"]
-    if [r.name for r in registers if r.access == "W1C"] != ["IRQ_STATUS"] or len(values) != len(stored):
+    check()
+    stored = [register for register in REGISTERS if register.access == "RW"]
+    if [r.name for r in REGISTERS if r.access == "W1C"] != ["IRQ_STATUS"] or len(values) != len(stored):
         raise ValueError(
             f"expected one W1C register, IRQ_STATUS, and {len(stored)} values, got {len(values)}"
         )
     ENABLE = [register.name for register in stored].index("IRQ_ENABLE")
     STORED_COUNT, HALF = len(stored), (len(stored) + 1) // 2
-    by_index = {register.index: register for register in registers}
+    by_index = {register.index: register for register in REGISTERS}
     KIND = tuple(KINDS[by_index[i].access] if i in by_index else NONE for i in range(SPACE // WORD_BYTES))
     SLOT = tuple(
         stored.index(by_index[i]) if i in by_index and by_index[i] in stored else 0 for i in range(len(KIND))
     )
-    FLAGS = next(register.mask for register in registers if register.access == "W1C")
+    FLAGS = next(register.mask for register in REGISTERS if register.access == "W1C")
     if any(r.mask != (FLAGS if r.name == "IRQ_ENABLE" else 0xFFFFFFFF) for r in stored):
         raise ValueError("expected RW registers without unused bits, but for those of IRQ_ENABLE")
 

@@ -6,6 +6,7 @@ from oscar.coding.asc.params import MIN_BLOCK_LOG2
 from oscar_hdl.nic.control.register_ports import CommandAsk, CommandFields, CommandState
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, KEPT_ERRORS, ROW_BITS, places
 from oscar_hdl.nic.ports import ERROR_BITS, FRAME_ROW_BITS, FrameCommand, block_sizes
+from oscar_hdl.streams.balance import balance
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -126,10 +127,6 @@ def command_port(
 
     @always(clk.posedge)
     def account():
-        if starting and not command.done:
-            state.running.next = state.running + 1
-        elif command.done and not starting:
-            state.running.next = state.running - 1
         if command.done:
             ended.next = ended + 1
             errors.next = concat(errors[KEPT:], command.error)
@@ -139,10 +136,9 @@ def command_port(
             aborting.next = True
         command.abort.next = aborting
         if rst:
-            state.running.next = 0
             ended.next = 0
             errors.next = 0
             aborting.next = False
             command.abort.next = False
 
-    return outputs, judge, proceed, start, account
+    return balance(clk, rst, starting, command.done, state.running), outputs, judge, proceed, start, account

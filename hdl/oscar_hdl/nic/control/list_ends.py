@@ -14,16 +14,9 @@ KEPT_BITS = 2 * ENTRIES_LOG2 + 1
 
 @block
 def list_ends(
-    clk,
-    rst,
-    started: lists.StartedEntry,
-    done,
-    error,
-    update: lists.TrackerUpdate,
-    ended: lists.EndedEntries,
-    *,
-    receive: bool,
-):
+    clk, rst, started: lists.StartedEntry, done, error, update: lists.TrackerUpdate,
+    ended: lists.EndedEntries, *, receive: bool,
+):  # fmt: skip
     """Turn ends of commands of a direction into updates, in their order.
 
     done (strobe) with error u3; those of commands that no list gave do nothing. One that ended well ends its

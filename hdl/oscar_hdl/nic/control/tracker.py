@@ -152,13 +152,10 @@ def tracker(
             made.taken.next = False
 
     @always(clk.posedge)
-    def ask():
+    def account():
         made.open.next = run.active
         asks.next = made.valid and not made.taken and not rst
         within.next = run.active and made.entry < run.entries
-
-    @always(clk.posedge)
-    def account():
         if opened:
             open_entries.next = open_entries + 1
         elif closed:
@@ -202,4 +199,4 @@ def tracker(
         if early:
             show.state.next = 0
 
-    return memory, tell, weigh, judge, pick, change, ask, account, look
+    return memory, tell, weigh, judge, pick, change, account, look

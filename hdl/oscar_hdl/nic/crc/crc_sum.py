@@ -47,9 +47,7 @@ def crc_sum(clk, rst, clear, ended, state, offset, absorb, finish, pad, idle, cr
     clear (strobe): a new frame. ended, state u32, offset: a block's CRC, not inverted, and where it ended, in
     words; absorb (strobe, one clock later): it was taken. Order does not matter. finish (strobe, while
     idle): `pad` bytes of 0, which stand behind the last block, are to be taken back. idle: all this is
-    done, from the second clock on. crc u32: the sum, not inverted. A block takes 2 clocks if it is the first,
-    or ends where the one before does; else 4 and the steps of its distance to that one, of two clocks each:
-    one for each 64 words, one for each 8 that are left, and one for each word.
+    done, from the second clock on. crc u32: the sum, not inverted. docs/engine.md ("Sender") has the clocks.
     """
     bits = len(offset)
     LEFT = max(bits, FAR + 1)

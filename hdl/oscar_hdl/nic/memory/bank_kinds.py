@@ -21,17 +21,15 @@ class KindWrite:
 
 
 @block
-def kind_lane(clk, lanes, write_at, data, look_at, found, alive, seen, *, lane: int):
+def kind_lane(clk, enable, write_at, data, look_at, found, alive, seen):
     """Keep every eighth descriptor: `found` is of look_at, `seen` of write_at, each two clocks later.
 
     alive: the class of what is found is above 0.
     """
-    enable = bit()
     memory = block_ram(clk, enable, write_at, data, read_at=look_at, read=found, found=seen)
 
     @always_comb
     def cut():
-        enable.next = lanes[lane]
         alive.next = found[4:] != 0
 
     return memory, cut
@@ -114,8 +112,7 @@ def bank_kinds(
     live_hot3, lives, lane, kind = word(WIDTH), word(WIDTH), word(ROW_LOG2), word(DESCRIPTOR_BITS)
 
     memories = [
-        kind_lane(clk, lanes, write_at, data, look_at, founds[i], alive[i], seens[i], lane=i)
-        for i in range(WIDTH)
+        kind_lane(clk, lanes(i), write_at, data, look_at, founds[i], alive[i], seens[i]) for i in range(WIDTH)
     ]
     classes = block_ram(clk, row_enable, row_at, row_data, read_at=source_row1, read=source_class)
     parts = [joined(founds, found), kind_of(seens, lane, kind)]

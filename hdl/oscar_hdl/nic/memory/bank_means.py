@@ -53,9 +53,6 @@ def bank_means(
         data.next = concat(side.header_data[11:7], gathered)
         if phase[2:] == 1 and side.header:
             gathered.next = concat(side.header_data[11:7], gathered[KEPT:MEAN_BITS])
-
-    @always(clk.posedge)
-    def look():
         if phase[2:] == 2:
             at.next = concat(header_row2[ROW_BITS:5], modbv(3)[2:])
             source_at.next = concat(source_header2[ROW_BITS:5], modbv(0)[2:])
@@ -63,4 +60,4 @@ def bank_means(
             at.next = at - 1
             source_at.next = source_at + 1
 
-    return rows, words, access, look
+    return rows, words, access

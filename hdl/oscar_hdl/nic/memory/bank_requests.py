@@ -122,11 +122,8 @@ def bank_requests(clk, rst, phase, port, blocks, arrival, request, *, block_bits
         request.row.next = line[HIGH:]
         request.header.next = line[HIGH]
         request.read.next = line[HIGH + 1]
-
-    @always_comb
-    def tell():
         request.info.next = kept_info
         if fresh:
             request.info.next = fresh_info
 
-    return place, choice, receive, keep, look_up, show, split, tell
+    return place, choice, receive, keep, look_up, show, split

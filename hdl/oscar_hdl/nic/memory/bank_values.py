@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from myhdl import always, always_comb, block, concat
+from myhdl import always, block, concat
 
 from oscar_hdl.nic.memory.ports import DISTANCES_BITS, GROUP_BITS, GROUPS, GroupPort, LoadedWord
 from oscar_hdl.streams.block_ram import block_ram
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import bit, lane, word
 from oscar_hdl.streams.copied import copied
 from oscar_hdl.streams.zero import zero
 
@@ -26,21 +26,6 @@ def next_or_loaded(clk, phase, before, loaded, after, *, first: int):
 
 
 @block
-def loaded_words(clk, phase, write, held: LoadedWord):
-    """Keep the first and the third word of a row for two clocks, and its number until all are written."""
-
-    @always(clk.posedge)
-    def keep():
-        if phase[0]:
-            held.data.next = write.data
-            held.enable.next = write.enable
-        if phase[2:] == 1:
-            held.row.next = write.row
-
-    return keep
-
-
-@block
 def group_memory(
     clk, phase, up, down, enable, loaded, puts_total, total, puts_side, side_data, *, group: int
 ):
@@ -50,20 +35,14 @@ def group_memory(
     phase before the one behind that of sums. puts_total: for four clocks, sums are written, which are total.
     puts_side: bit `group`, distances are written; side_data: of the row, for four clocks.
     """
-    FIRST = group  # so many clocks behind the first memory's on one port
-    LOW, HIGH = DISTANCES_BITS * group, DISTANCES_BITS * (group + 1)
-    LAST = GROUPS - 1 - group  # behind the last memory's on the other
-    put, put_side, data, distances = bit(), bit(), word(GROUP_BITS), word(DISTANCES_BITS)
+    LAST = GROUPS - 1 - group  # so many clocks behind the last memory's on the port `down`
+    put, data = bit(), word(GROUP_BITS)
 
     values = block_ram(clk, put, down.row, data, read_at=up.row, read=up.read, found=down.read)
     sides = block_ram(
-        clk, put_side, up.row, distances, read_at=down.row, read=down.distances, found=up.distances
-    )
-
-    @always_comb
-    def cut():
-        distances.next = side_data[HIGH:LOW]
-        put_side.next = puts_side[FIRST]
+        clk, puts_side(group), up.row, lane(side_data, group, DISTANCES_BITS), read_at=down.row,
+        read=down.distances, found=up.distances,
+    )  # fmt: skip
 
     @always(clk.posedge)
     def choose():
@@ -73,7 +52,7 @@ def group_memory(
             data.next = total
             put.next = puts_total
 
-    return values, sides, cut, choose
+    return values, sides, choose
 
 
 @block
@@ -130,7 +109,6 @@ def bank_values(clk, phase, source_row2, position_row2, sums, sum_row, write, si
         next_or_loaded(clk, phase, downs[g + 1].row, held_row, downs[g].row, first=GROUPS - 1 - g)
         for g in range(GROUPS - 1)
     ]
-    chains.append(loaded_words(clk, phase, write, held))
     words = [
         zero(clk, never),
         word_of(clk, phase, up_words, never, lanes.source, first=1, up=True),
@@ -141,9 +119,9 @@ def bank_values(clk, phase, source_row2, position_row2, sums, sum_row, write, si
         word_of(clk, phase, up_sides, never, lanes.shown_distances, first=3, up=True),
     ]
 
-    # The rows of memory 0 and of the last one; each next one looks at them a clock later.
     @always(clk.posedge)
-    def look():
+    def take():
+        # The rows of memory 0 and of the last one; each next one looks at them a clock later.
         up.next = source_row2
         if phase[2:] == 0:
             up.next = read_row_before
@@ -154,9 +132,6 @@ def bank_values(clk, phase, source_row2, position_row2, sums, sum_row, write, si
             down.next = total_row1
         elif phase[2:] == 0:
             down.next = held_row
-
-    @always(clk.posedge)
-    def take():
         total1.next = sums.total
         if phase[2:] == 2:
             total_valid1.next = sums.valid
@@ -165,8 +140,12 @@ def bank_values(clk, phase, source_row2, position_row2, sums, sum_row, write, si
             read_row_before.next = read_row
         if phase[2:] == 1:
             side_data.next = side.data
+            held.row.next = write.row  # until all its words are written; the first and third for two clocks
+        if phase[0]:
+            held.data.next = write.data
+            held.enable.next = write.enable
         puts_side.next = concat(puts_side[GROUPS - 1 :], False)
         if phase[2:] == 1 and side.distances:
             puts_side.next = concat(puts_side[GROUPS - 1 :], True)
 
-    return memories, chains, words, look, take
+    return memories, chains, words, take

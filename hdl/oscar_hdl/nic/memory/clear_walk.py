@@ -56,12 +56,9 @@ def clear_walk(
         most.next = eights - 1
 
     @always(clk.posedge)
-    def measure():
+    def move():
         more.next = whole > room or (whole == room and (eights != 0 or few != 0))
         line_ends.next = eight == LAST or (whole == 0 and (eights == 0 or eight == most))
-
-    @always(clk.posedge)
-    def move():
         if forward:
             if not line_ends:
                 eight.next = eight + 1
@@ -94,4 +91,4 @@ def clear_walk(
         for lane in range(EIGHT):
             lanes.next[lane] = not at_few or few > lane
 
-    return begin, see, measure, move, show
+    return begin, see, move, show

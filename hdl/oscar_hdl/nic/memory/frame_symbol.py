@@ -18,17 +18,6 @@ COMPARED = 4  # from the last bank's symbol until all are compared
 
 
 @block
-def asked_bank(ask, hot, *, index: int):
-    """Ask a bank whose bit of `hot` is 1."""
-
-    @always_comb
-    def give():
-        ask.next = hot[index]
-
-    return give
-
-
-@block
 def frame_symbol(
     clk, rst, port: TopPort, behind, row, words, tops: Sequence[BankTop], *, block_bits: int, skip_bits: int
 ):
@@ -48,7 +37,7 @@ def frame_symbol(
     index, place, blocks, extra = word(4), word(BANK_BITS), word(BLOCKS_BITS + 1), bit()
     asks, asks_before, pending, clocks = word(BANKS), word(BANKS), word(BANKS), word(3)
     most, symbols, knowns = word(SYMBOL_BITS), [top.symbol for top in tops], [top.known for top in tops]
-    parts = [asked_bank(top.ask, asks, index=i) for i, top in enumerate(tops)]
+    parts = [copied(None, asks(i), top.ask) for i, top in enumerate(tops)]
     parts += [
         line_begin(port.row, first_line, skip, block_bits=block_bits, skip_bits=skip_bits),
         largest(clk, symbols, most) if BANKS > 1 else copied(None, symbols[0], most),

@@ -32,7 +32,8 @@ def planner(
     states = enum("FORGET", "READY", "JUDGE", "WAIT", "CLEAR", "CLEARING", "CUT", "CUTTING")
     state = Signal(states.FORGET)
     fed, edges, place, idle = Stream(16), Stream(16), word(PLACE_BITS), bit()
-    first, counts, nodes, blocks, given = word(PLACE_BITS), bit(), word(5), word(BLOCK_BITS), word(32)
+    first, counts = order(FIRST_END, FIRST), order(COUNTS)
+    nodes, blocks, given = word(5), word(BLOCK_BITS), word(32)
     begin = bit()
     clear, finish, equal, done, bad = (bit() for _ in range(5))
     kept, edge_at, cuts, running = [word(16) for _ in range(16)], word(4), word(8), bit()
@@ -45,8 +46,6 @@ def planner(
     @always_comb
     def show():
         begin.next = segment and order[COUNTS:FIRST_END] == 0
-        first.next = order[FIRST_END:FIRST]
-        counts.next = order[COUNTS]
         clear.next = state == states.CLEAR
         finish.next = state == states.CUT
         running.next = state != states.READY

@@ -5,41 +5,15 @@ from myhdl import always, always_comb, block, concat, modbv
 from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
 from oscar_hdl.coder.unit.ports import WIDTH
 from oscar_hdl.nic.memory.ports import DISTANCES_BITS, GROUP_BITS, GroupWrite, RowAsk, RowsRead, SideWrite
+from oscar_hdl.nic.memory.row_lines import bank_row
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import lane as part
 from oscar_hdl.streams.joined import joined
 from oscar_hdl.streams.zero import zero
 
 LAST = 31
 DISTANCE_BITS, VALUE_BITS = DISTANCES_BITS // WIDTH, GROUP_BITS // WIDTH
 LANE_BITS = DISTANCE_BITS + VALUE_BITS
-
-
-@block
-def bank_row(base, row, found, *, block_bits: int, skip_bits: int):
-    """Leave out the bits of a row's number that choose its bank.
-
-    base: first row of the block in the NIC's memory, a multiple of 2^block_bits; row: u12, in the block.
-    Above block_bits come skip_bits that say the bank; what is above these, and the row, are left.
-    """
-    LOW = block_bits + skip_bits
-    TOP = LOW + len(found) - block_bits
-    if len(base) < TOP:
-        raise ValueError(f"rows of the memory's {TOP} bits need bases as wide, got {len(base)} bits")
-    if not 5 <= block_bits <= min(12, len(found)):
-        raise ValueError(f"a block has 2^5 to 2^12 rows and fits a bank, got 2^{block_bits}")
-
-    if TOP == LOW:
-
-        @always_comb
-        def place():
-            found.next = row[block_bits:]
-    else:
-
-        @always_comb
-        def place():
-            found.next = concat(base[TOP:LOW], row[block_bits:])
-
-    return place
 
 
 @block
@@ -173,14 +147,12 @@ def raw_ask(
 
 
 @block
-def lane_of(data, distances, both, *, lane: int):
-    """Give one of eight lanes: its distance above its value."""
-    VALUE, VALUE_END = VALUE_BITS * lane, VALUE_BITS * (lane + 1)
-    DISTANCE, DISTANCE_END = DISTANCE_BITS * lane, DISTANCE_BITS * (lane + 1)
+def lane_of(value, distance, both):
+    """Give a lane: its distance above its value."""
 
     @always_comb
     def join():
-        both.next = concat(distances[DISTANCE_END:DISTANCE], data[VALUE_END:VALUE])
+        both.next = concat(distance, value)
 
     return join
 
@@ -205,7 +177,10 @@ def raw_decode_rows(
             skip_bits=skip_bits,
         ),
         joined(lanes, eight),
-        [lane_of(found.data, found.distances, one, lane=i) for i, one in enumerate(lanes)],
+        [
+            lane_of(part(found.data, i, VALUE_BITS), part(found.distances, i, DISTANCE_BITS), one)
+            for i, one in enumerate(lanes)
+        ],
         kept_lanes(clk, rst, put, eight, position.take, lane, number, down=True),
     ]  # fmt: skip
 

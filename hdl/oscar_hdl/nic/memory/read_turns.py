@@ -46,12 +46,9 @@ def read_turns(
         free.next = moves and not first.want and not second.want and not third.want
 
     @always_comb
-    def share():
+    def tell():
         fourth.taken.next = free and fourth.want and not (gave and fifth.want)
         fifth.taken.next = free and fifth.want and (gave or not fourth.want)
-
-    @always_comb
-    def tell():
         first.comes.next = whose3[0]
         second.comes.next = whose3[1]
         third.comes.next = whose3[2]
@@ -100,4 +97,4 @@ def read_turns(
             found.mean.next = mean
             line.descriptor.next = all_kinds
 
-    return trees, choose, share, tell, move, show
+    return trees, choose, tell, move, show

@@ -27,9 +27,6 @@ def row_sums(
     def cut():
         own.next = offered[HIGH:LOW]
         whole.next = not final[BANK]
-
-    @always_comb
-    def join():
         write.data.next = concat(eighth, seventh, sixth, fifth, fourth, third, second, first)
 
     @always(clk.posedge)
@@ -38,7 +35,7 @@ def row_sums(
 
     to_add = own, whole, lanes, old, with_old
     values = [lane_value(clk, *to_add, value, lane=i, adds=adds) for i, value in enumerate(kept)]
-    return values, cut, join, put
+    return values, cut, put
 
 
 @block
@@ -52,21 +49,18 @@ def lane_value(clk, offered, whole, lanes, old, with_old, value, *, lane: int, a
         own.next = 0
         if whole or lanes[LANE]:
             own.next = offered[HIGH:LOW]
-
-    if not adds:
-        return choose, copied(clk, own, value)
-
-    @always_comb
-    def hold():
         held.next = 0
         if with_old:
             held.next = old[HIGH:LOW]
+
+    if not adds:
+        return choose, copied(clk, own, value)
 
     @always(clk.posedge)
     def add():
         value.next = own + held
 
-    return choose, hold, add
+    return choose, add
 
 
 @block

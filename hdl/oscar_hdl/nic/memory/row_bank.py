@@ -5,19 +5,20 @@ from myhdl import always, always_comb, block, concat, modbv
 from oscar_hdl.coder.unit.ports import WIDTH
 from oscar_hdl.nic.memory import ports
 from oscar_hdl.nic.memory.bank_kinds import KindWrite, bank_kinds, kind_writes
-from oscar_hdl.nic.memory.bank_means import bank_means
+from oscar_hdl.nic.memory.bank_means import ROW_LOG2, bank_means
 from oscar_hdl.nic.memory.bank_requests import bank_requests, thread_rows
-from oscar_hdl.nic.memory.bank_top import bank_top
 from oscar_hdl.nic.memory.bank_values import bank_values
-from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS, MEAN_BITS
+from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS, MEAN_BITS, SYMBOL_BITS
 from oscar_hdl.nic.memory.rows_under_way import rows_under_way
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import bit, lane, word
 from oscar_hdl.streams.copied import copied
 from oscar_hdl.streams.joined import joined
+from oscar_hdl.streams.largest import largest
 
 KINDS_BITS = DESCRIPTOR_BITS * WIDTH
 SOURCE_BITS, POSITION_BITS = 19, 4  # of a lane
 VALUE_BITS, DISTANCE_BITS, KIND_BITS, HEAD_BITS = 16, 3, 7, 11  # a header: class, size << 4, mean << 7
+TREE = 4  # clocks from the descriptors of eight rows to the largest symbol
 
 
 @block
@@ -30,11 +31,8 @@ def bank_turns(clk, rst, phase, source, position, hit3, turn):
     owed, row3, header3 = bit(), bit(), bit()
 
     @always_comb
-    def see():
-        turn.headed2.next = source.some and source.header and source.read and not owed
-
-    @always_comb
     def serve():
+        turn.headed2.next = source.some and source.header and source.read and not owed
         source.served.next = turn.headed3 or not header3
         position.served.next = not row3 or not (hit3 or turn.headed3)
         turn.row_goes3.next = position.some and row3 and not hit3 and not turn.headed3
@@ -53,51 +51,42 @@ def bank_turns(clk, rst, phase, source, position, hit3, turn):
         if rst:
             owed.next = False
 
-    return see, serve, keep
+    return serve, keep
 
 
 @block
-def source_lane(words, distances, headers, headed, data, *, lane: int):
-    """Give one of eight lanes of a row, or of a header, in whose upper bits anything may be."""
-    WORD, WORD_END = VALUE_BITS * lane, VALUE_BITS * (lane + 1)
-    DISTANCE, DISTANCE_END = DISTANCE_BITS * lane, DISTANCE_BITS * (lane + 1)
-    HEAD, HEAD_END, UPPER = HEAD_BITS * lane, HEAD_BITS * (lane + 1), VALUE_BITS * lane + HEAD_BITS
+def source_lane(value, upper, distance, header, headed, data):
+    """Give one of eight lanes of a row, or of a header, in whose upper bits anything may be: the value's."""
 
     @always_comb
     def join():
-        data.next = concat(distances[DISTANCE_END:DISTANCE], words[WORD_END:WORD])
+        data.next = concat(distance, value)
         if headed:
-            data.next = concat(
-                distances[DISTANCE_END:DISTANCE], words[WORD_END:UPPER], headers[HEAD_END:HEAD]
-            )  # fmt: skip
+            data.next = concat(distance, upper, header)
 
     return join
 
 
 @block
-def position_lane(distances, means, headed, data, *, lane: int):
+def position_lane(distance, mean, headed, data):
     """Give one of eight lanes of a row, or of a header."""
-    DISTANCE, DISTANCE_END = DISTANCE_BITS * lane, DISTANCE_BITS * (lane + 1)
-    MEAN, MEAN_END = MEAN_BITS * lane, MEAN_BITS * (lane + 1)
 
     @always_comb
     def join():
-        data.next = concat(modbv(0)[1:], distances[DISTANCE_END:DISTANCE])
+        data.next = concat(modbv(0)[1:], distance)
         if headed:
-            data.next = means[MEAN_END:MEAN]
+            data.next = mean
 
     return join
 
 
 @block
-def header_lane(clk, kinds, means, header, *, lane: int):
+def header_lane(clk, kind, mean, header):
     """Give the header of one of eight rows, a clock later."""
-    KIND, KIND_END = DESCRIPTOR_BITS * lane, DESCRIPTOR_BITS * lane + KIND_BITS
-    MEAN, MEAN_END = MEAN_BITS * lane, MEAN_BITS * (lane + 1)
 
     @always(clk.posedge)
     def join():
-        header.next = concat(means[MEAN_END:MEAN], kinds[KIND_END:KIND])
+        header.next = concat(mean, kind)
 
     return join
 
@@ -110,8 +99,14 @@ def source_lanes(clk, words, distances, kinds, means, headed, data):
     """
     headers, header = [word(HEAD_BITS) for _ in range(WIDTH)], word(HEAD_BITS * WIDTH)
     lanes = [word(SOURCE_BITS) for _ in range(WIDTH)]
-    parts = [header_lane(clk, kinds, means, headers[i], lane=i) for i in range(WIDTH)]
-    parts += [source_lane(words, distances, header, headed, lanes[i], lane=i) for i in range(WIDTH)]
+    parts = []
+    for i, one in enumerate(headers):
+        kind = kinds(DESCRIPTOR_BITS * i + KIND_BITS, DESCRIPTOR_BITS * i)
+        parts.append(header_lane(clk, kind, lane(means, i, MEAN_BITS), one))
+    for i, one in enumerate(lanes):
+        value, upper = lane(words, i, VALUE_BITS), words(VALUE_BITS * (i + 1), VALUE_BITS * i + HEAD_BITS)
+        of_lane = lane(distances, i, DISTANCE_BITS), lane(header, i, HEAD_BITS)
+        parts.append(source_lane(value, upper, *of_lane, headed, one))
     return parts, joined(headers, header), joined(lanes, data)
 
 
@@ -119,8 +114,56 @@ def source_lanes(clk, words, distances, kinds, means, headed, data):
 def position_lanes(distances, means, headed, data):
     """Give eight lanes of a row, or of a header. distances u24, means u32, data: 8 x u4."""
     lanes = [word(POSITION_BITS) for _ in range(WIDTH)]
-    parts = [position_lane(distances, means, headed, lanes[i], lane=i) for i in range(WIDTH)]
+    parts = [
+        position_lane(lane(distances, i, DISTANCE_BITS), lane(means, i, MEAN_BITS), headed, one)
+        for i, one in enumerate(lanes)
+    ]
     return parts, joined(lanes, data)
+
+
+@block
+def bank_top(clk, rst, phase, port, free, at, found):
+    """Find the largest symbol of rows: look at eight descriptors in a clock of phase 3 or 0 with `free`.
+
+    port: BankTop. at: which eight; found u88: their descriptors, three clocks later.
+    """
+    ROW_BITS = len(port.row)
+    symbols, most = [word(SYMBOL_BITS) for _ in range(WIDTH)], word(SYMBOL_BITS)
+    busy, left, asks, marks = bit(), word(len(port.words)), bit(), word(3 + TREE)
+    # A clock later: a block RAM is far from who compares.
+    ends = range(DESCRIPTOR_BITS, KINDS_BITS + 1, DESCRIPTOR_BITS)
+    parts = [
+        copied(clk, found(end, end - SYMBOL_BITS), symbol) for end, symbol in zip(ends, symbols, strict=True)
+    ]
+    tree = largest(clk, symbols, most)
+
+    @always_comb
+    def look():
+        asks.next = busy and left != 0 and free and (phase[2:] == 3 or phase[2:] == 0)
+
+    @always(clk.posedge)
+    def go():
+        port.known.next = False
+        marks.next = (marks << 1) | asks
+        if asks:
+            at.next = at + 1
+            left.next = left - 1
+        if busy and left == 0 and marks == 0:
+            busy.next = False
+            port.known.next = True
+        if port.ask:
+            busy.next = True
+            at.next = port.row[ROW_BITS:ROW_LOG2]
+            left.next = port.words
+            port.symbol.next = 0
+        elif marks[2 + TREE] and most > port.symbol:
+            port.symbol.next = most
+        if rst:
+            busy.next = False
+            port.known.next = False
+            marks.next = 0
+
+    return parts, tree, look, go
 
 
 @block
@@ -184,9 +227,6 @@ def row_bank(
         source.mean.next = sent.info[8:4]
         position.mean.next = wanted.info
         free.next = not turn.headed3
-
-    @always_comb
-    def show():
         position.local.next = 0
         if live:
             position.local.next = lanes.local
@@ -208,4 +248,4 @@ def row_bank(
             headed_lanes.next = headed1
             means_lanes.next = header1
 
-    return parts, tell, show, follow
+    return parts, tell, follow

@@ -30,6 +30,28 @@ class RowLines:
 
 
 @block
+def bank_row(base, row, found, *, block_bits: int, skip_bits: int):
+    """Leave out the bits of a row's number that choose its bank; combinational.
+
+    base: the first row of its block, or the row; row: its number in the block, or the row. Above block_bits
+    come skip_bits that say the bank.
+    """
+    LOW = block_bits + skip_bits
+    TOP = LOW + len(found) - block_bits
+    if len(base) < TOP or len(found) <= block_bits:
+        raise ValueError(
+            f"a bank of two blocks or more of 2^{block_bits} rows, in a memory of rows of {len(base)} bits, "
+            f"got rows of {len(found)} bits"
+        )
+
+    @always_comb
+    def place():
+        found.next = concat(base[TOP:LOW], row[block_bits:])
+
+    return place
+
+
+@block
 def row_lines(clk, command: RowCommand, lines: RowLines, *, skip_bits: int):
     """Find the shape of a command's packet, KNOWN clocks behind its fields.
 
@@ -103,23 +125,14 @@ def row_walk(clk, restart, first, lines: RowLines, forward, row, here, final, be
     last one, in its group of 32. They are there two clocks before the first `forward` may be.
     """
     BANKS, BLOCK = len(here), len(lines.end)
-    LOW, TOP, ROW_BITS = BLOCK + skip_bits, len(row) + skip_bits, len(row)
+    ROW_BITS = len(row)
     ahead, opening = word(ROWS_BITS), word(OPENED - 3)
     begun, earlier, last_line, inside, at_end, follows = (bit() for _ in range(6))
     here_next, final_next, behind_next, begin = word(BANKS), word(BANKS), word(BANKS), word(ROW_BITS)
     line, place, group_end = word(len(lines.line)), word(BLOCK), word(BLOCK)
     PRIMED = OPENED - 4
 
-    if ROW_BITS == BLOCK or skip_bits == 0:
-
-        @always_comb
-        def locate():
-            begin.next = first[ROW_BITS:]
-    else:
-
-        @always_comb
-        def locate():
-            begin.next = concat(first[TOP:LOW], first[BLOCK:])
+    locate = bank_row(first, first, begin, block_bits=BLOCK, skip_bits=skip_bits)
 
     @always_comb
     def split():
@@ -127,18 +140,15 @@ def row_walk(clk, restart, first, lines: RowLines, forward, row, here, final, be
         place.next = ahead[BLOCK:]
         group_end.next = lines.end | 31
 
-    # Of the step ahead of this one: steps are four clocks apart.
     @always(clk.posedge)
     def look():
+        # Of the step ahead of this one: steps are four clocks apart.
         begun.next = line != 0
         earlier.next = line < lines.line
         last_line.next = line == lines.line
         inside.next = place <= lines.end
         at_end.next = place == lines.end
         follows.next = place > lines.end and place <= group_end
-
-    @always(clk.posedge)
-    def choose():
         for i in range(BANKS):
             here_next.next[i] = (begun or lines.skip <= i) and (
                 earlier or (last_line and (lines.bank > i or (lines.bank == i and inside)))
@@ -160,4 +170,4 @@ def row_walk(clk, restart, first, lines: RowLines, forward, row, here, final, be
             ahead.next = 0
             row.next = begin
 
-    return locate, split, look, choose, move
+    return locate, split, look, move

@@ -18,6 +18,7 @@ from oscar_hdl.nic.memory.sum_rows import sum_rows
 from oscar_hdl.nic.memory.values_in import values_in
 from oscar_hdl.nic.ports import TopPort
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied_fields
 from oscar_hdl.streams.joined import joined
 from oscar_hdl.streams.passed_on import next_phase
 from oscar_hdl.streams.zero import zero
@@ -44,24 +45,17 @@ def either_load(loaded, loaded_side, raw, raw_side, bank, writes, values, side, 
     """
 
     @always_comb
-    def choose_values():
+    def choose_side():
         values.enable.next = loaded.enable or (raw.enable and bank[index])
         values.data.next = loaded.data
         if writes:
             values.data.next = raw.data
-
-    @always_comb
-    def choose_side():
-        side.distances.next = loaded_side.distances
-        side.header.next = loaded_side.header
-        side.clear.next = loaded_side.clear
-        side.data.next = loaded_side.data
         side.kind.next = raw_side.kind and bank[index]
         side.header_data.next = loaded_side.header_data
         if writes:
             side.header_data.next = raw_side.header_data
 
-    return choose_values, choose_side
+    return copied_fields(None, loaded_side, side, "distances", "header", "clear", "data"), choose_side
 
 
 @block
@@ -84,15 +78,10 @@ def row_memory(
 ):  # fmt: skip
     """Serve 1, 2, 4 or 8 barrel encoders and decoders, and the raw units.
 
-    phase: of the units. commands: side by side. top: see frame_symbol. s_axis_values, m_axis_values,
-    s_axis_side: Stream(128 B), m_axis_descriptors: Stream(16 B), with B banks; see values_in, side_in (which
-    clears rows, too) and rows_out: each takes four clocks for a row of each bank. planned: of
-    Stream(128, keep=16), see sum_rows: what is read while `counts` comes there, too, and m_axis_values gives
-    its last word when it is taken. adds: values may be added to what rows hold.
-
-    The memory has 2^row_bits rows in as many banks as there are units. Row r belongs to block
-    r >> (block_log2 - 5), this to bank block mod B, and the units of a bank work on its blocks alone. So
-    frames begin where blocks do, and all have blocks of 2^block_log2 values.
+    phase: of the units. top: see frame_symbol. s_axis_values, m_axis_values, s_axis_side: Stream(128 B),
+    m_axis_descriptors: Stream(16 B), with B banks, one for each unit; see values_in, side_in and rows_out.
+    planned: see sum_rows. adds: values may be added to what rows hold. The memory has 2^row_bits rows; all
+    frames have blocks of 2^block_log2 values, and begin where blocks do.
     """
     BANKS = len(units.positions)
     if BANKS not in (1, 2, 4, 8):
@@ -106,11 +95,8 @@ def row_memory(
     raw_values, raw_side, raw_bank = ports.GroupWrite(raw_row), SideWrite(raw_row, clears), word(BANKS)
     reads = [ports.GroupRead(row) for _ in range(BANKS)]
     tops = [ports.BankTop(top_row, top_words) for _ in range(BANKS)]
-    asks, found, line = (
-        [ports.RowAsk(BANKS, ROW_BITS) for _ in range(5)],
-        ports.RowsRead(),
-        ports.LineRead(BANKS),
-    )
+    asks = [ports.RowAsk(BANKS, ROW_BITS) for _ in range(5)]
+    found, line = ports.RowsRead(), ports.LineRead(BANKS)
     raw_wants, held, writes, written, behind, counting = bit(), bit(), bit(), bit(), bit(), bit()
     under_way, kind_row = ports.AddedRows(ROW_BITS), word(ROW_BITS)
     adders, raw_busy = [ports.BankAdds(kind_row, under_way if adds else None) for _ in range(BANKS)], bit()

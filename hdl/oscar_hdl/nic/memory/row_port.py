@@ -2,16 +2,7 @@
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar_hdl.nic.ports import (
-    ADDS_AT,
-    COUNT_AT,
-    ENTRIES_LOG2,
-    ENTRY_AT,
-    FRAME_ROW_BITS,
-    MADE_AT,
-    ROW_AT,
-    MadeRows,
-)
+from oscar_hdl.nic import ports
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 CHECKED = 3  # clocks until it is known whether all rows are in memory
@@ -19,8 +10,8 @@ CHECKED = 3  # clocks until it is known whether all rows are in memory
 
 @block
 def row_port(
-    clk, rst, s_axis: Stream, m_axis: Stream, clear, first_row, rows, cleared, command, wrong, made: MadeRows,
-    *, align: int = 0, adds: bool = False,
+    clk, rst, s_axis: Stream, m_axis: Stream, clear, first_row, rows, cleared, command, wrong,
+    made: ports.MadeRows, *, align: int = 0, adds: bool = False,
 ):  # fmt: skip
     """Start a command with the first word of each packet, and pass the rest on.
 
@@ -44,9 +35,9 @@ def row_port(
     stray, outside, wait = bit(), bit(), word(2)
     FIRST_BITS, COUNT_BITS = len(command.first), len(command.count)
     ALIGN, ADDS = (1 << align) - 1, int(adds)
-    ENTRY_END = ENTRY_AT + ENTRIES_LOG2
-    FIRST_END, COUNT_END, ROWS = ROW_AT + FIRST_BITS, COUNT_AT + COUNT_BITS, 1 << FIRST_BITS
-    number, behind = word(FRAME_ROW_BITS + 1), word(max(FIRST_BITS, FRAME_ROW_BITS + 1) + 1)
+    ENTRY_END = ports.ENTRY_AT + ports.ENTRIES_LOG2
+    FIRST_END, COUNT_END, ROWS = ports.ROW_AT + FIRST_BITS, ports.COUNT_AT + COUNT_BITS, 1 << FIRST_BITS
+    number, behind = word(ports.FRAME_ROW_BITS + 1), word(max(FIRST_BITS, ports.FRAME_ROW_BITS + 1) + 1)
 
     @always_comb
     def connect():
@@ -65,12 +56,12 @@ def row_port(
     def measure():
         if at == steps.HEADER:
             stray.next = (
-                s_axis.tdata[ENTRY_AT:FIRST_END] != 0
-                or (s_axis.tdata[ENTRY_END:ENTRY_AT] != 0 and not s_axis.tdata[MADE_AT])
-                or s_axis.tdata[MADE_AT:COUNT_END] != 0
-                or (s_axis.tdata[ADDS_AT] and not ADDS)
-                or s_axis.tdata[COUNT_END:COUNT_AT] == 0
-                or (s_axis.tdata[FIRST_END:ROW_AT] & ALIGN) != 0
+                s_axis.tdata[ports.ENTRY_AT : FIRST_END] != 0
+                or (s_axis.tdata[ENTRY_END : ports.ENTRY_AT] != 0 and not s_axis.tdata[ports.MADE_AT])
+                or s_axis.tdata[ports.MADE_AT : COUNT_END] != 0
+                or (s_axis.tdata[ports.ADDS_AT] and not ADDS)
+                or s_axis.tdata[COUNT_END : ports.COUNT_AT] == 0
+                or (s_axis.tdata[FIRST_END : ports.ROW_AT] & ALIGN) != 0
             )
         number.next = concat(False, command.count[COUNT_BITS:5])
         if command.count[5:] != 0:
@@ -84,15 +75,15 @@ def row_port(
         if at == steps.HEADER:
             clearing.next = asked
             command.clear.next = asked
-            command.adds.next = s_axis.tdata[ADDS_AT] and not asked
-            counts.next = s_axis.tdata[MADE_AT] and not asked
-            made.entry.next = s_axis.tdata[ENTRY_END:ENTRY_AT]
+            command.adds.next = s_axis.tdata[ports.ADDS_AT] and not asked
+            counts.next = s_axis.tdata[ports.MADE_AT] and not asked
+            made.entry.next = s_axis.tdata[ENTRY_END : ports.ENTRY_AT]
             if asked:
                 command.first.next = first_row[FIRST_BITS:]
                 command.count.next = concat(rows, modbv(0)[5:])
             else:
-                command.first.next = s_axis.tdata[FIRST_END:ROW_AT]
-                command.count.next = s_axis.tdata[COUNT_END:COUNT_AT]
+                command.first.next = s_axis.tdata[FIRST_END : ports.ROW_AT]
+                command.count.next = s_axis.tdata[COUNT_END : ports.COUNT_AT]
 
     @always(clk.posedge)
     def proceed():
@@ -164,7 +155,7 @@ def row_port(
 
     @always_comb
     def wait_for_list():
-        free.next = made.open or not s_axis.tdata[MADE_AT]
+        free.next = made.open or not s_axis.tdata[ports.MADE_AT]
         made.values.next = command.count
 
     @always(clk.posedge)

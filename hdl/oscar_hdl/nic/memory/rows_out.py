@@ -3,12 +3,12 @@
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.nic.memory.ports import DESCRIPTOR_BITS, LineRead, RowAsk, RowCommand
-from oscar_hdl.nic.memory.row_lines import KNOWN, ROWS_BITS, WORDS_BITS, RowLines
+from oscar_hdl.nic.memory.row_lines import KNOWN, ROWS_BITS, RowLines, bank_row
+from oscar_hdl.nic.memory.words_out import words_out
 from oscar_hdl.nic.ports import DESCRIBED_BITS
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.bundles import Stream, bit, lane, word
+from oscar_hdl.streams.copied import copied
 from oscar_hdl.streams.joined import joined
-
-ROWS_LOG2 = 3  # of rows between memory and stream
 
 
 @block
@@ -23,14 +23,13 @@ def rows_out(
     bank, lines.steps words; both with tlast at the end. Of a bank that a step has no row of, anything. Up to
     eight steps are read ahead of what was taken of either. waits (level): the last word of values waits.
     """
-    opening, asking, draining, begin = word(KNOWN), bit(), bit(), bit()
-    row, issue, LAST = word(len(ask.row)), bit(), KNOWN - 1
+    opening, asking, draining = word(KNOWN), bit(), bit()
+    row, first, LAST = word(len(ask.row)), word(len(ask.row)), KNOWN - 1
+    begin, issue, put = opening(LAST), ask.taken, ask.comes
     left, before, last = word(ROWS_BITS), word(ROWS_BITS), bit()  # rows to be asked for
-    put, put_before, put_descriptor = bit(), bit(), bit()
+    put_descriptor, part = bit(), word(2)  # part: of four words of a row, which comes next
     room, descriptor_room, over, descriptor_over = bit(), bit(), bit(), bit()
     kinds, values = Stream(len(found.descriptor)), Stream(len(found.data))
-    LOW, ROW_BITS = len(lines.end) + skip_bits, len(ask.row)
-    BLOCK, TOP = len(lines.end), len(ask.row) + skip_bits
 
     parts = [
         words_out(clk, rst, begin, lines.words, issue, put, found.data, values, room, over, words=4),
@@ -38,55 +37,35 @@ def rows_out(
             clk, rst, begin, lines.steps, issue, put_descriptor, found.descriptor, kinds, descriptor_room,
             descriptor_over, words=1,
         ),
-        spread(kinds, m_axis_descriptors), first_of_row(clk, put, put_before),
+        spread(kinds, m_axis_descriptors),
+        bank_row(command.first, command.first, first, block_bits=len(lines.end), skip_bits=skip_bits),
     ]  # fmt: skip
 
     @always_comb
     def show():
-        begin.next = opening[LAST]
         before.next = left - 1
         ask.want.next = asking and room and descriptor_room
         ask.row.next = row
-        issue.next = ask.taken
-        put.next = ask.comes
-        put_descriptor.next = ask.comes and not put_before
-
-    @always_comb
-    def give():
+        put_descriptor.next = ask.comes and part == 0
         m_axis_values.tdata.next = values.tdata
         m_axis_values.tlast.next = values.tlast
         m_axis_values.tvalid.next = values.tvalid and not (values.tlast and waits)
         values.tready.next = m_axis_values.tready and not (values.tlast and waits)
 
-    if ROW_BITS == BLOCK or skip_bits == 0:
-
-        @always(clk.posedge)
-        def move():
-            if issue:
-                row.next = row + 1
-            if begin:
-                row.next = command.first[ROW_BITS:]
-    else:
-
-        @always(clk.posedge)
-        def move():
-            if issue:
-                row.next = row + 1
-            if begin:
-                row.next = concat(command.first[TOP:LOW], command.first[BLOCK:])
-
-    # Rows are asked for every fourth clock at most, the first one in the clock behind `begin` or later.
-    @always(clk.posedge)
-    def go_on():
-        last.next = left == 1
-        if issue:
-            left.next = before
-        if begin:
-            left.next = lines.steps
-            last.next = lines.steps == 1
-
     @always(clk.posedge)
     def control():
+        part.next = 0
+        if put:
+            part.next = part + 1
+        # Rows are asked for every fourth clock at most, the first one in the clock behind `begin` or later.
+        last.next = left == 1
+        if issue:
+            row.next = row + 1
+            left.next = before
+        if begin:
+            row.next = first
+            left.next = lines.steps
+            last.next = lines.steps == 1
         command.done.next = False
         opening.next = concat(opening[LAST:], command.start)
         if command.start:
@@ -107,7 +86,7 @@ def rows_out(
             command.done.next = False
             command.idle.next = True
 
-    return parts, show, give, move, go_on, control
+    return parts, show, control
 
 
 @block
@@ -121,125 +100,5 @@ def spread(kinds: Stream, m_axis: Stream):
         m_axis.tlast.next = kinds.tlast
         kinds.tready.next = m_axis.tready
 
-    parts = [descriptor_of(kinds.tdata, lane, bank=bank) for bank, lane in enumerate(lanes)]
+    parts = [copied(None, lane(kinds.tdata, n, DESCRIPTOR_BITS), one) for n, one in enumerate(lanes)]
     return parts, joined(lanes, m_axis.tdata), connect
-
-
-@block
-def descriptor_of(kinds, lane, *, bank: int):
-    """Give a bank's."""
-    LOW, HIGH = DESCRIPTOR_BITS * bank, DESCRIPTOR_BITS * (bank + 1)
-
-    @always_comb
-    def cut():
-        lane.next = kinds[HIGH:LOW]
-
-    return cut
-
-
-@block
-def first_of_row(clk, comes, inside):
-    """Say whether a word that comes is behind another one of its row, of four."""
-    part = word(2)
-
-    @always(clk.posedge)
-    def count():
-        part.next = 0
-        if comes:
-            part.next = part + 1
-
-    @always_comb
-    def see():
-        inside.next = part != 0
-
-    return count, see
-
-
-@block
-def words_out(clk, rst, restart, number, issue, put, given, m_axis, room, over, *, words: int):
-    """Keep words of rows, and give them; words: of a row, 1 or 4.
-
-    restart (strobe): `number` words come, nothing is kept; issue (strobe): a row's words will be put; room:
-    one more row may be asked for. over: all words were taken.
-    """
-    WIDTH, SLOTS_LOG2, LAST = len(given), ROWS_LOG2 + words.bit_length() - 1, words - 1
-    memory = [word(WIDTH) for _ in range(1 << SLOTS_LOG2)]
-    write_at, read_at, stored = word(SLOTS_LOG2), word(SLOTS_LOG2), word(SLOTS_LOG2 + 1)
-    rows = word(ROWS_LOG2 + 1)  # asked for and not given
-    top, part, left = word(WIDTH), word(2), word(WORDS_BITS)
-    some, last, few = bit(), bit(), bit()  # of left: not 0; 1; below four, a clock later
-    ready, popped, row_over, row_gone = bit(), bit(), bit(), bit()  # a word is stored; it is given
-    held, open_wide = bit(), bit()  # m_axis.tvalid again, for tdata: its readers shall not delay `popped`
-
-    @always_comb
-    def look():
-        top.next = memory[read_at]
-        popped.next = ready and some and (m_axis.tready or not m_axis.tvalid)
-        open_wide.next = m_axis.tready or not held
-
-    @always_comb
-    def end():
-        row_over.next = popped and (part == LAST or last)
-
-    @always(clk.posedge)
-    def keep():
-        room.next = not rows[ROWS_LOG2]
-        row_gone.next = row_over
-        if issue and not row_gone:
-            rows.next = rows + 1
-        elif row_gone and not issue:
-            rows.next = rows - 1
-        if put and not popped:
-            stored.next = stored + 1
-        elif popped and not put:
-            stored.next = stored - 1
-        ready.next = put or (ready and not (popped and stored == 1))
-        if put:
-            memory[write_at].next = given
-            write_at.next = write_at + 1
-        if popped:
-            read_at.next = read_at + 1
-        if restart or rst:
-            rows.next = 0
-            stored.next = 0
-            ready.next = False
-            row_gone.next = False
-            write_at.next = 0
-            read_at.next = 0
-
-    @always(clk.posedge)
-    def show():
-        if m_axis.tready:
-            held.next = False
-        if popped:
-            held.next = True
-        if restart or rst:
-            held.next = False
-        if open_wide:
-            m_axis.tdata.next = top
-
-    @always(clk.posedge)
-    def give():
-        over.next = not some and not m_axis.tvalid
-        few.next = left[WORDS_BITS:2] == 0
-        if m_axis.tready:
-            m_axis.tvalid.next = False
-        if popped:
-            m_axis.tvalid.next = True
-            m_axis.tlast.next = last
-            part.next = part + 1
-            if part == LAST:
-                part.next = 0
-            left.next = left - 1
-            last.next = few and left[2:] == 2
-            some.next = not last
-        if restart:
-            part.next = 0
-            left.next = number
-            last.next = number == 1
-            some.next = True
-        if rst:
-            some.next = False
-            m_axis.tvalid.next = False
-
-    return look, end, keep, show, give

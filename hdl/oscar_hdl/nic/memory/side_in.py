@@ -60,16 +60,13 @@ def side_in(
         go.next = tick and running and not held and (s_axis_side.tvalid or not reading)
         restart.next = begun[1]
 
-    # A step takes four clocks, so what follows from `left` and `at` is there in time.
     @always(clk.posedge)
-    def measure():
+    def place():
+        # A step takes four clocks, so what follows from `left` and `at` is there in time.
         tick.next = phase[2:] == 3
         ending.next = left <= 1
         at_end.next = at[5:] == 31
         final.next = (ending or (running and not reading)) and at_end
-
-    @always(clk.posedge)
-    def place():
         row.next = at
         if clearing:
             row.next = clear_row
@@ -108,7 +105,7 @@ def side_in(
             command.done.next = False
             command.idle.next = True
 
-    return walks, parts, show, measure, place, control
+    return walks, parts, show, place, control
 
 
 @block

@@ -3,6 +3,7 @@
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.copied import chain
 
 
 @block
@@ -13,14 +14,13 @@ def splitter(
     """Estimate what each block of 2^granule_log2 values costs to code, and cut the gradient into chunks of
     equal cost (docs/protocol.md, "Chunk plans"); bit for bit as oscar.numerics.plans.splitter.
 
-    clear_smoothing: strobe between iterations: forget all costs; also before the first.
-    s_axis: Stream u16 of sums, two's complement, in segments that end with tlast; seg_start: index of a
-    segment's first value, sampled with it; its width says how many values there can be. Segments come in any
-    order and need not end with a block; each value of the gradient is in one. finish: strobe, no earlier than
-    with the last value; `nodes` u5 (1 to 16) and `blocks` (how many the gradient has, not 0) hold still from
-    then to `done`. m_axis: Stream u16, the nodes - 1 boundaries as numbers of blocks, tlast with the last;
-    none if `equal`: all costs are 0 and chunks shall be equal. done: pulse when all are taken; equal
-    holds on. One value a clock, none for 9 clocks after a tlast; finish to done: 18 clocks a block.
+    clear_smoothing: strobe between iterations, and before the first: forget all costs. s_axis: Stream(16) of
+    sums, in segments that end with tlast, in any order; seg_start: index of a segment's first value, sampled
+    with it; its width says how many values there can be. finish: strobe, no earlier than with the last value;
+    `nodes` u5 (1 to 16) and `blocks` (of the gradient, not 0) hold from then to `done` (strobe). m_axis:
+    Stream(16), the nodes - 1 boundaries as numbers of blocks, tlast with the last; none if `equal`: all costs
+    are 0 and chunks shall be equal. One value a clock, none for 9 clocks after a tlast; finish to done: 18
+    clocks a block.
     """
     place_bits = len(seg_start)
     block_bits = place_bits - granule_log2
@@ -76,6 +76,8 @@ def splitter(
     near, crossed, free = bit(), bit(), bit()
     plateau, left, last_left = word(block_bits + 1), word(4), bit()
     m_valid, m_last, m_edge = bit(), bit(), word(block_bits + 1)
+
+    delays = [chain(clk, piece, piece_1, piece_2, piece_3), chain(clk, rd, rd_1, rd_2)]
 
     @always(clk.posedge)
     def storage():
@@ -146,9 +148,6 @@ def splitter(
                 piece.next = concat(length, some_too)
             else:
                 piece.next = piece + concat(length, some_too)
-        piece_1.next = piece
-        piece_2.next = piece_1
-        piece_3.next = piece_2
         if rst:
             ended.next = 0
             first_placed.next = True
@@ -273,8 +272,6 @@ def splitter(
         rd.next = piece_block
         if state != states.TAKE and state != states.DRAIN:
             rd.next = index[block_bits:]
-        rd_1.next = rd
-        rd_2.next = rd_1
         got.next = fetched
         some_cost.next = got[word_bits:fresh_bits] != 0
         cost.next = concat(average, got[fresh_bits + 8 : fresh_bits + 1])
@@ -328,15 +325,12 @@ def splitter(
             change.next = total << 1
 
     @always_comb
-    def add():
-        moved.next = distance + change
-
-    @always_comb
     def outputs():
+        moved.next = distance + change
         s_axis.tready.next = taking
         m_axis.tdata.next = m_edge
         m_axis.tvalid.next = m_valid
         m_axis.tlast.next = m_last
 
-    costs = storage, take, measure, gather, cost_of_block, smooth
-    return costs, admit, walk, sequence, cut, conditions, move, add, outputs
+    costs = delays, storage, take, measure, gather, cost_of_block, smooth
+    return costs, admit, walk, sequence, cut, conditions, move, outputs

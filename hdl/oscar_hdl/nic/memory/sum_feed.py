@@ -17,8 +17,7 @@ def sum_feed(clk, rst, segment, first, counts, hold, s_axis: Stream, m_axis: Str
     passed on. hold (level): no packet that is passed on shall begin; idle (level): none is under way, and
     with hold for two clocks none will be. wants (level): the next packet is passed on.
     s_axis: Stream(128, keep=16): whole values, from the lowest lane on. m_axis: Stream(16), tlast at the end
-    of a packet; place: number of the packet's first value, holds while it is passed on. Nine clocks for eight
-    values; all is behind registers.
+    of a packet; place: number of the packet's first value, holds while it is passed on.
     """
     ready, left, ends, inside = bit(), word(4), bit(), bit()
     rest, here, lanes = word(LANES * VALUE_BITS), word(len(place)), word(4)

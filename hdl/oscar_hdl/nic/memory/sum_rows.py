@@ -23,7 +23,7 @@ def sum_rows(
     row, left, last = word(len(command.first)), word(ROWS_BITS), bit()  # last: of the packet's rows
     end, ended, ends, last_part, tail = bit(), bit(), bit(), word(2), word(2 * ports.STREAM_LANES)
     BANKS, LOW, TOP = 1 << skip_bits, block_bits + skip_bits, len(ask.row) + skip_bits
-    BANK, BLOCK, m_axis = block_bits, block_bits, planned.words
+    BLOCK, m_axis = block_bits, planned.words
 
     if skip_bits == 0:
 
@@ -31,20 +31,13 @@ def sum_rows(
         def where():
             ask.row.next = row
             ask.bank.next = 1
-    elif TOP == LOW:
-
-        @always_comb
-        def where():
-            ask.row.next = row[BLOCK:]
-            for i in range(BANKS):
-                ask.bank.next[i] = row[LOW:BANK] == i
     else:
 
         @always_comb
         def where():
             ask.row.next = concat(row[TOP:LOW], row[BLOCK:])
             for i in range(BANKS):
-                ask.bank.next[i] = row[LOW:BANK] == i
+                ask.bank.next[i] = row[LOW:BLOCK] == i
 
     @always_comb
     def show():

@@ -10,21 +10,10 @@ from oscar_hdl.nic.memory.row_adder import row_kind, row_sums
 from oscar_hdl.nic.memory.row_lines import OPENED, ROWS_BITS, RowLines, row_walk
 from oscar_hdl.nic.memory.whole_rows import whole_rows
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied
 
 WRITTEN, DESCRIBED = 3, 7  # turns from the one in which a row is read until its sums, its kind are written
 UNDER_WAY = 6  # turns behind the one in which a row is asked for in which no decoder may have it
-
-
-@block
-def turn_later(clk, phase, before, after):
-    """Give a word again for a turn, from phase 0 on: the one of phase 3 before."""
-
-    @always(clk.posedge)
-    def move():
-        if phase[2:] == 3:
-            after.next = before
-
-    return move
 
 
 @block
@@ -78,19 +67,21 @@ def values_in(
     """
     BANKS, FILLED, LAST = len(writes), OPENED - 2, OPENED
     ROW_BITS, ask, under_way, busy = len(row), adding.ask, adding.rows, adding.busy
-    opening, restart, begins, opens = word(OPENED + 1), bit(), bit(), bit()
-    running, want, taken, ended, whole, pop = bit(), bit(), bit(), bit(), bit(), bit()
+    opening = word(OPENED + 1)
+    restart, begins, opens = opening(1), opening(FILLED), opening(LAST)
+    running, want, taken, ended, whole = bit(), bit(), bit(), bit(), bit()
     here, final, over, at = word(BANKS), word(BANKS), word(BANKS), word(ROW_BITS)
     left, recent = word(ROWS_BITS), word(3)  # rows to be taken; turns until all that was taken is written
     marks = [word(2 * BANKS + ROW_BITS + 1) for _ in range((DESCRIBED if adds else WRITTEN) + 1)]
     begun, some, here_now, final_now = marks[0], bit(), word(BANKS), word(BANKS)
     written, added = marks[WRITTEN], word(len(begun))
-    top, lanes, ahead = word(len(s_axis_values.tdata)), word(8), word(2)
+    top, lanes, ahead, ends = word(len(s_axis_values.tdata)), word(8), word(2), bit()  # ends: in phase 3
 
     parts = [
         row_walk(clk, restart, command.first, lines, taken, at, here, final, over, skip_bits=skip_bits),
-        whole_rows(clk, rst, begins, opens, lines.words, s_axis_values, whole, taken, pop, top),
-        [turn_later(clk, phase, before, after) for before, after in pairwise(marks[: WRITTEN + 1])],
+        whole_rows(clk, rst, begins, opens, lines.words, s_axis_values, whole, taken, some, top),
+        # A turn later each, from phase 0 on.
+        [copied(clk, *two, load=ends) for two in pairwise(marks[: WRITTEN + 1])],
         loaded_row(written, some, here_now, final_now, row),
     ]
     for bank, (write, old) in enumerate(zip(writes, adding.olds, strict=True)):
@@ -100,7 +91,7 @@ def values_in(
         done, dones, finals, done_row = bit(), word(BANKS), word(BANKS), adding.banks[0].row
         parts += [
             added_row(written, command.adds, added),
-            [turn_later(clk, phase, *two) for two in pairwise([added, *marks[WRITTEN + 1 :]])],
+            [copied(clk, *two, load=ends) for two in pairwise([added, *marks[WRITTEN + 1 :]])],
             loaded_row(marks[DESCRIBED], done, dones, finals, done_row),
         ]
         parts += [
@@ -110,22 +101,16 @@ def values_in(
 
     @always_comb
     def show():
-        restart.next = opening[1]
-        begins.next = opening[FILLED]
-        opens.next = opening[LAST]
         taken.next = want and (ask.taken or not command.adds)
         ask.want.next = want and command.adds
         ask.row.next = at
         ask.bank.next = 0
-        pop.next = some
+        ends.next = phase[2:] == 3
 
-    @always_comb
-    def mark():
-        begun.next = concat(taken, here, final, at)
-
-    # What is under way: the row that may be asked for in this turn, and those of the turns before.
     @always_comb
     def tell():
+        begun.next = concat(taken, here, final, at)
+        # What is under way: the row that may be asked for in this turn, and those of the turns before.
         under_way.row.next = at
         under_way.on.next = command.adds and ((running and whole) or recent != 0)
         under_way.under_way.next = command.adds and recent != 0
@@ -139,9 +124,6 @@ def values_in(
             lanes.next = 0xFF
         elif ahead == lines.part:
             lanes.next = lines.tail
-
-    @always(clk.posedge)
-    def choose():
         want.next = (
             phase[2:] == 2 and running and whole and not held and not (command.adds and busy) and not rst
         )
@@ -184,4 +166,4 @@ def values_in(
             command.done.next = False
             command.idle.next = True
 
-    return parts, show, mark, tell, place, choose, count, control
+    return parts, show, tell, place, count, control

@@ -3,6 +3,7 @@
 from myhdl import always, always_comb, block
 
 from oscar_hdl.nic.memory.row_lines import WORDS_BITS
+from oscar_hdl.streams.balance import balance
 from oscar_hdl.streams.bundles import bit, word
 
 DEPTH_LOG2 = 4  # of words: a row that is taken waits two turns for what it is added to
@@ -35,10 +36,6 @@ def whole_rows(clk, rst, restart, opens, words, s_axis, whole, taken, pop, top):
             write_at.next = write_at + 1
         if pop:
             read_at.next = read_at + 1
-        if put and not pop:
-            used.next = used + 1
-        elif pop and not put:
-            used.next = used - 1
         if taken:
             fresh.next = fresh - 4
             if put:
@@ -48,7 +45,6 @@ def whole_rows(clk, rst, restart, opens, words, s_axis, whole, taken, pop, top):
         if restart:
             write_at.next = 0
             read_at.next = 0
-            used.next = 0
             fresh.next = 0
 
     @always(clk.posedge)
@@ -67,4 +63,4 @@ def whole_rows(clk, rst, restart, opens, words, s_axis, whole, taken, pop, top):
         if rst:
             more.next = False
 
-    return show, keep, count
+    return balance(clk, restart, put, pop, used), show, keep, count

@@ -39,9 +39,6 @@ def chunk_reader(clk, rst, opened, first, chunk: ChunkAsk, port: UnitPort):
         moved = modbv(0)[bits:]
         moved[:] = words >> concat(index, modbv(0)[4:])
         unit.next = moved[16:]
-
-    @always_comb
-    def flow():
         shift.next = held and left != 0
         port.ready.next = left == 0
         port.soon.next = held and left == 1
@@ -90,9 +87,6 @@ def chunk_reader(clk, rst, opened, first, chunk: ChunkAsk, port: UnitPort):
         if rst:
             held.next = False
             full.next = False
-
-    @always(clk.posedge)
-    def give():
         if shift:
             port.units.next = concat(unit, port.units[64:16])
             left.next = left - 1
@@ -101,4 +95,4 @@ def chunk_reader(clk, rst, opened, first, chunk: ChunkAsk, port: UnitPort):
         if rst:
             left.next = 0
 
-    return choose, flow, fetch, keep, give
+    return choose, fetch, keep

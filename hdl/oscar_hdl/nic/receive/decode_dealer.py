@@ -139,10 +139,8 @@ def decode_dealer(
 
     deal.places.start is where the first block begins; `done` comes when all are dealt, or need not be. span:
     where a thread's block lies. opened (strobe): the reader of chunks begins at a raw block. raw_feed: with
-    it a raw block begins (go); all its bytes went out (done, a level).
-
-    Blocks of frames before, of other banks, may be under way, and may add to the same rows: memory orders
-    them row by row. No raw block is worked on beside blocks of another frame.
+    it a raw block begins (go); all its bytes went out (done, a level). No raw block is worked on beside
+    blocks of another frame.
     """
     jobs, bank_places, raw = units.jobs, units.places, units.raw
     blocks, places, UNITS, EVERY = deal.blocks, deal.places, len(jobs), (1 << FRAMES) - 1

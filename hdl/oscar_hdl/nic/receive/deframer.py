@@ -23,8 +23,12 @@ def crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last
     held, moved, chosen, missing = word(32), word(bits), word(bits), word(len(fed_missing))
 
     @always_comb
-    def move():
+    def count():
         moved.next = concat(data[bits - 32 :], held)
+        missing.next = 0
+        for n in range(1, size):
+            if keep[n - 1] and not keep[n]:
+                missing.next = size - n
 
     if PART == 0:
 
@@ -44,13 +48,6 @@ def crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last
             elif header != 0:
                 chosen.next = moved
 
-    @always_comb
-    def count():
-        missing.next = 0
-        for n in range(1, size):
-            if keep[n - 1] and not keep[n]:
-                missing.next = size - n
-
     @always(clk.posedge)
     def feed():
         fed.next = taken
@@ -65,26 +62,17 @@ def crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last
         if rst:
             fed.next = False
 
-    return move, choose, count, feed
+    return choose, count, feed
 
 
 # Why a frame was dropped.
 LENGTH, VERSION, CODEC, DAMAGED, TOO_LONG = range(1, 6)
 STEP, CHUNK, SUB_WIDTH, SEQUENCE, CHECKSUM, COUNT, PEER = range(6, 13)
-REASONS = {
-    LENGTH: "length",
-    VERSION: "magic or version",
-    CODEC: "codec",
-    DAMAGED: "CRC",
-    TOO_LONG: "too long for the store",
-    STEP: "step",
-    CHUNK: "chunk",
-    SUB_WIDTH: "sub-frame or width",
-    SEQUENCE: "sequence",
-    CHECKSUM: "checksum",
-    COUNT: "count",
-    PEER: "peer",
-}
+_WORDS = (
+    "length", "magic or version", "codec", "CRC", "too long for the store",
+    "step", "chunk", "sub-frame or width", "sequence", "checksum", "count", "peer",
+)  # fmt: skip
+REASONS = dict(enumerate(_WORDS, LENGTH))
 
 
 @block

@@ -54,17 +54,14 @@ def directory_reader(
             got.next = False
             check.next = False
 
-    # An entry is judged while the next one comes; so it is kept until it is known to be right.
     @always(clk.posedge)
-    def follow():
+    def run():
+        # An entry is judged while the next one comes; so it is kept until it is known to be right.
         checks.next = concat(checks[COPY - 1 :], check)
         ends.next[CLOCKS:1] = ends[CLOCKS - 1 :]
         ends.next[0] = check and last
         if checks[COPY - 1]:
             entry.next = fresh
-
-    @always(clk.posedge)
-    def run():
         keep.next = False
         places.add.next = False
         done.next = False
@@ -93,4 +90,4 @@ def directory_reader(
             keep.next = False
             done.next = False
 
-    return checker, read, follow, run
+    return checker, read, run

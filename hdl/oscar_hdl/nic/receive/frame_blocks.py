@@ -17,12 +17,10 @@ def frame_blocks(
 ):  # fmt: skip
     """Take frames from the first stage when the counts of their bank are drained, and end them in order.
 
-    decode_dealer deals a frame while those before may have blocks under way. row: the first one of the
-    command's frame. held: a bit for each bank, its frame is needed in the store; oldest: of which bank the
-    frame is that ends next. frames: as many may be under way.
-
-    Rows of a frame to adopt are cleared when it is known to be right, and the frames before it are done or
-    have other rows. Then it is taken, and its blocks add: so those of the frame behind it may, too.
+    row: the first one of the command's frame. held: a bit for each bank, its frame is needed in the store;
+    oldest: of which bank the frame is that ends next. frames: as many may be under way. Rows of a frame to
+    adopt are cleared when it is known to be right, and the frames before it are done or have other rows.
+    Then its blocks add: so those of the frame behind it may, too.
     """
     states = enum("IDLE", "TAKE", "DEAL", "NEXT")
     state = Signal(states.IDLE)

@@ -38,9 +38,9 @@ def frame_receiver(
     """Take the frames that commands name, and give their blocks to barrel decoders, several at a time.
 
     s_axis_rx: frames_in(bus_bits). row (14 bits or more, holds as the command's fields do): the first one of
-    the frame. tables, m_axis_sent Stream(64): link_tables. units: raw_base is as wide as row.
-    bus_bits: 64, 128, 256 or 512. store_log2: log2 of the words of bus_bits in which frames wait, 6 to 17; 8
-    stay empty. block_log2: of frames that are not refused; 0: any, if there is one decoder.
+    the frame. tables, m_axis_sent Stream(64): link_tables. units: raw_base is as wide as row. store_log2: of
+    the words of bus_bits in which frames wait; 8 stay empty. block_log2: of frames that are not refused; 0:
+    any, if there is one decoder.
     """
     jobs, feeds = units.jobs, units.feeds
     if bus_bits not in (64, 128, 256, 512):
@@ -85,11 +85,14 @@ def frame_receiver(
     match_places, list_places = Places(store_log2, word_bits), Places(store_log2, word_bits)
     for user in (match_places, list_places):
         user.start, user.end, user.same = places.start, places.end, places.same
+    match_places.begin, match_places.at = places.begin, places.at
+    entry = word(48)  # of the directory, as it is read
     deal = ports.DealPort(len(row), len(places.start), entry_bits=48)
     list_blocks, deal_blocks, deal_places, deal_log2 = Blocks(len(row)), deal.blocks, deal.places, word(5)
-    length, entry_bytes, block_bytes = word(20), word(20), word(20)
+    deal_places.begin, deal_places.first = frame.taken, places.start
+    block_bytes = word(20)
     placing = [
-        frame_places(clk, places, length, entry_bytes, word_bits=word_bits),
+        frame_places(clk, places, oldest_frame.length, entry(44, 24), word_bits=word_bits),
         block_places(clk, deal_places, block_bytes),
     ]
     counting = [
@@ -98,9 +101,9 @@ def frame_receiver(
     ]
 
     # Entries of the directories of all frames wait here until they are dealt.
-    keep, entry, kept, keep_at = bit(), word(48), word(KEPT_BITS), word(8)
+    keep, keep_at = bit(), word(8)
     dealt, keep_place, deal_place = word(KEPT_BITS), word(8 + BANK_BITS), word(8 + BANK_BITS)
-    entries = block_ram(clk, keep, keep_place, kept, deal_place, dealt)
+    entries = block_ram(clk, keep, keep_place, entry(KEPT_BITS, 0), deal_place, dealt)
 
     # The steps of a command.
     use, prefix, listing, raw_feed = ports.ReaderUse(), ports.StepPort(), ports.StepPort(), ports.StepPort()
@@ -131,33 +134,20 @@ def frame_receiver(
     )
 
     @always_comb
-    def open_reader():
+    def share():
         opened.next = use.opens or raw_opened
         opened_at.next = deal_places.start[UNIT_ADDRESS + 1 : 1]
         if use.opens:
             opened_at.next = places.start[UNIT_ADDRESS + 1 : 1]
         match.heard.next = match.refuse and not coming.lost
-
-    @always_comb
-    def share():
         port.get.next = prefix_units.get or list_units.get or raw_units.get
         port.amount.next = list_units.amount
         if prefix_units.get:
             port.amount.next = prefix_units.amount
         elif raw_units.get:
             port.amount.next = raw_units.amount
-
-    @always_comb
-    def merge():
-        places.begin.next = match_places.begin
-        places.at.next = match_places.at
         places.add.next = match_places.add or list_places.add
-        deal_places.begin.next = frame.taken
-        deal_places.first.next = places.start
-        length.next = oldest_frame.length
-        entry_bytes.next = entry[44:24]
         block_bytes.next = dealt[44:24]
-        kept.next = entry[KEPT_BITS:]
         keep_place.next = concat(frame.bank, keep_at)
         deal_place.next = concat(deal.bank, deal.number)
         deal.entry.next = concat(modbv(0)[4:], dealt)
@@ -188,5 +178,5 @@ def frame_receiver(
 
     return (
         store, feeder, frames, names, reader, placing, counting, entries, matcher, read_prefix, directory,
-        front, back, dealer, feed_raw, open_reader, share, merge, run,
+        front, back, dealer, feed_raw, share, run,
     )  # fmt: skip

@@ -1,12 +1,14 @@
 """The store of frames: words of the bus go in, a line leaves by sixteen bytes, its last column first."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from myhdl import always, always_comb, block, concat
+from myhdl import always_comb, block, concat
 
 from oscar_hdl.coder.unit.ports import WORD_BYTES
 from oscar_hdl.streams.block_ram import block_ram
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.bundles import bit, lane, word
+from oscar_hdl.streams.copied import chain
 
 CHUNK_BITS = 8 * WORD_BYTES  # what a unit takes at once: a column of a line
 COLUMN_CLOCKS = 2  # from a column of a line to the one before it: a unit takes a chunk in so many
@@ -23,30 +25,9 @@ def chunk_bits(bus_bits: int, store_log2: int) -> int:
 
 
 @block
-def two_later(clk, data, later):
-    """Give `data` as `later` two clocks later."""
-    between = word(len(data))
-
-    @always(clk.posedge)
-    def hold():
-        between.next = data
-        later.next = between
-
-    return hold
-
-
-@block
 def column(clk, wr_en, wr_addr, wr_data, line, chunk, *, number: int):
     """Keep column `number` of all lines, each a word of the bus."""
-    LOW, HIGH = number * CHUNK_BITS, (number + 1) * CHUNK_BITS
-    part = word(CHUNK_BITS)
-    memory = block_ram(clk, wr_en, wr_addr, part, line, chunk)
-
-    @always_comb
-    def cut():
-        part.next = wr_data[HIGH:LOW]
-
-    return memory, cut
+    return block_ram(clk, wr_en, wr_addr, lane(wr_data, number, CHUNK_BITS), line, chunk)
 
 
 @block
@@ -81,8 +62,8 @@ def frame_store(clk, wr_en, wr_addr, wr_data, line, tag, chunks: Sequence, tags:
     COLUMNS = len(chunks)
     lines = [word(len(line)) for _ in range(COLUMNS - 1)] + [line]
     passed = [*tags, tag]
-    ways = [two_later(clk, lines[n + 1], lines[n]) for n in range(COLUMNS - 1)]
-    tag_ways = [two_later(clk, passed[n + 1], passed[n]) for n in range(COLUMNS)]
+    ways = [chain(clk, later, word(len(line)), one) for one, later in pairwise(lines)]
+    tag_ways = [chain(clk, later, word(len(tag)), one) for one, later in pairwise(passed)]
     if len(wr_data) < CHUNK_BITS:
         return tag_ways, halves(clk, wr_en, wr_addr, wr_data, line, chunks[0])
     memories = [column(clk, wr_en, wr_addr, wr_data, lines[n], chunks[n], number=n) for n in range(COLUMNS)]

@@ -23,14 +23,11 @@ def line_choice(clk, rst, turn, wants: Sequence, pause, thread, some):
     TOP = KEPT * (TURNS - 2)
 
     @always_comb
-    def look():
+    def seek():
         mine.next = 0
         for u in range(UNITS):
             if turn == u:
                 mine.next = wants[u]
-
-    @always_comb
-    def seek():
         pick.next = 0
         for i in range(THREADS):
             if can[THREADS - 1 - i] and below[THREADS - 1 - i]:
@@ -75,4 +72,4 @@ def line_choice(clk, rst, turn, wants: Sequence, pause, thread, some):
         def pass_on():
             lasts.next = concat(lasts[TOP:], picks, last)
 
-    return look, seek, settle, choose, pass_on
+    return seek, settle, choose, pass_on

@@ -6,6 +6,7 @@ from oscar_hdl.coder.ports import TablesPort
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.ports import FrontFrame, MatchPort, ReaderUse, StepPort
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied_fields
 
 NO_ERROR, PREFIX_WRONG, DIRECTORY_WRONG, BLOCK_WRONG, ABORTED = 0, 1, 2, 3, 7  # FrameCommand.error
 LOOK_UP = 3  # clocks until the checksum of a set is there
@@ -22,22 +23,20 @@ def receive_front(
     empty: the matched frame has no payload. less (level): for frame_places. Of `frames` banks the next
     command has another one. A frame with `failed` or without values has no blocks to deal.
 
-    A frame may be matched before it is whole. Then prefix and directory are read and tables are built; the
-    rest waits until it is whole. If it is lost, or the command is aborted before, the command seeks again,
-    and the bank's tables are built anew.
+    A frame may be matched before it is whole; hand-over waits until it is. If it is lost, or the command is
+    aborted before, the command seeks again, and the bank's tables are built anew.
     """
     states = enum("IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "UNDO", "HAND", "FULL")
     state, LAST_BANK = Signal(states.IDLE), frames - 1
     wait, step, building, nothing, absent = word(5), bit(), bit(), bit(), bit()
     begun, given_up, again = bit(), bit(), bit()
 
+    sets = copied_fields(None, command, tables, "load", "save", "fresh")
+
     @always_comb
     def share():
         command.idle.next = state == states.IDLE
         tables.bank.next = frame.bank
-        tables.load.next = command.load
-        tables.save.next = command.save
-        tables.fresh.next = command.fresh
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
         match.seek.next = state == states.SEEK and not command.abort
@@ -157,4 +156,4 @@ def receive_front(
             prefix.go.next = False
             listing.go.next = False
 
-    return share, measure, judge, run
+    return sets, share, measure, judge, run

@@ -7,6 +7,7 @@ from oscar_hdl.coder.unit.ports import ALL_THREADS, THREADS
 from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.nic.receive.ports import FRAMES, DealtBlock
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied_fields
 
 
 @block
@@ -20,21 +21,15 @@ def unit_threads(
     """
     open_to = word(THREADS * FRAMES)  # threads with a block, of one bank behind the other
     start = bit()
+    block_of = copied_fields(
+        None, dealt, job, "thread", "bank", "thinning", "values", "seeds", "first", "last", "bytes", "offset"
+    )
 
     # Rows that a frame adopts are cleared before its blocks are dealt, so that all blocks add.
     @always_comb
     def pass_on():
         start.next = dealt.start[unit]
         job.start.next = dealt.start[unit]
-        job.thread.next = dealt.thread
-        job.bank.next = dealt.bank
-        job.thinning.next = dealt.thinning
-        job.values.next = dealt.values
-        job.seeds.next = dealt.seeds
-        job.first.next = dealt.first
-        job.last.next = dealt.last
-        job.bytes.next = dealt.bytes
-        job.offset.next = dealt.offset
         place.start.next = dealt.start[unit]
         place.thread.next = dealt.thread
         place.first.next = dealt.row
@@ -65,4 +60,4 @@ def unit_threads(
             free.next = ALL_THREADS
             wrong.next = 0
 
-    return pass_on, follow, tell
+    return block_of, pass_on, follow, tell

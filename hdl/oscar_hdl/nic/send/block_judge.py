@@ -20,10 +20,10 @@ class Verdict:
     """The block that was taken last, and what becomes of it where it is settled."""
 
     def __init__(self, row_bits: int) -> None:
-        self.result = word(ports.RESULT_BITS)
-        self.constant, self.value, self.bits = bit(), word(16), word(4)
-        self.seeds, self.first, self.last, self.bytes = word(3), word(7), word(7), word(19)
-        self.bad, self.width = bit(), word(5)  # width: bits of a value, raw
+        self.result = result = word(ports.RESULT_BITS)
+        self.constant, self.value, self.bits, self.bad = result(0), result(17, 1), result(21, 17), result(57)
+        self.seeds, self.first, self.last = result(24, 21), result(31, 24), result(38, 31)
+        self.bytes, self.width = result(57, 38), word(5)  # width: bits of a value, raw
         self.values, self.row, self.final = word(18), word(row_bits), bit()  # final: the frame's last
         self.raw_size, self.short = word(19), bit()  # short: not too long to be sent coded
         self.dropped, self.raw, self.length = bit(), bit(), word(19)  # it does not count; it is sent raw
@@ -60,7 +60,7 @@ def entry_writer(clk, rst, verdict: Verdict, failed, entries: ports.EntryPort, b
                 )
             if verdict.constant:
                 entry.next = concat(modbv(0)[16:], verdict.value, modbv(CONSTANT)[16:])
-                if verdict.value[15]:
+                if verdict.result[16]:  # the value's sign
                     entry.next = concat(modbv(MINUS)[16:], verdict.value, modbv(CONSTANT)[16:])
         if rst:
             pairs.next = 0
@@ -78,18 +78,7 @@ def measure(clk, frame: ports.SentFrame, verdict: Verdict):
 
     @always_comb
     def split():
-        verdict.constant.next = verdict.result[0]
-        verdict.value.next = verdict.result[17:1]
-        verdict.bits.next = verdict.result[21:17]
-        verdict.seeds.next = verdict.result[24:21]
-        verdict.first.next = verdict.result[31:24]
-        verdict.last.next = verdict.result[38:31]
-        verdict.bytes.next = verdict.result[57:38]
-        verdict.bad.next = verdict.result[57]
-
-    @always_comb
-    def widen():
-        verdict.width.next = verdict.result[21:17] + 1
+        verdict.width.next = verdict.bits + 1
         verdict.raw_size.next = total[22:3]
 
     # A raw block's bytes: its values, as often as one has bits.
@@ -104,24 +93,7 @@ def measure(clk, frame: ports.SentFrame, verdict: Verdict):
         wide.next = most[22:] + ALONE
         verdict.short.next = verdict.bytes < limit[22:3] and verdict.bytes < wide[22:3]
 
-    return split, widen, add
-
-
-@block
-def raw_hand(clk, rst, verdict: Verdict, here, raw: RawJob, raw_row, pairs: ports.PairJob):
-    """Give raw_packer the blocks that are sent raw, to byte `here` of the frame."""
-
-    @always(clk.posedge)
-    def hand():
-        raw.start.next = verdict.settle and verdict.raw and not rst
-        pairs.raw.next = verdict.settle and verdict.raw and not rst
-        if verdict.settle and verdict.raw:
-            raw.values.next = verdict.values
-            raw.width.next = verdict.width
-            raw_row.next = verdict.row
-            pairs.place.next = here
-
-    return hand
+    return split, add
 
 
 @block
@@ -195,7 +167,6 @@ def block_judge(
     choose = hot_tree(None, results, hot, next_result)
     sizes = measure(clk, frame, verdict)
     directory = entry_writer(clk, rst, verdict, judging.failed, entries, writing)
-    hand = raw_hand(clk, rst, verdict, judging.place, raw, raw_row, pairs)
     places = place_counter(
         clk, rst, frame, verdict, judging, settled, store_bits=store_bits, size_bits=size_bits
     )
@@ -278,6 +249,13 @@ def block_judge(
 
     @always(clk.posedge)
     def settle():
+        raw.start.next = verdict.settle and verdict.raw and not rst
+        pairs.raw.next = verdict.settle and verdict.raw and not rst
+        if verdict.settle and verdict.raw:
+            raw.values.next = verdict.values
+            raw.width.next = verdict.width
+            raw_row.next = verdict.row
+            pairs.place.next = judging.place
         settling.next = state == states.COMPARE or (settling and not verdict.settle)
         settled.keep.next = verdict.short and not verdict.constant and not verdict.dropped
         settled.place.next = judging.place
@@ -291,6 +269,6 @@ def block_judge(
             settling.next = False
 
     return (
-        begin_at, choose, sizes, directory, hand, places, look, ask, decide, add_up, follow, sequence, know,
+        begin_at, choose, sizes, directory, places, look, ask, decide, add_up, follow, sequence, know,
         settle,
     )  # fmt: skip

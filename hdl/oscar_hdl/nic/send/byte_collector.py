@@ -63,24 +63,20 @@ def take_chunks(clk, rst, move, s_axis: Stream, chunk: Chunk):
 
 
 @block
-def turn_bytes(clk, rst, move, chunk: Chunk, by, turned: Chunk):
-    """Turn a chunk's bytes upwards by so many places, those at its end to its begin, two clocks of `move`
-    later."""
-    SIZE, BITS = len(chunk.keep), len(chunk.data)
-    D1, D2, D3, D4, D8, D12 = (BITS - 8 * n for n in (1, 2, 3, 4, 8, 12))
-    K1, K2, K3, K4, K8, K12 = (SIZE - n for n in (1, 2, 3, 4, 8, 12))
-    near = Chunk(SIZE)
+def turn_word(clk, move, whole, by, turned, *, lane: int):
+    """Turn lanes of so many bits upwards, those at the end to the begin, two clocks of `move` later."""
+    BITS = len(whole)
+    L1, L2, L3, L4, L8, L12 = (BITS - lane * n for n in (1, 2, 3, 4, 8, 12))
+    near = word(BITS)
 
-    if SIZE == 2 * 4:
+    if len(by) == 3:
 
         @always(clk.posedge)
         def by_fours():
             if move:
-                near.data.next = chunk.data
-                near.keep.next = chunk.keep
+                near.next = whole
                 if by[2]:
-                    near.data.next = concat(chunk.data[D4:], chunk.data[BITS:D4])
-                    near.keep.next = concat(chunk.keep[K4:], chunk.keep[SIZE:K4])
+                    near.next = concat(whole[L4:], whole[BITS:L4])
 
     else:
 
@@ -89,47 +85,51 @@ def turn_bytes(clk, rst, move, chunk: Chunk, by, turned: Chunk):
             if move:
                 if by[3]:
                     if by[2]:
-                        near.data.next = concat(chunk.data[D12:], chunk.data[BITS:D12])
-                        near.keep.next = concat(chunk.keep[K12:], chunk.keep[SIZE:K12])
+                        near.next = concat(whole[L12:], whole[BITS:L12])
                     else:
-                        near.data.next = concat(chunk.data[D8:], chunk.data[BITS:D8])
-                        near.keep.next = concat(chunk.keep[K8:], chunk.keep[SIZE:K8])
+                        near.next = concat(whole[L8:], whole[BITS:L8])
                 elif by[2]:
-                    near.data.next = concat(chunk.data[D4:], chunk.data[BITS:D4])
-                    near.keep.next = concat(chunk.keep[K4:], chunk.keep[SIZE:K4])
+                    near.next = concat(whole[L4:], whole[BITS:L4])
                 else:
-                    near.data.next = chunk.data
-                    near.keep.next = chunk.keep
+                    near.next = whole
 
     @always(clk.posedge)
     def by_ones():
         if move:
             if by[1]:
                 if by[0]:
-                    turned.data.next = concat(near.data[D3:], near.data[BITS:D3])
-                    turned.keep.next = concat(near.keep[K3:], near.keep[SIZE:K3])
+                    turned.next = concat(near[L3:], near[BITS:L3])
                 else:
-                    turned.data.next = concat(near.data[D2:], near.data[BITS:D2])
-                    turned.keep.next = concat(near.keep[K2:], near.keep[SIZE:K2])
+                    turned.next = concat(near[L2:], near[BITS:L2])
             elif by[0]:
-                turned.data.next = concat(near.data[D1:], near.data[BITS:D1])
-                turned.keep.next = concat(near.keep[K1:], near.keep[SIZE:K1])
+                turned.next = concat(near[L1:], near[BITS:L1])
             else:
-                turned.data.next = near.data
-                turned.keep.next = near.keep
+                turned.next = near
+
+    return by_fours, by_ones
+
+
+@block
+def turn_bytes(clk, rst, move, chunk: Chunk, by, turned: Chunk):
+    """Turn a chunk's bytes upwards by so many places, two clocks of `move` later."""
+    near_valid, near_last = bit(), bit()
+    words = [
+        turn_word(clk, move, chunk.data, by, turned.data, lane=8),
+        turn_word(clk, move, chunk.keep, by, turned.keep, lane=1),
+    ]
 
     @always(clk.posedge)
     def follow():
         if move:
-            near.valid.next = chunk.valid
-            near.last.next = chunk.last
-            turned.valid.next = near.valid
-            turned.last.next = near.last
+            near_valid.next = chunk.valid
+            near_last.next = chunk.last
+            turned.valid.next = near_valid
+            turned.last.next = near_last
         if rst:
-            near.valid.next = False
+            near_valid.next = False
             turned.valid.next = False
 
-    return by_fours, by_ones, follow
+    return words, follow
 
 
 @block

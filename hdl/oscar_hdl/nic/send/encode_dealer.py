@@ -72,16 +72,13 @@ def encode_dealer(
         busy.next = state != states.IDLE
 
     @always(clk.posedge)
-    def keep():
+    def deal():
         if start:
             last_block.next = frame.last_block
             size.next = frame.size
             last_size.next = frame.last_size
             bank.next = frame.bank
             thinning.next = frame.thinning
-
-    @always(clk.posedge)
-    def deal():
         final.next = index == last_block
         hot.next = next_hot
         first.next = next_first
@@ -115,4 +112,4 @@ def encode_dealer(
             if final:
                 dealt.values.next = last_size
 
-    return place, look, keep, deal, hand
+    return place, look, deal, hand

@@ -76,9 +76,6 @@ def pair_collect(clk, rst, pairs: PairJob, words: Stream, unit: CollectJob, coll
             collect.place.next = pairs.place
         unit.busy.next = collect.busy
         unit.claimed.next = state != states.IDLE or pairs.raw
-
-    @always_comb
-    def share():
         collect.mute.next = unit.mute
         collect.sum.next = unit.sum or state == states.SUM
         unit.summed.next = collect.summed and state != states.SUM
@@ -107,7 +104,7 @@ def pair_collect(clk, rst, pairs: PairJob, words: Stream, unit: CollectJob, coll
         if rst:
             state.next = states.IDLE
 
-    return connect, share, run
+    return connect, run
 
 
 @block

@@ -17,10 +17,10 @@ def frame_plan(clk, rst, start, count, block_log2, ready, last_block, size, last
     """
     steps, blocks, rest, some, move = word(5), word(len(count)), word(VALUES_BITS), bit(), bit()
 
-    # The low bits of the count move from `blocks` into `rest`, 18 steps in all. That they do in the next
-    # step is found a step before.
     @always(clk.posedge)
     def run():
+        # The low bits of the count move from `blocks` into `rest`, 18 steps in all. That they do in the next
+        # step is found a step before.
         if not ready:
             steps.next = steps + 1
             rest.next = rest >> 1
@@ -46,13 +46,10 @@ def frame_plan(clk, rst, start, count, block_log2, ready, last_block, size, last
                 thinning.next = 1
         if rst:
             ready.next = True
-
-    @always(clk.posedge)
-    def give():
         last_size.next = size
         last_block.next = blocks - 1
         if some:
             last_size.next = rest
             last_block.next = blocks[8:]
 
-    return run, give
+    return run

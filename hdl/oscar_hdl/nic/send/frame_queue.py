@@ -6,6 +6,7 @@ from oscar_hdl.coder.ports import BANK_BITS, BANKS
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.send.head_writer import HeadFields
 from oscar_hdl.nic.send.ports import PlannedFrame, SentFrame
+from oscar_hdl.streams.balance import balance
 from oscar_hdl.streams.bundles import word
 
 
@@ -53,16 +54,11 @@ def frame_queue(
 
     @always(clk.posedge)
     def count():
-        if put and not take:
-            kept.next = kept + 1
-        elif take and not put:
-            kept.next = kept - 1
         if take:
             oldest.next = oldest + 1
             if oldest == LAST_BANK:
                 oldest.next = 0
         if rst:
-            kept.next = 0
             oldest.next = 0
 
-    return parts, look, count
+    return parts, balance(clk, rst, put, take, kept), look, count

@@ -18,6 +18,7 @@ from oscar_hdl.nic.send.head_writer import HeadFields, head_writer
 from oscar_hdl.nic.send.raw_packer import raw_packer
 from oscar_hdl.nic.send.send_front import send_front
 from oscar_hdl.nic.send.unit_ring import unit_ring
+from oscar_hdl.streams.balance import balance
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 TOO_LONG, DESCRIPTOR = 4, 5  # FrameCommand.error
@@ -45,11 +46,8 @@ def frame_sender(
     """Run FrameCommands side by side: one is planned, those before are coded, the oldest is collected.
 
     m_axis_tx: frames_out(bus_bits), a frame without a pause. row: the first row of the frame in the memory.
-    top: TopPort, of which row and count are the command's. Block b of memory is for unit b modulo their
-    number.
-
-    bus_bits: 64, 128, 256 or 512; store_log2: words of bus_bits in the store; the longest frame has less than
-    four words less. block_log2: see bank_place.
+    top: its row and count are the command's. store_log2: of words of bus_bits in the store; the longest frame
+    has less than four words less. block_log2: see bank_place.
     """
     count = len(units.jobs)
     if bus_bits not in (64, 128, 256, 512):
@@ -107,6 +105,7 @@ def frame_sender(
             raw_row=units.raw_row, pairs=pairs, entries=entries, block_log2=block_log2,
             store_bits=store_log2, size_bits=BYTES_LOG2,
         ),
+        balance(clk, rst, begun, command.done, under_way),
         raw_packer(clk, rst, raw, units.source, raw_stream),
         head_writer(clk, rst, begin=coded.begin, entries=entries, fields=fields, m_axis=head_stream),
         frame_builder(
@@ -126,15 +125,6 @@ def frame_sender(
         deal.next = begun and not frame.empty
         # What is learnt of a bank is asked for before its next build.
         crowded.next = under_way == frames or (owed and coded.bank == frame.bank)
-
-    @always(clk.posedge)
-    def follow():
-        if begun and not command.done:
-            under_way.next = under_way + 1
-        elif command.done and not begun:
-            under_way.next = under_way - 1
-        if rst:
-            under_way.next = 0
 
     @always(clk.posedge)
     def watch():
@@ -206,4 +196,4 @@ def frame_sender(
         if rst:
             state.next = states.IDLE
 
-    return parts, look, follow, watch, strobe, sequence
+    return parts, look, watch, strobe, sequence

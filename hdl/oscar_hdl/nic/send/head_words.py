@@ -55,16 +55,13 @@ def head_sums(clk, rst, begin, head: HeadJob, crc, ready, lane: HeadLane):
         head.over.next = state == states.OVER
 
     @always(clk.posedge)
-    def choose():
+    def run():
         if state == states.OPEN:
             lane.state.next = length_crc
             lane.sum_at.next = LENGTH_END
         elif state == states.WAIT:
             lane.state.next = crc
             lane.sum_at.next = lane.offset
-
-    @always(clk.posedge)
-    def run():
         if state == states.OPEN:
             if head.close:
                 state.next = states.LENGTH
@@ -81,7 +78,7 @@ def head_sums(clk, rst, begin, head: HeadJob, crc, ready, lane: HeadLane):
         if rst:
             state.next = states.OVER
 
-    return far, tell, choose, run
+    return far, tell, run
 
 
 @block

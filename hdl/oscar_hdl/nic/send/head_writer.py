@@ -7,6 +7,7 @@ from oscar.coding.frame import MAGIC
 from oscar_hdl.nic.ports import COUNT_BITS
 from oscar_hdl.nic.send.ports import EntryPort
 from oscar_hdl.streams.bundles import Bundle, bit, word
+from oscar_hdl.streams.copied import copied
 
 FIRST = MAGIC | ASC_CODE << 8  # the first two bytes of every frame
 DIRECTORY_LOG2 = 10  # pairs: three for each of up to 256 blocks
@@ -42,13 +43,10 @@ def head_writer(
     valid_2, last_2, listed_2, field_2, read_2 = bit(), bit(), bit(), word(16), word(17)
 
     @always_comb
-    def look():
+    def choose():
         advance.next = m_axis.tready or not m_axis.tvalid
         some.next = state == states.DIRECTORY and read_at != write_at
         m_axis.tkeep.next = 3
-
-    @always_comb
-    def choose():
         chosen.next = 0
         if field == 0:
             chosen.next = FIRST
@@ -100,10 +98,6 @@ def head_writer(
             listed_1.next = some
             valid_1.next = some or state == states.FIELDS
             last_1.next = field == HEADER_END and fields.count == 0
-            field_2.next = field_1
-            read_2.next = read_1
-            listed_2.next = listed_1
-            last_2.next = last_1
             valid_2.next = valid_1
             m_axis.tdata.next = field_2
             m_axis.tlast.next = last_2
@@ -116,4 +110,5 @@ def head_writer(
             valid_2.next = False
             m_axis.tvalid.next = False
 
-    return look, choose, run, give
+    later = (field_1, field_2), (read_1, read_2), (listed_1, listed_2), (last_1, last_2)
+    return [copied(clk, *two, load=advance) for two in later], choose, run, give

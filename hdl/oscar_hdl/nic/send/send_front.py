@@ -7,6 +7,7 @@ from oscar_hdl.nic.ports import FrameCommand, TopPort
 from oscar_hdl.nic.send.frame_plan import frame_plan
 from oscar_hdl.nic.send.ports import PlannedFrame
 from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.streams.copied import copied_fields
 
 LOOK_UP = 3  # clocks until the checksum of a set is there
 
@@ -33,11 +34,10 @@ def send_front(
         frame.last_size, frame.thinning,
     )  # fmt: skip
 
+    sets = copied_fields(None, command, tables, "load", "save", "fresh")
+
     @always_comb
     def tell():
-        tables.load.next = command.load
-        tables.save.next = command.save
-        tables.fresh.next = command.fresh
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
         tables.last.next = last
@@ -112,4 +112,4 @@ def send_front(
         if rst:
             state.next = states.IDLE
 
-    return plan, tell, strobe, sequence
+    return sets, plan, tell, strobe, sequence

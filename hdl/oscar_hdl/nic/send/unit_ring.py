@@ -6,6 +6,7 @@ from oscar_hdl.coder.encode.ports import DrainPort, EncoderJob
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.nic.ports import BankBlock
 from oscar_hdl.nic.send.ports import RESULT_BITS, CollectJob, DealtBlock, SettledBlock, UnitRing
+from oscar_hdl.streams.balance import balance
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -21,6 +22,7 @@ def ring_jobs(clk, rst, job: EncoderJob, rows: BankBlock, dealt: DealtBlock, rin
 
     @always(clk.posedge)
     def start():
+        ring.room.next = not blocks[THREAD_BITS] and not rst
         job.start.next = ring.go and not rst
         job.thread.next = next_at
         job.bank.next = dealt.bank
@@ -57,22 +59,8 @@ def ring_jobs(clk, rst, job: EncoderJob, rows: BankBlock, dealt: DealtBlock, rin
         ring.result.next = memory[taken_at]
         waiting.next = untaken != 0
 
-    @always(clk.posedge)
-    def count():
-        ring.room.next = not blocks[THREAD_BITS] and not rst
-        if ring.go and not frees:
-            blocks.next = blocks + 1
-        elif frees and not ring.go:
-            blocks.next = blocks - 1
-        if ring.go and not ring.take:
-            untaken.next = untaken + 1
-        elif ring.take and not ring.go:
-            untaken.next = untaken - 1
-        if rst:
-            blocks.next = 0
-            untaken.next = 0
-
-    return start, keep, show, count
+    counts = [balance(clk, rst, ring.go, frees, blocks), balance(clk, rst, ring.go, ring.take, untaken)]
+    return counts, start, keep, show
 
 
 @block
@@ -135,14 +123,9 @@ def unit_ring(
             settled_at.next = settled_at + 1
         if frees:
             oldest.next = oldest + 1
-        if ring.settle and not frees:
-            owed.next = owed + 1
-        elif frees and not ring.settle:
-            owed.next = owed - 1
         if rst:
             settled_at.next = 0
             oldest.next = 0
-            owed.next = 0
 
     # A drain is not idle from the second clock behind its start on. A block of zeros has no word.
     @always(clk.posedge)
@@ -165,4 +148,4 @@ def unit_ring(
         if rst:
             state.next = states.REST
 
-    return jobs, look, judge, choose, launch, follow, run
+    return jobs, balance(clk, rst, ring.settle, frees, owed), look, judge, choose, launch, follow, run
