@@ -48,15 +48,17 @@ FRAME_GAP = 4  # from a frame's last word to the next one's first
 
 # Decoders: dealer and turns.
 GIVE, BEHIND_SENT = 5, 17  # the dealer's for a block; behind the last block of a frame
-START, SUMMED = 17, 34  # from the deal to the first turn, if its bytes are there; from the last turn to sums
+START = 17 # from the deal to the first turn, if its bytes are there; from the last turn to sums
 OVER, FREE = 41, 7  # from the last turn until a look may find the block over; then until its thread is free
 # From a frame's last sum to the end of its command, in the mean: a thread is looked at once in LOOK_EVERY
 # clocks. To learn.
-DONE, LEARN = 20, 300
+DONE, LEARN = 20, (292, 8)
+NEXT_DONE, NEXT_LEARN, QUIET, CALLED, READ = 2, 9, 2, 6, 145
 
 # Decoders: bytes. Each thread is looked at once in LOOK_EVERY clocks.
 FETCH, FED = 6, 9  # from the deal until a line may be chosen for the thread; from the choice until it counts
 LOOK_EVERY = 8
+COLUMN = 2  # from a column of a line, of CHUNK bytes, to the one before it; the last one comes first
 LEVEL_LOOK, ROOM_LOOK = 18, 4  # how old the look is that a turn goes by; that the choice of a line goes by
 TAKEN = 31  # from a turn's begin until its bytes count as taken
 ENOUGH, BEGUN, ROOM = 128, 64, 384  # bytes: for a turn, for a block's first turn, from which on no line comes
@@ -73,6 +75,7 @@ ASKED = 9  # fewer where the command waits already
 WHOLE = 22  # of a received frame whose last word is whole
 # Of a received frame that waits in the store, the later one of two: tables are built; the directory is read.
 WAITED = 143
+BUILD = 163  # from the build of tables to the next one's
 LISTED, ENTRY = 50, 4.25  # of the directory, of each block's entry
 HEAD_READ, LIST_READ = 13, 22  # until the store is read: for the header, for the directory
 

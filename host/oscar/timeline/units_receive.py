@@ -12,7 +12,10 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     BEGUN,
     BEHIND_SENT,
+    BUILD,
+    CALLED,
     CHUNK,
+    COLUMN,
     DONE,
     ENOUGH,
     ENTRY,
@@ -26,14 +29,18 @@ from oscar.timeline.turns import (
     LIST_READ,
     LOOK_EVERY,
     NEVER,
+    NEXT_DONE,
+    NEXT_LEARN,
+    QUIET,
+    READ,
     OVER,
     ROOM,
     ROOM_LOOK,
     START,
-    SUMMED,
     TAKEN,
     THREADS,
     TURN,
+    WAITED,
     CodedBlocks,
     waits_for,
 )
@@ -54,7 +61,7 @@ class Receiving(NamedTuple):
     room for more; fed and owed, bytes that are there and that are to come; takes and began, [2, units,
     THREADS], bytes of the last two turns and when they began; feeds, from when on lines may come; free. puts:
     clocks of the last deals. Of units: last and line, the threads that had a turn and a line last; chosen,
-    when that line was. Of frames: under_way, blocks; deal, when they may be dealt; end, the last sum; over,
+    when that line was. Of frames: under_way, blocks; deal, when they may be dealt; built, the front that their build begins with; end, the last sum; over,
     learnt. at: the numbers above.
     """
 
@@ -73,8 +80,10 @@ class Receiving(NamedTuple):
     last: Any
     line: Any
     chosen: Any
+    coming: Any
     under_way: Any
     deal: Any
+    built: Any
     end: Any
     over: Any
     learnt: Any
@@ -90,12 +99,12 @@ def receive_ends(work: CodedBlocks, fronts: Any, units: int, begin: float, word:
         np.zeros(threads, np.bool_), np.zeros(threads, np.int64), np.zeros(threads), np.zeros(threads),
         np.zeros((2, *threads)), np.full((2, *threads), -NEVER), np.full(threads, NEVER), np.zeros(threads),
         np.full(THREADS, -NEVER),
-        np.zeros(units, np.int64), np.zeros(units, np.int64), np.full(units, -NEVER),
-        np.zeros(count, np.int64), np.full(count, NEVER), np.zeros(count), np.full(count, NEVER),
+        np.zeros(units, np.int64), np.zeros(units, np.int64), np.full(units, -NEVER), np.zeros(units),
+        np.zeros(count, np.int64), np.full(count, NEVER), np.zeros(count), np.zeros(count), np.full(count, NEVER),
         np.full(count, NEVER), np.zeros(11),
     )  # fmt: skip
     s.at[DEALER] = s.at[RAW_END] = s.deal[0] = begin
-    s.at[NEXT_LISTED] = 1
+    s.at[NEXT_LISTED], s.built[0] = 1, begin - fronts[0]
     now = int(np.ceil(begin / TURN) * TURN)
     while s.at[ENDED] < count:
         _deal(work, s, now)
@@ -103,6 +112,7 @@ def receive_ends(work: CodedBlocks, fronts: Any, units: int, begin: float, word:
         _list(work, s, begin)
         for clock in range(now - LEVEL_LOOK - TURN + 1, now - LEVEL_LOOK + 1):
             _feed(work, s, clock - FED, word)
+            _come(work, s, clock - FED, word)
             _look(work, s, clock)
         for u in range(units):
             _turn(work, s, u, now)
@@ -159,18 +169,19 @@ def _begin(work: CodedBlocks, s: Receiving, u: int, t: int, b: int, when: float)
 @njit(cache=True, nogil=True)
 def _end(s: Receiving, fronts: Any, begin: float, now: int) -> None:
     """End frames whose blocks are done, in their order, and say when the next one may be dealt."""
-    frame, n = int(s.at[FRAME]), int(s.at[ENDED])
+    frame, n, learn = int(s.at[FRAME]), int(s.at[ENDED]), LEARN[0] + LEARN[1] * s.last.size
     while n < fronts.size and frame > n and s.under_way[n] == 0 and s.end[n] <= now:
-        s.end[n] = max(s.end[n], s.end[n - 1] if n else 0.0, s.deal[n])
+        s.end[n] = max(s.end[n], s.end[n - 1] + NEXT_DONE if n else 0.0, s.deal[n])
         s.over[n] = s.end[n] + DONE
-        s.learnt[n] = max(s.over[n], s.learnt[n - 1] if n else 0.0) + LEARN
+        s.learnt[n] = max(s.over[n], s.learnt[n - 1] - NEXT_LEARN if n else 0.0) + learn
         n += 1
     s.at[ENDED] = n
     ahead = waits_for(frame, s.last.size)
     if frame < fronts.size and s.deal[frame] == NEVER and (ahead < 0 or s.over[ahead] < NEVER):
-        front = max(s.deal[frame - 1], s.over[ahead] if ahead >= 0 else begin) + fronts[frame]
+        front = max(s.deal[frame - 1], s.over[ahead] + CALLED if ahead >= 0 else begin)
+        s.built[frame] = max(front, s.built[frame - 1] + BUILD, s.learnt[ahead] - learn + READ if ahead >= 0 else 0.0)
         learnt = s.learnt[ahead] if ahead >= 0 else 0.0
-        s.deal[frame] = max(s.at[DEALER], front, learnt)
+        s.deal[frame] = max(s.at[DEALER], front + fronts[frame], s.built[frame] + WAITED, learnt)
 
 
 @njit(cache=True, nogil=True)
@@ -184,7 +195,7 @@ def _list(work: CodedBlocks, s: Receiving, begin: float) -> None:
         blocks = work.frames[frame + 1] - work.frames[frame]
         place = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES * blocks
         s.at[HEAD_DONE], s.at[HEAD_CHUNKS] = 0, 1 - (-place // CHUNK) - HEADER_BYTES // CHUNK
-        s.at[HEAD_BEGIN] = max(s.deal[frame - 1], s.over[ahead] if ahead >= 0 else begin)
+        s.at[HEAD_BEGIN] = max(s.deal[frame - 1], s.over[ahead] + CALLED if ahead >= 0 else begin)
         s.at[NEXT_LISTED] += 1
 
 
@@ -207,24 +218,38 @@ def _feed(work: CodedBlocks, s: Receiving, clock: int, word: int) -> None:
     chunks, units = max(1, word // CHUNK), s.last.size
     if _head_reads(s, clock):
         return
-    u = clock % max(units, 2 * chunks)
+    u = clock % max(units, COLUMN * chunks)
     if u >= units:
         return
     for put in s.puts:
         if put == clock:
             return
-    just = s.chosen[u] == clock - max(units, 2 * chunks)
+    just = s.chosen[u] == clock - max(units, COLUMN * chunks)
     for k in range(1, THREADS if just else THREADS + 1):
         t = (s.line[u] + k) % THREADS
         known, newest = clock - ROOM_LOOK - t, clock + FED - 1 - t  # looks in between are not seen yet
         looks = newest // LOOK_EVERY - known // LOOK_EVERY
         if s.own[u, t] >= 0 and s.owed[u, t] > 0 and s.feeds[u, t] <= clock and s.room[u, t] >> looks & 1:
             behind = work.places[s.own[u, t]] + s.owed[u, t] - 1
-            some = min(s.owed[u, t], behind % (CHUNK * chunks) + 1)  # blocks begin and end anywhere in lines
-            s.fed[u, t] += some
-            s.owed[u, t] -= some
+            # Blocks begin and end anywhere in lines.
+            s.coming[u] = min(s.owed[u, t], behind % (CHUNK * chunks) + 1)
             s.line[u], s.chosen[u] = t, clock
             return
+
+
+@njit(cache=True, nogil=True)
+def _come(work: CodedBlocks, s: Receiving, clock: int, word: int) -> None:
+    """Let a column of each unit's line count, the last one first."""
+    chunks = max(1, word // CHUNK)
+    for u in range(s.last.size):
+        if s.coming[u] > 0:
+            t = s.line[u]
+            behind = work.places[s.own[u, t]] + s.owed[u, t] - 1
+            if clock == s.chosen[u] + COLUMN * (chunks - 1 - behind // CHUNK % chunks):
+                some = min(s.coming[u], behind % CHUNK + 1)
+                s.fed[u, t] += some
+                s.owed[u, t] -= some
+                s.coming[u] -= some
 
 
 @njit(cache=True, nogil=True)
@@ -260,6 +285,6 @@ def _turn(work: CodedBlocks, s: Receiving, u: int, now: int) -> None:
             over = now + OVER
             s.own[u, t], s.free[u, t] = -1, over + (t - over) % LOOK_EVERY + FREE
             frame = np.searchsorted(work.frames, o, side="right") - 1
-            s.end[frame] = max(s.end[frame], now + SUMMED)
+            s.end[frame] = max(s.end[frame], s.free[u, t] + QUIET - DONE)
             s.under_way[frame] -= 1
         return

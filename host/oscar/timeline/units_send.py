@@ -308,7 +308,7 @@ def _end(work: CodedBlocks, s: Sending, fronts: Any, word: int) -> None:
         words = np.ceil((work.places[before] + work.sizes[before]) / word)
         out = max(out, s.ends[mine - 1] + words + FRAME_GAP)
     s.ends[mine] = out
-    s.learnt[mine] = max(s.at[JUDGE_AT], s.learnt[mine - 1] if mine else 0.0) + LEARN
+    s.learnt[mine] = max(s.at[JUDGE_AT], s.learnt[mine - 1] if mine else 0.0) + LEARN[0] + LEARN[1] * s.last.size
     mine += 1
     s.at[MINE] = mine
     if mine < fronts.size:
