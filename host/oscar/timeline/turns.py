@@ -25,11 +25,11 @@ DEAL, BEHIND = 3, 6  # the dealer's for a block; behind the last block of a fram
 FIRST = 14  # from the deal to the block's first turn
 JUDGED, JUDGE = 23, 4  # from the last turn until the block is settled; the judge's for a block
 # From when the frame before is out, and this one's blocks may be dealt, until the judge takes it.
-NEXT_JUDGED = 4
+NEXT_JUDGED = 5
 
 # Encoders: a block on its way to the store.
 KEPT = 2  # from when the block is settled until its drain begins, or until it is dropped
-DRAIN = 18  # of a drain, beside those of its words
+DRAIN = 14  # until a collector has the first 16 bytes of a drain, less 1
 LASTED, SETTLED = 41, 3  # least until it is in the store: from its last turn, from when it is settled
 BUFFER = 112 * 16  # bytes of a thread's block, beyond which the thread waits for the drain
 # Units' collectors take turns at the store, a clock each.
@@ -41,6 +41,8 @@ RAW_CODED = 1.66  # bytes that the encoder makes of a raw block, for each byte t
 
 # Encoders: the end of a frame.
 CRC = 3, 5, 2  # to add a CRC: the first, or one that ends in the same word; any other; each step of that
+HEAD_DONE = 12
+HEAD_MADE_AFTER = 3
 LENGTH_CRC, HEAD_CRC = 7, 2  # from the last settled block to asking for the length's CRC; then for the head's
 OUT = 11  # from the last CRC to the first word
 PAD = 2  # for each step by which the CRC goes back over the pad, and a clock for all
@@ -69,8 +71,8 @@ RAW_GROUP, RAW_ROW = 192, 32  # to receive each 1,024 raw values; each row, besi
 # From a command to send until its blocks may be dealt, and from a received frame's last word, in the mean. A
 # sender builds tables first, for the last symbol of the frame before; a receiver has built them by then.
 FRONT = 153, 25
-SEARCH = 41, 8  # until memory has found the last symbol: of the frame, of each 1,024 values of a bank
-REBUILT = 134  # from there, if it is another symbol
+SEARCH = 35, 8  # until memory has found the last symbol: of the frame, of each 1,024 values of a bank
+REBUILT = 137  # from there, if it is another symbol
 ASKED = 9  # fewer where the command waits already
 WHOLE = 22  # of a received frame whose last word is whole
 # Of a received frame that waits in the store, the later one of two: tables are built; the directory is read.
@@ -103,3 +105,9 @@ class CodedBlocks(NamedTuple):
 def waits_for(frame: int, units: int) -> int:
     """Return the frame of the same direction that has to be done before this one; below 0: none."""
     return frame - (IN_FLIGHT[1] if units > 1 else IN_FLIGHT[0])
+
+
+# Sender's front (to be placed)
+DEALT, CALLED_SEND = 2, 3
+LOOKED, FOUND = 9, 18
+QUERIED, BUILT, BEGUN_SEND = 5, 134, 3

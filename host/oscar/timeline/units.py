@@ -19,7 +19,6 @@ from oscar.coding.asc.turns import GROUP, cell_values
 from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     AGAIN,
-    ASKED,
     CLASSES,
     ENTRY,
     FINAL,
@@ -39,6 +38,8 @@ from oscar.timeline.turns import (
 )
 from oscar.timeline.units_receive import receive_ends
 from oscar.timeline.units_send import send_ends
+
+EIGHT = 8  # rows that memory looks at in a clock
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,9 @@ def sent(
     """
     work = blocks_of(frames, units, block, 0)
     pairs = pairwise([frames[0], *frames])
-    fronts = [send_front(frame.count, units, known=_same(before, frame)) - ASKED for before, frame in pairs]
-    found = send_ends(work, np.array(fronts, float), units, begin, bus or bus_bytes(units))
+    known = np.array([_same(before, frame) for before, frame in pairs])
+    eights = np.array([_eights(frame, units, block) for frame in frames])
+    found = send_ends(work, known, eights, units, begin, bus or bus_bytes(units))
     return [float(end) for end in found]
 
 
@@ -97,13 +99,24 @@ def _same(before: UnitFrame, frame: UnitFrame) -> bool:
     return frame.last is None or frame.last == before.last
 
 
+def _eights(frame: UnitFrame, units: int, block: int) -> Any:
+    """Return of each unit's bank how many eights of rows a frame has, the last one of a block not whole."""
+    first = np.arange(0, frame.count, block)
+    eights = -(-np.minimum(block, frame.count - first) // (EIGHT * LANES))
+    return np.bincount(_unit_of(frame, units, block, len(first)), eights, units).astype(np.int64)
+
+
+def _unit_of(frame: UnitFrame, units: int, block: int, blocks: int) -> Any:
+    return (frame.row // (block // LANES) + np.arange(blocks)) % units
+
+
 def send_front(count: int, units: int, *, known: bool = True) -> int:
     """Return clocks from the command to send a frame of `count` values until its blocks may be dealt.
 
     known: its last symbol is that of the frame before.
     """
-    search = SEARCH[0] + SEARCH[1] * -(-count // (GROUP * units))
-    return max(FRONT[0], search) if known else search + REBUILT
+    search = SEARCH[0] + units + SEARCH[1] * -(-count // (GROUP * units))
+    return max(FRONT[0], search + 4) if known else search + REBUILT
 
 
 def received_front(size: int, bus: int) -> int:
@@ -181,7 +194,7 @@ def _frame_blocks(frame: UnitFrame, units: int, block: int, way: int) -> tuple[A
         counts, pattern = _encoded(cells)
         takes = np.zeros(0)
     gaps = np.repeat(np.tile(np.array(pattern, np.uint8), len(plain)), counts.reshape(-1))
-    unit = (frame.row // (block // LANES) + np.arange(len(sizes))) % units
+    unit = _unit_of(frame, units, block, len(sizes))
     return gaps, takes, counts.sum(axis=1), sizes, ends - sizes, plain.astype(float), unit
 
 

@@ -12,26 +12,37 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     BEHIND,
     BUFFER,
+    BUILD,
+    BUILT,
+    BEGUN_SEND as BEGUN,
+    CALLED_SEND as CALLED,
     CHUNK,
     CRC,
     CRC_TURN,
     DEAL,
+    DEALT,
     DRAIN,
     ENTRY_WORD,
     FIRST,
+    FOUND,
     FRAME_GAP,
     HEAD_CRC,
+    HEAD_DONE,
+    HEADED,
+    HEAD_MADE_AFTER,
     JUDGE,
     JUDGED,
     KEPT,
     LASTED,
     LEARN,
     LENGTH_CRC,
+    LOOKED,
     NEVER,
     NEXT_DRAIN,
     NEXT_JUDGED,
     OUT,
     PAD,
+    QUERIED,
     RAW_CODED,
     RAW_SENT,
     SETTLED,
@@ -48,6 +59,7 @@ from oscar.timeline.turns import (
 # the packer of raw blocks is free. CRC_ADDED: when the last CRC is added; CRC_WORDS: words of the frame up to
 # its end, -1 for none. LENGTH_AT, HEAD_AT: when the CRCs of the length and of the head are asked for.
 FRAME, BLOCK, DEALER, MINE, JUDGING, JUDGE_AT, RAW_FREE, CRC_ADDED, CRC_WORDS, LENGTH_AT, HEAD_AT = range(11)
+FRONT, STARTED, SOUGHT, HEAD_MADE = range(11, 15)
 
 
 class Sending(NamedTuple):
@@ -79,45 +91,54 @@ class Sending(NamedTuple):
     judge_from: Any
     learnt: Any
     ends: Any
+    built: Any
+    headed: Any
+    left_eights: Any
     at: Any
 
 
 @njit(cache=True, nogil=True)
-def send_ends(work: CodedBlocks, fronts: Any, units: int, begin: float, word: int) -> Any:
+def send_ends(work: CodedBlocks, known: Any, eights: Any, units: int, begin: float, word: int) -> Any:
     """Return the clocks, float64 [frames], in which the first words go out.
 
-    fronts: float64 [frames], clocks from a command that waits until its blocks may be dealt; the first is not
-    looked at. begin: clock from which blocks of the first frame may be dealt. word: bytes of the bus.
+    known: bool [frames], the last symbol is that of the frame before. eights: int64 [frames, units], eight
+    rows each, in which memory looks for it. begin: clock from which blocks of the first frame may be dealt.
+    word: bytes of the bus.
     """
-    blocks, count, threads = work.sizes.size, fronts.size, (units, THREADS)
+    blocks, count, threads = work.sizes.size, known.size, (units, THREADS)
     s = Sending(
         np.full(threads, -1), np.zeros(threads, np.int64), np.full(threads, NEVER), np.full(threads, -1),
         np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units),
         np.full(units, begin), np.full(units, NEVER), np.zeros(units), np.full(units, NEVER),
         np.full(blocks, NEVER), np.full(blocks, NEVER), np.full(count, NEVER), np.full(count, NEVER),
-        np.full(count, -NEVER), np.zeros(count), np.zeros(11),
+        np.full(count, -NEVER), np.zeros(count), np.zeros(count),
+        np.zeros(units, np.bool_), np.zeros(units, np.int64), np.zeros(15),
     )  # fmt: skip
     for n in (DEALER, RAW_FREE):
         s.at[n] = begin
-    s.deal[0] = begin
+    s.deal[0], s.built[0] = begin, begin - BUILT - BEGUN
+    s.at[FRONT], s.at[STARTED] = 1, NEVER
     _judge_next(work, s, begin)
     now = np.ceil(begin / TURN) * TURN
     while s.at[MINE] < count:
-        _deal(work, s, fronts, now)
+        _front(s, known, eights)
+        _deal(work, s, now)
         _judge(work, s, now, word)
         for u in range(units):
             while s.left[u] < s.given[u] and _collect(work, s, u, now, word):
                 pass
         _add_crcs(work, s, now, word)
-        _end(work, s, fronts, word)
+        _end(work, s, word)
         for u in range(units):
+            s.headed[u] = False
             _turn(work, s, u, now, word)
+        _seek(s, now)
         now += TURN
     return s.ends
 
 
 @njit(cache=True, nogil=True)
-def _deal(work: CodedBlocks, s: Sending, fronts: Any, now: float) -> None:
+def _deal(work: CodedBlocks, s: Sending, now: float) -> None:
     """Deal blocks to threads, which have them in a ring."""
     frame, b = int(s.at[FRAME]), int(s.at[BLOCK])
     while b < work.sizes.size and s.deal[frame] <= now:
@@ -134,22 +155,48 @@ def _deal(work: CodedBlocks, s: Sending, fronts: Any, now: float) -> None:
         if b == work.frames[frame + 1]:
             s.at[DEALER] = when + BEHIND
             frame += 1
-            if frame < fronts.size:
-                _open(s, fronts, frame)
             break
     s.at[FRAME], s.at[BLOCK] = frame, b
 
 
 @njit(cache=True, nogil=True)
-def _open(s: Sending, fronts: Any, frame: int) -> None:
-    """Say when a frame may be dealt, once that is known.
+def _front(s: Sending, known: Any, eights: Any) -> None:
+    """Take the next frame through the first stage, and say when it may be dealt, once that is known.
 
-    The one before must be dealt, and the one IN_FLIGHT ahead be out and learnt.
+    It begins when the frame before is dealt, and the one IN_FLIGHT ahead is out. Its blocks may be dealt when
+    its tables are built, all blocks of the frame before are dealt, and that one is learnt.
     """
-    ahead = waits_for(frame, s.last.size)
-    if s.deal[frame] == NEVER and (ahead < 0 or s.learnt[ahead] > -NEVER):
-        out, learnt = (s.ends[ahead], s.learnt[ahead]) if ahead >= 0 else (0.0, 0.0)
-        s.deal[frame] = max(s.at[DEALER], max(s.deal[frame - 1], out) + fronts[frame], learnt)
+    frame, units = int(s.at[FRONT]), s.last.size
+    ahead = waits_for(frame, units)
+    if frame == s.deal.size:
+        return
+    if s.at[STARTED] == NEVER:
+        if s.deal[frame - 1] < NEVER and (ahead < 0 or s.at[MINE] > ahead):
+            s.at[STARTED] = max(s.deal[frame - 1] + DEALT, s.ends[ahead] + CALLED if ahead >= 0 else 0.0)
+            s.at[SOUGHT] = -NEVER
+            s.left_eights[:] = eights[frame]
+        return
+    if s.left_eights.any() or s.at[FRAME] < frame:
+        return
+    sought = s.at[SOUGHT] + FOUND
+    asked = s.at[STARTED] + QUERIED if known[frame] else sought
+    learnt = s.learnt[ahead] if ahead >= 0 else 0.0
+    s.built[frame] = max(asked, s.built[frame - 1] + BUILD)
+    s.deal[frame] = max(s.at[DEALER], max(s.built[frame] + BUILT, sought + 1) + BEGUN, learnt)
+    s.at[FRONT], s.at[STARTED] = frame + 1, NEVER
+
+
+@njit(cache=True, nogil=True)
+def _seek(s: Sending, now: float) -> None:
+    """Let memory look for the last symbol: at eight rows of a bank twice a turn, but beside a header."""
+    if s.at[STARTED] == NEVER:
+        return
+    for u in range(s.last.size):
+        if not s.headed[u]:
+            for clock in (now - 1, now):
+                if s.left_eights[u] > 0 and clock >= s.at[STARTED] + LOOKED + u:
+                    s.left_eights[u] -= 1
+                    s.at[SOUGHT] = max(s.at[SOUGHT], clock)
 
 
 @njit(cache=True, nogil=True)
@@ -181,22 +228,41 @@ def _judge(work: CodedBlocks, s: Sending, now: float, word: int) -> None:
         j += 1
         left = word - place % word if j < work.frames[mine + 1] else DIRECTORY_BYTES  # of a word of the head
         if left <= DIRECTORY_BYTES:
-            _write_head(s, when + ENTRY_WORD + left // 2)
+            made = s.judge_from[mine] + HEAD_MADE_AFTER + (place + left) // 2
+            _write_head(work, s, max(made, when + ENTRY_WORD + left // 2), word)
         if j == work.frames[mine + 1]:
             s.at[LENGTH_AT] = when + LENGTH_CRC
+            s.at[HEAD_MADE] = when + HEAD_DONE + max(1, -(place + DIRECTORY_BYTES) % word // 2)
     s.at[JUDGING] = j
 
 
 @njit(cache=True, nogil=True)
-def _write_head(s: Sending, when: float) -> None:
+def _write_head(work: CodedBlocks, s: Sending, when: float, word: int) -> None:
     """Let a word of the head take the turn of a unit's collector."""
     units = s.last.size
     u = int(when) % units
-    if s.launched[u] + DRAIN <= when + STORED_TURN:
-        if s.stored[u] == NEVER:
-            s.lost[u] += units
-        elif s.stored[u] >= when + STORED_TURN:
-            s.stored[u] += units
+    if s.launched[u] == NEVER or _first_turn(work, s, u, word) > when or s.stored[u] < when + STORED_TURN:
+        return
+    s.lost[u] += units
+    if s.stored[u] < NEVER:
+        s.stored[u] = max(_stored(work, s, u, word), s.stored[u] + units * (s.stored[u] == when + STORED_TURN))
+
+
+@njit(cache=True, nogil=True)
+def _first_turn(work: CodedBlocks, s: Sending, u: int, word: int) -> float:
+    """Return the turn in which a unit's collector gives the first word of the block that it drains."""
+    start = work.places[s.oldest[u, s.left[u] % THREADS]] % word
+    return _turn_of(u, s.launched[u] + DRAIN + max(1, word // CHUNK) - start // CHUNK, s.last.size)
+
+
+@njit(cache=True, nogil=True)
+def _stored(work: CodedBlocks, s: Sending, u: int, word: int) -> float:
+    """Return when a block that is drained and settled is in the store: its last word has had its turn."""
+    o = s.oldest[u, s.left[u] % THREADS]
+    words = np.ceil((work.places[o] % word + work.sizes[o]) / word)
+    given = _first_turn(work, s, u, word) + (words - 1) * s.last.size + s.lost[u]
+    ended = max(s.done[o] + LASTED, s.settled[o] + SETTLED) - STORED_TURN
+    return max(given, _turn_of(u, ended, s.last.size)) + STORED_TURN
 
 
 @njit(cache=True, nogil=True)
@@ -226,13 +292,10 @@ def _collect(work: CodedBlocks, s: Sending, u: int, now: float, word: int) -> bo
             if s.done[o] + JUDGED - JUDGE > begins:
                 s.launched[u] = begins
     if s.launched[u] < NEVER and s.settled[o] < NEVER:
-        stored = max(s.done[o] + LASTED, s.settled[o] + SETTLED)
         if not kept:
-            _leave(s, u, stored)
+            _leave(s, u, max(s.done[o] + LASTED, s.settled[o] + SETTLED))
             return True
-        words = np.ceil((work.places[o] % word + work.sizes[o]) / word)
-        stored = max(stored, s.launched[u] + DRAIN + words * word / _every(s, word) + s.lost[u])
-        s.stored[u] = _turn_of(u + STORED_TURN, stored, s.last.size)
+        s.stored[u] = _stored(work, s, u, word)
     return False
 
 
@@ -278,7 +341,7 @@ def _add_crcs(work: CodedBlocks, s: Sending, now: float, word: int) -> None:
             _leave(s, who, when)
         elif s.at[LENGTH_AT] < NEVER:
             end = np.ceil(HEADER_BYTES / word)
-            head = when + HEAD_CRC
+            head = max(when + HEAD_CRC, s.at[HEAD_MADE])
             s.at[LENGTH_AT], s.at[HEAD_AT] = NEVER, head
         else:
             end = np.ceil((HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES * blocks) / word)
@@ -292,7 +355,7 @@ def _add_crcs(work: CodedBlocks, s: Sending, now: float, word: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _end(work: CodedBlocks, s: Sending, fronts: Any, word: int) -> None:
+def _end(work: CodedBlocks, s: Sending, word: int) -> None:
     """End the frame that is judged when all its blocks have left, and begin with the next."""
     mine, j = int(s.at[MINE]), int(s.at[JUDGING])
     if j < work.frames[mine + 1] or s.at[LENGTH_AT] < NEVER or s.at[HEAD_AT] < NEVER:
@@ -311,10 +374,7 @@ def _end(work: CodedBlocks, s: Sending, fronts: Any, word: int) -> None:
     s.learnt[mine] = max(s.at[JUDGE_AT], s.learnt[mine - 1] if mine else 0.0) + LEARN[0] + LEARN[1] * s.last.size
     mine += 1
     s.at[MINE] = mine
-    if mine < fronts.size:
-        dealt = int(s.at[FRAME])
-        if dealt < fronts.size:
-            _open(s, fronts, dealt)
+    if mine < s.deal.size:
         _judge_next(work, s, out)
 
 
@@ -333,7 +393,7 @@ def _turn(work: CodedBlocks, s: Sending, u: int, now: float, word: int) -> None:
                 made -= min(made, (now - s.launched[u]) * _every(s, word))
             if made > BUFFER:
                 continue
-        s.last[u] = t
+        s.last[u], s.headed[u] = t, work.gaps[s.place[u, t]] == HEADED[0]
         s.ready[u, t] = now + work.gaps[s.place[u, t]]
         s.place[u, t] += 1
         if s.place[u, t] == work.turns[o + 1]:
