@@ -42,6 +42,7 @@ RAW_CODED = 1.66  # bytes that the encoder makes of a raw block, for each byte t
 # Encoders: the end of a frame.
 CRC = 3, 5, 2  # to add a CRC: the first, or one that ends in the same word; any other; each step of that
 HEAD_DONE = 12
+LATE, LATE_CHUNKS = 27, 4
 HEAD_MADE_AFTER = 3
 LENGTH_CRC, HEAD_CRC = 7, 2  # from the last settled block to asking for the length's CRC; then for the head's
 OUT = 11  # from the last CRC to the first word

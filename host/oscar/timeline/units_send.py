@@ -34,6 +34,8 @@ from oscar.timeline.turns import (
     JUDGED,
     KEPT,
     LASTED,
+    LATE,
+    LATE_CHUNKS,
     LEARN,
     LENGTH_CRC,
     LOOKED,
@@ -46,6 +48,7 @@ from oscar.timeline.turns import (
     RAW_CODED,
     RAW_SENT,
     SETTLED,
+    STATES,
     STORED_TURN,
     THREAD_FREE,
     THREADS,
@@ -108,8 +111,8 @@ def send_ends(work: CodedBlocks, known: Any, eights: Any, units: int, begin: flo
     blocks, count, threads = work.sizes.size, known.size, (units, THREADS)
     s = Sending(
         np.full(threads, -1), np.zeros(threads, np.int64), np.full(threads, NEVER), np.full(threads, -1),
-        np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units),
-        np.full(units, begin), np.full(units, NEVER), np.zeros(units), np.full(units, NEVER),
+        np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(threads),
+        np.full(units, begin), np.full(units, NEVER), np.zeros((2, units)), np.full(units, NEVER),
         np.full(blocks, NEVER), np.full(blocks, NEVER), np.full(count, NEVER), np.full(count, NEVER),
         np.full(count, -NEVER), np.zeros(count), np.zeros(count),
         np.zeros(units, np.bool_), np.zeros(units, np.int64), np.zeros(15),
@@ -143,7 +146,7 @@ def _deal(work: CodedBlocks, s: Sending, now: float) -> None:
     frame, b = int(s.at[FRAME]), int(s.at[BLOCK])
     while b < work.sizes.size and s.deal[frame] <= now:
         u = work.unit[b]
-        when = max(s.at[DEALER], s.deal[frame], s.freed[u] if s.given[u] >= THREADS else 0.0)
+        when = max(s.at[DEALER], s.deal[frame], s.freed[u, s.given[u] % THREADS])
         if s.given[u] - s.left[u] == THREADS or when > now:
             break
         t = s.given[u] % THREADS
@@ -241,28 +244,45 @@ def _write_head(work: CodedBlocks, s: Sending, when: float, word: int) -> None:
     """Let a word of the head take the turn of a unit's collector."""
     units = s.last.size
     u = int(when) % units
-    if s.launched[u] == NEVER or _first_turn(work, s, u, word) > when or s.stored[u] < when + STORED_TURN:
+    if s.launched[u] == NEVER or s.stored[u] < when + STORED_TURN or _first_turn(work, s, u, word) > when:
         return
-    s.lost[u] += units
+    s.lost[0, u] += units
     if s.stored[u] < NEVER:
-        s.stored[u] = max(_stored(work, s, u, word), s.stored[u] + units * (s.stored[u] == when + STORED_TURN))
+        if _late_turns(work, s, u, word)[0] <= when:
+            s.lost[1, u] += units
+        s.stored[u] = _stored(work, s, u, word)
 
 
 @njit(cache=True, nogil=True)
 def _first_turn(work: CodedBlocks, s: Sending, u: int, word: int) -> float:
     """Return the turn in which a unit's collector gives the first word of the block that it drains."""
-    start = work.places[s.oldest[u, s.left[u] % THREADS]] % word
-    return _turn_of(u, s.launched[u] + DRAIN + max(1, word // CHUNK) - start // CHUNK, s.last.size)
+    chunk = work.places[s.oldest[u, s.left[u] % THREADS]] % word // CHUNK  # of its word
+    return _turn_of(u, s.launched[u] + DRAIN + max(1, word // CHUNK) - chunk, s.last.size)
+
+
+@njit(cache=True, nogil=True)
+def _late_turns(work: CodedBlocks, s: Sending, u: int, word: int) -> tuple[float, float]:
+    """Return the turns of the first and the last word of the oldest block that have bytes of its last turn."""
+    o, units, columns = s.oldest[u, s.left[u] % THREADS], s.last.size, max(1, word // CHUNK)
+    place, end = work.places[o], work.places[o] + work.sizes[o]
+    late = place + (work.sizes[o] - STATES[0] - 1) // CHUNK * CHUNK
+    final = LATE_CHUNKS + int(place % CHUNK + (work.sizes[o] - 1) % CHUNK >= CHUNK)
+    behind = columns - 1 - late // CHUNK % columns  # chunks of its word
+    if late // word == (end - 1) // word:
+        behind = final
+    first = _turn_of(u, s.done[o] + LATE + behind, units)
+    last = first + ((end - 1) // word - late // word) * units
+    return first, max(last, _turn_of(u, s.done[o] + LATE + final, units))
 
 
 @njit(cache=True, nogil=True)
 def _stored(work: CodedBlocks, s: Sending, u: int, word: int) -> float:
     """Return when a block that is drained and settled is in the store: its last word has had its turn."""
-    o = s.oldest[u, s.left[u] % THREADS]
+    o, units = s.oldest[u, s.left[u] % THREADS], s.last.size
     words = np.ceil((work.places[o] % word + work.sizes[o]) / word)
-    given = _first_turn(work, s, u, word) + (words - 1) * s.last.size + s.lost[u]
-    ended = max(s.done[o] + LASTED, s.settled[o] + SETTLED) - STORED_TURN
-    return max(given, _turn_of(u, ended, s.last.size)) + STORED_TURN
+    given = _first_turn(work, s, u, word) + (words - 1) * units + s.lost[0, u]
+    late = _late_turns(work, s, u, word)[1] + s.lost[1, u]
+    return max(max(given, late) + STORED_TURN, s.settled[o] + SETTLED)
 
 
 @njit(cache=True, nogil=True)
@@ -288,7 +308,7 @@ def _collect(work: CodedBlocks, s: Sending, u: int, now: float, word: int) -> bo
             s.launched[u] = begins
         elif o == s.at[JUDGING] and o < work.frames[mine + 1] and s.judge_from[mine] <= now:
             # The judge waits for this block, so the drain may begin before its word.
-            begins = max(free, s.at[JUDGE_AT] + 1)
+            begins = max(free, s.at[JUDGE_AT] + (o > work.frames[mine]))
             if s.done[o] + JUDGED - JUDGE > begins:
                 s.launched[u] = begins
     if s.launched[u] < NEVER and s.settled[o] < NEVER:
@@ -308,11 +328,12 @@ def _every(s: Sending, word: int) -> float:
 @njit(cache=True, nogil=True)
 def _leave(s: Sending, u: int, when: float) -> None:
     """Let a unit's oldest block leave."""
-    s.own[u, s.left[u] % THREADS] = -1
+    t = s.left[u] % THREADS
+    s.own[u, t] = -1
     s.left[u] += 1
-    s.drain[u], s.freed[u] = when + NEXT_DRAIN, when + THREAD_FREE
+    s.drain[u], s.freed[u, t] = when + NEXT_DRAIN, when + THREAD_FREE
     s.launched[u] = s.stored[u] = NEVER
-    s.lost[u] = 0.0
+    s.lost[:, u] = 0.0
 
 
 @njit(cache=True, nogil=True)
