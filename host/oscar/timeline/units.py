@@ -24,22 +24,22 @@ from oscar.timeline.turns import (
     FINAL,
     FRONT,
     HEADED,
+    KNOWN_DEAL,
     LISTED,
     RAW_GROUP,
     RAW_ROW,
-    REBUILT,
     SEARCH,
     SEED_TURNS,
     SEEDS,
+    SOUGHT_ROWS,
     STATES,
-    WAITED,
+    TABLES_ASKED,
+    TABLES_BUILT,
     WHOLE,
     CodedBlocks,
 )
 from oscar.timeline.units_receive import receive_ends
 from oscar.timeline.units_send import send_ends
-
-EIGHT = 8  # rows that memory looks at in a clock
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def sent(
     block: values of a block. begin: the clock from which blocks of the first frame may be dealt. bus: bytes
     of a word; 0: of the narrowest bus with which all units have eight bytes a clock.
 
-    A frame's front begins when the frame before is dealt. Its blocks are dealt when the front is done, and
-    the frame IN_FLIGHT ahead is out and learnt.
+    A frame's front begins when the frame before is dealt, and the one IN_FLIGHT ahead is out. Its blocks are
+    dealt when the front is done, and that one is learnt.
     """
     work = blocks_of(frames, units, block, 0)
     pairs = pairwise([frames[0], *frames])
@@ -90,8 +90,8 @@ def received(
     dealt when the front is done, and that one has learnt.
     """
     work = blocks_of(frames, units, block, 1)
-    fronts = np.array([waited_front(frame.count, block) for frame in frames], float)
-    found = receive_ends(work, fronts, units, begin, bus or bus_bytes(units))
+    listed = np.array([_listed(frame.count, block) for frame in frames], float)
+    found = receive_ends(work, listed, units, begin, bus or bus_bytes(units))
     return [float(end) for end in found]
 
 
@@ -102,7 +102,7 @@ def _same(before: UnitFrame, frame: UnitFrame) -> bool:
 def _eights(frame: UnitFrame, units: int, block: int) -> Any:
     """Return of each unit's bank how many eights of rows a frame has, the last one of a block not whole."""
     first = np.arange(0, frame.count, block)
-    eights = -(-np.minimum(block, frame.count - first) // (EIGHT * LANES))
+    eights = -(-np.minimum(block, frame.count - first) // (SOUGHT_ROWS * LANES))
     return np.bincount(_unit_of(frame, units, block, len(first)), eights, units).astype(np.int64)
 
 
@@ -116,7 +116,7 @@ def send_front(count: int, units: int, *, known: bool = True) -> int:
     known: its last symbol is that of the frame before.
     """
     search = SEARCH[0] + units + SEARCH[1] * -(-count // (GROUP * units))
-    return max(FRONT[0], search + 4) if known else search + REBUILT
+    return max(FRONT[0], search + KNOWN_DEAL) if known else search + TABLES_BUILT[0]
 
 
 def received_front(size: int, bus: int) -> int:
@@ -130,7 +130,12 @@ def received_front(size: int, bus: int) -> int:
 
 def waited_front(count: int, block: int) -> float:
     """Return clocks until a frame of `count` values that waits in the store may be dealt."""
-    return max(WAITED, LISTED + ENTRY * -(-count // block))
+    return max(TABLES_ASKED[1] + TABLES_BUILT[1], _listed(count, block))
+
+
+def _listed(count: int, block: int) -> float:
+    """Return clocks from a frame's front until its directory is read."""
+    return LISTED + ENTRY * -(-count // block)
 
 
 def bus_bytes(units: int) -> int:

@@ -13,7 +13,6 @@ from oscar.timeline.turns import (
     BEGUN,
     BEHIND_SENT,
     BUILD,
-    CALLED,
     CHUNK,
     COLUMN,
     DONE,
@@ -25,23 +24,29 @@ from oscar.timeline.turns import (
     GIVE,
     HEAD_READ,
     LEARN,
+    LEARN_ASKED,
+    LEARN_FRONT,
+    LEARN_READ,
+    LEARN_UNIT,
+    LEARNT,
     LEVEL_LOOK,
     LIST_READ,
     LOOK_EVERY,
     NEVER,
     NEXT_DONE,
-    NEXT_LEARN,
-    QUIET,
-    READ,
+    NEXT_FRONT,
     OVER,
+    QUIET,
     ROOM,
     ROOM_LOOK,
     START,
+    TABLES_ASKED,
+    TABLES_BUILT,
     TAKEN,
     THREADS,
     TURN,
-    WAITED,
     CodedBlocks,
+    learn_end,
     waits_for,
 )
 
@@ -61,8 +66,9 @@ class Receiving(NamedTuple):
     room for more; fed and owed, bytes that are there and that are to come; takes and began, [2, units,
     THREADS], bytes of the last two turns and when they began; feeds, from when on lines may come; free. puts:
     clocks of the last deals. Of units: last and line, the threads that had a turn and a line last; chosen,
-    when that line was. Of frames: under_way, blocks; deal, when they may be dealt; built, the front that their build begins with; end, the last sum; over,
-    learnt. at: the numbers above.
+    when that line was; coming, bytes of it that do not count yet. Of frames: under_way, blocks; deal, when
+    they may be dealt; built, when the build of their tables began; end, the last sum; over, learnt. at: the
+    numbers above.
     """
 
     own: Any
@@ -91,24 +97,27 @@ class Receiving(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def receive_ends(work: CodedBlocks, fronts: Any, units: int, begin: float, word: int) -> Any:
-    """Return the clocks, float64 [frames], in which the last sums are there; arguments as of `send_ends`."""
-    count, threads = fronts.size, (units, THREADS)
+def receive_ends(work: CodedBlocks, listed: Any, units: int, begin: float, word: int) -> Any:
+    """Return the clocks, float64 [frames], in which the last sums are there; arguments as of `send_ends`.
+
+    listed: float64 [frames], clocks from a frame's front until its directory is read.
+    """
+    count, threads = listed.size, (units, THREADS)
     s = Receiving(
         np.full(threads, -1), np.zeros(threads, np.int64), np.full(threads, NEVER),
         np.zeros(threads, np.bool_), np.zeros(threads, np.int64), np.zeros(threads), np.zeros(threads),
         np.zeros((2, *threads)), np.full((2, *threads), -NEVER), np.full(threads, NEVER), np.zeros(threads),
         np.full(THREADS, -NEVER),
         np.zeros(units, np.int64), np.zeros(units, np.int64), np.full(units, -NEVER), np.zeros(units),
-        np.zeros(count, np.int64), np.full(count, NEVER), np.zeros(count), np.zeros(count), np.full(count, NEVER),
-        np.full(count, NEVER), np.zeros(11),
+        np.zeros(count, np.int64), np.full(count, NEVER), np.zeros(count), np.zeros(count),
+        np.full(count, NEVER), np.full(count, NEVER), np.zeros(11),
     )  # fmt: skip
     s.at[DEALER] = s.at[RAW_END] = s.deal[0] = begin
-    s.at[NEXT_LISTED], s.built[0] = 1, begin - fronts[0]
+    s.at[NEXT_LISTED], s.built[0] = 1, begin - max(TABLES_BUILT[1], listed[0] - TABLES_ASKED[1])
     now = int(np.ceil(begin / TURN) * TURN)
     while s.at[ENDED] < count:
         _deal(work, s, now)
-        _end(s, fronts, begin, now)
+        _end(s, listed, begin, now)
         _list(work, s, begin)
         for clock in range(now - LEVEL_LOOK - TURN + 1, now - LEVEL_LOOK + 1):
             _feed(work, s, clock - FED, word)
@@ -167,21 +176,32 @@ def _begin(work: CodedBlocks, s: Receiving, u: int, t: int, b: int, when: float)
 
 
 @njit(cache=True, nogil=True)
-def _end(s: Receiving, fronts: Any, begin: float, now: int) -> None:
+def _end(s: Receiving, listed: Any, begin: float, now: int) -> None:
     """End frames whose blocks are done, in their order, and say when the next one may be dealt."""
-    frame, n, learn = int(s.at[FRAME]), int(s.at[ENDED]), LEARN[0] + LEARN[1] * s.last.size
-    while n < fronts.size and frame > n and s.under_way[n] == 0 and s.end[n] <= now:
+    frame, n, units = int(s.at[FRAME]), int(s.at[ENDED]), s.last.size
+    while n < s.deal.size and frame > n and s.under_way[n] == 0 and s.end[n] <= now:
         s.end[n] = max(s.end[n], s.end[n - 1] + NEXT_DONE if n else 0.0, s.deal[n])
         s.over[n] = s.end[n] + DONE
-        s.learnt[n] = max(s.over[n], s.learnt[n - 1] - NEXT_LEARN if n else 0.0) + learn
+        s.learnt[n] = learn_end(s.over[n] + LEARN_ASKED[1], s.learnt[n - 1] if n else 0.0, units, 1)
         n += 1
     s.at[ENDED] = n
-    ahead = waits_for(frame, s.last.size)
-    if frame < fronts.size and s.deal[frame] == NEVER and (ahead < 0 or s.over[ahead] < NEVER):
-        front = max(s.deal[frame - 1], s.over[ahead] + CALLED if ahead >= 0 else begin)
-        s.built[frame] = max(front, s.built[frame - 1] + BUILD, s.learnt[ahead] - learn + READ if ahead >= 0 else 0.0)
-        learnt = s.learnt[ahead] if ahead >= 0 else 0.0
-        s.deal[frame] = max(s.at[DEALER], front + fronts[frame], s.built[frame] + WAITED, learnt)
+    ahead = waits_for(frame, units)
+    if frame < s.deal.size and s.deal[frame] == NEVER and (ahead < 0 or s.over[ahead] < NEVER):
+        front = _front(s, frame, ahead, begin)
+        built = max(front + TABLES_ASKED[1], s.built[frame - 1] + BUILD)
+        dealt = max(s.at[DEALER], front + listed[frame])
+        if ahead >= 0:
+            built, dealt = max(built, s.learnt[ahead] - LEARN_READ), max(dealt, s.learnt[ahead] + LEARNT[1])
+        s.built[frame], s.deal[frame] = built, max(dealt, built + TABLES_BUILT[1])
+
+
+@njit(cache=True, nogil=True)
+def _front(s: Receiving, frame: int, ahead: int, begin: float) -> float:
+    """Return when a frame's front begins: the one before is dealt, the one IN_FLIGHT ahead is learnt now."""
+    front = max(s.deal[frame - 1] + NEXT_FRONT[1], begin)
+    if ahead < 0:
+        return front
+    return max(front, s.learnt[ahead] - LEARN[1] - LEARN_UNIT * s.last.size + LEARN_FRONT[1])
 
 
 @njit(cache=True, nogil=True)
@@ -195,7 +215,7 @@ def _list(work: CodedBlocks, s: Receiving, begin: float) -> None:
         blocks = work.frames[frame + 1] - work.frames[frame]
         place = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES * blocks
         s.at[HEAD_DONE], s.at[HEAD_CHUNKS] = 0, 1 - (-place // CHUNK) - HEADER_BYTES // CHUNK
-        s.at[HEAD_BEGIN] = max(s.deal[frame - 1], s.over[ahead] + CALLED if ahead >= 0 else begin)
+        s.at[HEAD_BEGIN] = _front(s, frame, ahead, begin)
         s.at[NEXT_LISTED] += 1
 
 
