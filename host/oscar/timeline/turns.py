@@ -21,8 +21,8 @@ IN_FLIGHT = 2, 4  # frames of a direction that are under way, in a NIC of one un
 NEVER = 1e18
 
 # Fronts. A pair is for encoders and decoders, in that order.
-# From the front until tables are asked for; from there, if no other build is in the way, until the deal.
-TABLES_ASKED, TABLES_BUILT = (5, 26), (137, 117)
+# From a sender's front until tables are asked for; from there, if no build is in the way, until the deal.
+TABLES_ASKED, TABLES_BUILT = 5, (137, 117)
 BUILD = 163  # from one build of tables to the next
 NEXT_FRONT = 2, 0  # from when a frame may be dealt to the next one's front
 # To learn: from being asked, of a NIC and of each unit; from the end before. Then until blocks may be dealt.
@@ -41,8 +41,10 @@ SENT_FRONT = 3  # from a frame's first word to the front of the frame that waits
 FRONT = 153, 25
 SEARCH = 35, 8  # from the command until the last symbol is known: of a NIC, of each 1,024 values of a bank
 WHOLE = 22  # of a received frame whose last word is whole
-LISTED, ENTRY = 50, 4.25  # of the directory of a frame that waits in the store, of each block's entry
-HEAD_READ, LIST_READ = 13, 22  # until the store is read: for the header, for the directory
+# A receiver reads a frame's head: from the front until the first chunk is asked for; from there until it is
+# there, if it is a line's last column; then until the next one is asked for, or the tables.
+HEAD_ASKED, HEAD_LANDS, HEAD_AGAIN, HEAD_TABLES = 13, 6, 3, 7
+HEAD_LISTS, LISTED = 2, 24  # from there until the first entry is read; from the last one until the deal
 
 # Encoders: dealer and judge.
 DEAL, BEHIND = 3, 6  # the dealer's for a block; behind the last block of a frame

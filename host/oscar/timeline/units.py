@@ -20,12 +20,11 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     AGAIN,
     CLASSES,
-    ENTRY,
     FINAL,
     FRONT,
     HEADED,
     KNOWN_DEAL,
-    LISTED,
+    NEVER,
     RAW_GROUP,
     RAW_ROW,
     SEARCH,
@@ -33,11 +32,11 @@ from oscar.timeline.turns import (
     SEEDS,
     SOUGHT_ROWS,
     STATES,
-    TABLES_ASKED,
     TABLES_BUILT,
     WHOLE,
     CodedBlocks,
 )
+from oscar.timeline.units_head import head_reads
 from oscar.timeline.units_receive import receive_ends
 from oscar.timeline.units_send import send_ends
 
@@ -90,8 +89,13 @@ def received(
     dealt when the front is done, and that one has learnt.
     """
     work = blocks_of(frames, units, block, 1)
-    listed = np.array([_listed(frame.count, block) for frame in frames], float)
-    found = receive_ends(work, listed, units, begin, bus or bus_bytes(units))
+    word = bus or bus_bytes(units)
+    heads = [head_reads(-(-frame.count // block), word) for frame in frames]
+    asked = np.full((len(heads), max(len(head.asked) for head in heads)), NEVER)
+    for n, head in enumerate(heads):
+        asked[n, : len(head.asked)] = head.asked
+    listed = np.array([head.listed for head in heads], float)
+    found = receive_ends(work, asked, listed, heads[0].tables, units, begin, word)
     return [float(end) for end in found]
 
 
@@ -126,16 +130,6 @@ def received_front(size: int, bus: int) -> int:
     """
     lacks = -size % bus
     return WHOLE + lacks // 4 + lacks % 4
-
-
-def waited_front(count: int, block: int) -> float:
-    """Return clocks until a frame of `count` values that waits in the store may be dealt."""
-    return max(TABLES_ASKED[1] + TABLES_BUILT[1], _listed(count, block))
-
-
-def _listed(count: int, block: int) -> float:
-    """Return clocks from a frame's front until its directory is read."""
-    return LISTED + ENTRY * -(-count // block)
 
 
 def bus_bytes(units: int) -> int:

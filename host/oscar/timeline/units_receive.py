@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES
-from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     BEGUN,
     BEHIND_SENT,
@@ -17,12 +15,10 @@ from oscar.timeline.turns import (
     COLUMN,
     DONE,
     ENOUGH,
-    ENTRY,
     FED,
     FETCH,
     FREE,
     GIVE,
-    HEAD_READ,
     LEARN,
     LEARN_ASKED,
     LEARN_FRONT,
@@ -30,7 +26,6 @@ from oscar.timeline.turns import (
     LEARN_UNIT,
     LEARNT,
     LEVEL_LOOK,
-    LIST_READ,
     LOOK_EVERY,
     NEVER,
     NEXT_DONE,
@@ -40,7 +35,6 @@ from oscar.timeline.turns import (
     ROOM,
     ROOM_LOOK,
     START,
-    TABLES_ASKED,
     TABLES_BUILT,
     TAKEN,
     THREADS,
@@ -52,10 +46,8 @@ from oscar.timeline.turns import (
 
 # Places in `Receiving.at`. FRAME, BLOCK: what is dealt next; DEALER: when the dealer is free. ENDED: frames
 # that are over. RAW_END, RAW_FRAME: when the last raw block is received, and its frame. DEALT: blocks so far.
-# NEXT_LISTED: the frame whose head is read next. Of the head before that: HEAD_CHUNKS it has, HEAD_DONE are
-# read, HEAD_BEGIN is when that began.
-FRAME, BLOCK, DEALER, ENDED, RAW_END, RAW_FRAME = range(6)
-DEALT, NEXT_LISTED, HEAD_DONE, HEAD_CHUNKS, HEAD_BEGIN = range(6, 11)
+# HEAD_FRAME: the frame whose head was read last; HEAD_DONE, chunks of it; HEAD_BEGIN, when its front began.
+FRAME, BLOCK, DEALER, ENDED, RAW_END, RAW_FRAME, DEALT, HEAD_FRAME, HEAD_DONE, HEAD_BEGIN = range(10)
 
 
 class Receiving(NamedTuple):
@@ -97,10 +89,13 @@ class Receiving(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def receive_ends(work: CodedBlocks, listed: Any, units: int, begin: float, word: int) -> Any:
+def receive_ends(
+    work: CodedBlocks, asked: Any, listed: Any, tables: int, units: int, begin: float, word: int
+) -> Any:  # fmt: skip
     """Return the clocks, float64 [frames], in which the last sums are there; arguments as of `send_ends`.
 
-    listed: float64 [frames], clocks from a frame's front until its directory is read.
+    Clocks from a frame's front, as of `HeadReads`: asked, float64 [frames, chunks]; listed, float64 [frames];
+    tables.
     """
     count, threads = listed.size, (units, THREADS)
     s = Receiving(
@@ -110,17 +105,17 @@ def receive_ends(work: CodedBlocks, listed: Any, units: int, begin: float, word:
         np.full(THREADS, -NEVER),
         np.zeros(units, np.int64), np.zeros(units, np.int64), np.full(units, -NEVER), np.zeros(units),
         np.zeros(count, np.int64), np.full(count, NEVER), np.zeros(count), np.zeros(count),
-        np.full(count, NEVER), np.full(count, NEVER), np.zeros(11),
+        np.full(count, NEVER), np.full(count, NEVER), np.zeros(10),
     )  # fmt: skip
     s.at[DEALER] = s.at[RAW_END] = s.deal[0] = begin
-    s.at[NEXT_LISTED], s.built[0] = 1, begin - max(TABLES_BUILT[1], listed[0] - TABLES_ASKED[1])
+    s.at[HEAD_DONE], s.built[0] = asked.shape[1], begin - max(TABLES_BUILT[1], listed[0] - tables)
     now = int(np.ceil(begin / TURN) * TURN)
     while s.at[ENDED] < count:
         _deal(work, s, now)
-        _end(s, listed, begin, now)
-        _list(work, s, begin)
+        _end(s, listed, tables, begin, now)
+        _list(s, asked, begin)
         for clock in range(now - LEVEL_LOOK - TURN + 1, now - LEVEL_LOOK + 1):
-            _feed(work, s, clock - FED, word)
+            _feed(work, s, asked, clock - FED, word)
             _come(work, s, clock - FED, word)
             _look(work, s, clock)
         for u in range(units):
@@ -176,7 +171,7 @@ def _begin(work: CodedBlocks, s: Receiving, u: int, t: int, b: int, when: float)
 
 
 @njit(cache=True, nogil=True)
-def _end(s: Receiving, listed: Any, begin: float, now: int) -> None:
+def _end(s: Receiving, listed: Any, tables: int, begin: float, now: int) -> None:
     """End frames whose blocks are done, in their order, and say when the next one may be dealt."""
     frame, n, units = int(s.at[FRAME]), int(s.at[ENDED]), s.last.size
     while n < s.deal.size and frame > n and s.under_way[n] == 0 and s.end[n] <= now:
@@ -188,7 +183,7 @@ def _end(s: Receiving, listed: Any, begin: float, now: int) -> None:
     ahead = waits_for(frame, units)
     if frame < s.deal.size and s.deal[frame] == NEVER and (ahead < 0 or s.over[ahead] < NEVER):
         front = _front(s, frame, ahead, begin)
-        built = max(front + TABLES_ASKED[1], s.built[frame - 1] + BUILD)
+        built = max(front + tables, s.built[frame - 1] + BUILD)
         dealt = max(s.at[DEALER], front + listed[frame])
         if ahead >= 0:
             built, dealt = max(built, s.learnt[ahead] - LEARN_READ), max(dealt, s.learnt[ahead] + LEARNT[1])
@@ -205,38 +200,31 @@ def _front(s: Receiving, frame: int, ahead: int, begin: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _list(work: CodedBlocks, s: Receiving, begin: float) -> None:
-    """Let the directory of the next frame in the store be read, when its front begins."""
-    frame = int(s.at[NEXT_LISTED])
+def _list(s: Receiving, asked: Any, begin: float) -> None:
+    """Let the head of the next frame in the store be read, when its front begins."""
+    frame = int(s.at[HEAD_FRAME]) + 1
     ahead = waits_for(frame, s.last.size)
-    if s.at[HEAD_DONE] < s.at[HEAD_CHUNKS] or frame >= s.deal.size or s.deal[frame - 1] == NEVER:
-        return
-    if ahead < 0 or s.over[ahead] < NEVER:
-        blocks = work.frames[frame + 1] - work.frames[frame]
-        place = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES * blocks
-        s.at[HEAD_DONE], s.at[HEAD_CHUNKS] = 0, 1 - (-place // CHUNK) - HEADER_BYTES // CHUNK
-        s.at[HEAD_BEGIN] = _front(s, frame, ahead, begin)
-        s.at[NEXT_LISTED] += 1
+    if frame < s.deal.size and s.deal[frame - 1] < NEVER and (ahead < 0 or s.over[ahead] < NEVER):
+        done = int(s.at[HEAD_DONE])
+        if done == asked.shape[1] or asked[frame - 1, done] == NEVER:
+            s.at[HEAD_FRAME], s.at[HEAD_DONE], s.at[HEAD_BEGIN] = frame, 0, _front(s, frame, ahead, begin)
 
 
 @njit(cache=True, nogil=True)
-def _head_reads(s: Receiving, clock: int) -> bool:
+def _head_reads(s: Receiving, asked: Any, clock: int) -> bool:
     """Whether the next frame's front takes the turn at the store, for a chunk of its head."""
-    read = int(s.at[HEAD_DONE])
-    if read >= s.at[HEAD_CHUNKS]:
-        return False
-    when = LIST_READ + (read - 1) * ENTRY * CHUNK // DIRECTORY_BYTES if read else HEAD_READ
-    if clock < s.at[HEAD_BEGIN] + when:
+    frame, done = int(s.at[HEAD_FRAME]), int(s.at[HEAD_DONE])
+    if done == asked.shape[1] or clock < s.at[HEAD_BEGIN] + asked[frame, done]:
         return False
     s.at[HEAD_DONE] += 1
     return True
 
 
 @njit(cache=True, nogil=True)
-def _feed(work: CodedBlocks, s: Receiving, clock: int, word: int) -> None:
+def _feed(work: CodedBlocks, s: Receiving, asked: Any, clock: int, word: int) -> None:
     """Give a line of the store to a thread of the unit whose turn it is, in a ring."""
     chunks, units = max(1, word // CHUNK), s.last.size
-    if _head_reads(s, clock):
+    if _head_reads(s, asked, clock):
         return
     u = clock % max(units, COLUMN * chunks)
     if u >= units:

@@ -137,7 +137,7 @@ def _front(s: Sending, known: Any, eights: Any) -> None:
     if s.sought.any() or s.at[FRAME] < frame:
         return
     found = s.at[SOUGHT_AT] + SOUGHT
-    built = max(s.at[BEGAN] + TABLES_ASKED[0] if known[frame] else found, s.built[frame - 1] + BUILD)
+    built = max(s.at[BEGAN] + TABLES_ASKED if known[frame] else found, s.built[frame - 1] + BUILD)
     dealt = max(s.at[DEALER], found + KNOWN_DEAL)
     if ahead >= 0:
         built, dealt = max(built, s.learnt[ahead] - LEARN_READ), max(dealt, s.learnt[ahead] + LEARNT[0])
