@@ -39,7 +39,7 @@ SENT_FRONT = 3  # from a frame's first word to the front of the frame that waits
 # From a command to send until its blocks may be dealt, and from a received frame's last word, in the mean. A
 # sender builds tables first, for the last symbol of the frame before; a receiver has built them by then.
 FRONT = 153, 25
-SEARCH = 35, 8  # from the command until the last symbol is known: of a NIC, of each 1,024 values of a bank
+COMMANDED = 11  # from a command to send until its front begins
 WHOLE = 22  # of a received frame whose last word is whole
 # A receiver reads a frame's head: from the front until the first chunk is asked for; from there until it is
 # there, if it is a line's last column; then until the next one is asked for, or the tables.

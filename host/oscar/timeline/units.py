@@ -20,19 +20,22 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     AGAIN,
     CLASSES,
+    COMMANDED,
     FINAL,
-    FRONT,
     HEADED,
     KNOWN_DEAL,
     NEVER,
     RAW_GROUP,
     RAW_ROW,
-    SEARCH,
     SEED_TURNS,
     SEEDS,
+    SOUGHT,
+    SOUGHT_FROM,
     SOUGHT_ROWS,
     STATES,
+    TABLES_ASKED,
     TABLES_BUILT,
+    TURN,
     WHOLE,
     CodedBlocks,
 )
@@ -114,13 +117,20 @@ def _unit_of(frame: UnitFrame, units: int, block: int, blocks: int) -> Any:
     return (frame.row // (block // LANES) + np.arange(blocks)) % units
 
 
-def send_front(count: int, units: int, *, known: bool = True) -> int:
-    """Return clocks from the command to send a frame of `count` values until its blocks may be dealt.
+def send_front(frame: UnitFrame, units: int, block: int, command: int, *, known: bool = True) -> int:
+    """Return clocks from a command to send, in clock `command`, until the frame's blocks may be dealt.
 
-    known: its last symbol is that of the frame before.
+    known: its last symbol is that of the frame before. No unit has a block meanwhile.
     """
-    search = SEARCH[0] + units + SEARCH[1] * -(-count // (GROUP * units))
-    return max(FRONT[0], search + KNOWN_DEAL) if known else search + TABLES_BUILT[0]
+    front, found = command + COMMANDED, 0
+    for u, eights in enumerate(_eights(frame, units, block)):
+        clock, left = front + SOUGHT_FROM + u, eights
+        while left:  # memory looks in the last clock of a turn, and in the first one of the next
+            left -= clock % TURN in (0, TURN - 1)
+            clock += 1
+        found = max(found, clock - 1 + SOUGHT)
+    built = front + TABLES_ASKED if known else found
+    return max(built + TABLES_BUILT[0], found + KNOWN_DEAL) - command
 
 
 def received_front(size: int, bus: int) -> int:
