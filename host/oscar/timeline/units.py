@@ -19,6 +19,7 @@ from oscar.coding.asc.turns import GROUP, cell_values
 from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     AGAIN,
+    CHUNK,
     CLASSES,
     COMMANDED,
     FINAL,
@@ -93,7 +94,13 @@ def received(
     """
     work = blocks_of(frames, units, block, 1)
     word = bus or bus_bytes(units)
-    heads = [head_reads(-(-frame.count // block), word) for frame in frames]
+    # A frame begins at a word of the store, so with a narrow bus inside a chunk.
+    starts = word * np.cumsum([0, *(-(-frame.size // word) for frame in frames[:-1])])
+    work = work._replace(places=work.places + np.repeat(starts, np.diff(work.frames)))
+    heads = [
+        head_reads(-(-frame.count // block), word, start % CHUNK)
+        for frame, start in zip(frames, starts.tolist(), strict=True)
+    ]
     asked = np.full((len(heads), max(len(head.asked) for head in heads)), NEVER)
     for n, head in enumerate(heads):
         asked[n, : len(head.asked)] = head.asked

@@ -36,13 +36,16 @@ class HeadReads(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def head_reads(blocks: int, word: int) -> HeadReads:
-    """Return when the head of a frame of so many blocks is read; word: bytes of the bus.
+def head_reads(blocks: int, word: int, start: int = 0) -> HeadReads:
+    """Return when the head of a frame of so many blocks is read.
+
+    word: bytes of the bus. start: byte of a chunk at which the frame begins, 0 unless words are shorter.
 
     A chunk is asked for when the one before is used, which is when the one before that ends. Columns of a
     line come one after another, the last one first. An entry takes a clock for each unit, and one more.
     """
-    columns, first = max(1, word // CHUNK), HEADER_BYTES // CHUNK
+    begin, columns = start + HEADER_BYTES, max(1, word // CHUNK)
+    first = begin // CHUNK
 
     def lands(number: int) -> int:
         return asked[number] + HEAD_LANDS + COLUMN * (columns - 1 - (first + number) % columns)
@@ -50,7 +53,7 @@ def head_reads(blocks: int, word: int) -> HeadReads:
     asked = [HEAD_ASKED]
     tables, clock = lands(0) + HEAD_TABLES, lands(0) + 2  # the prefix is the first chunk's first unit
     asked.append(lands(0) + HEAD_AGAIN)
-    used, free, free_again = HEADER_BYTES % CHUNK // UNIT + 1, 0, tables + HEAD_LISTS
+    used, free, free_again = begin % CHUNK // UNIT + 1, 0, tables + HEAD_LISTS
     for _ in range(blocks):
         for _ in range(DIRECTORY_BYTES // UNIT):
             clock = max(free, free_again)
