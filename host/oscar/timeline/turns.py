@@ -64,9 +64,9 @@ LASTED, SETTLED = 41, 3  # least until a block is dropped; until it is in the st
 BUFFER = 112 * 16  # bytes of a thread's block, beyond which the thread waits for the drain
 # Units' collectors take turns at the store, a clock each.
 STORED_TURN, CRC_TURN = 5, 3  # from the turn until a block is in the store; until its CRC may be asked for
-# Until a word of the head takes a turn: from when a block is settled; from when the judge takes the frame,
-# and a clock for each two bytes.
-ENTRY_WORD, HEAD_WORD = 7, 3
+# Two bytes of the head are taken a clock: from when a block is settled, from when the judge takes the frame.
+# From the last ones of a word until it takes a turn, and the next ones may be taken.
+ENTRY_PAIR, HEAD_BEGUN, HEAD_WORD = 6, 2, 2
 NEXT_DRAIN, THREAD_FREE = 1, 2  # from when a block leaves: to the next drain; until its thread is free
 RAW_SENT = 60, 41  # to send a raw block: of the block, of each row
 RAW_CODED = 1.66  # bytes that the encoder makes of a raw block, for each byte that is sent
@@ -74,9 +74,7 @@ RAW_CODED = 1.66  # bytes that the encoder makes of a raw block, for each byte t
 # Encoders: the end of a frame.
 CRC = 3, 5, 2  # to add a CRC: the first, or one that ends in the same word; any other; each step of that
 LENGTH_CRC, HEAD_CRC = 7, 2  # from the last settled block to asking for the length's CRC; then for the head's
-HEAD_MADE = (
-    12  # least from the last settled block to that; and a clock for two bytes that its last word lacks
-)
+HEAD_MADE = 2  # least from the head's last word to that; and a clock for two bytes that this word lacks
 OUT = 11  # from the last CRC to the first word
 PAD = 2  # for each step by which the CRC goes back over the pad, and a clock for all
 FRAME_GAP = 4  # from a frame's last word to the next one's first

@@ -14,9 +14,10 @@ from oscar.timeline.turns import (
     BUFFER,
     BUILD,
     DEAL,
-    ENTRY_WORD,
+    ENTRY_PAIR,
     FIRST,
     FRAME_GAP,
+    HEAD_BEGUN,
     HEAD_MADE,
     HEAD_WORD,
     HEADED,
@@ -56,6 +57,7 @@ from oscar.timeline.units_store import (
     DEALER,
     FRAME,
     HEAD_AT,
+    HEAD_FREE,
     HEAD_FROM,
     JUDGE_AT,
     JUDGING,
@@ -89,13 +91,13 @@ def send_ends(work: CodedBlocks, known: Any, eights: Any, units: int, begin: flo
         np.full(units, NEVER), np.zeros((2, units)), np.full(units, NEVER),
         np.full(blocks, NEVER), np.full(blocks, NEVER),
         np.zeros(count), np.full(count, NEVER), np.full(count, NEVER), np.zeros(count), np.zeros(count),
-        np.zeros(15),
+        np.zeros(16),
     )  # fmt: skip
     for n in (DEALER, RAW_FREE):
         s.at[n] = begin
     s.deal[0], s.built[0] = begin, begin - TABLES_BUILT[0]
     s.at[NEXT], s.at[BEGAN] = 1, NEVER
-    _judge_next(work, s, begin)
+    _judge_next(work, s, begin, word)
     now = np.ceil(begin / TURN) * TURN
     while s.at[MINE] < count:
         _front(s, known, eights)
@@ -180,12 +182,14 @@ def _deal(work: CodedBlocks, s: Sending, now: float) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _judge_next(work: CodedBlocks, s: Sending, when: float) -> None:
+def _judge_next(work: CodedBlocks, s: Sending, when: float, word: int) -> None:
     """Let the judge take the next frame, from then on. The CRCs of its head come last."""
     mine = int(s.at[MINE])
     s.judge_from[mine] = max(when, s.deal[mine]) + NEXT_JUDGED
     s.at[JUDGE_AT] = s.judge_from[mine]
     s.at[CRC_WORDS] = -1
+    head = HEADER_BYTES + PREFIX_BYTES
+    s.at[HEAD_FREE] = s.judge_from[mine] + HEAD_BEGUN + head // 2 + head // word * (HEAD_WORD - 1)
     s.at[LENGTH_AT] = s.at[HEAD_AT] = NEVER
     if work.frames[mine] == work.frames[mine + 1]:
         s.at[LENGTH_AT] = s.judge_from[mine] + LENGTH_CRC
@@ -206,13 +210,17 @@ def _judge(work: CodedBlocks, s: Sending, now: float, word: int) -> None:
         s.at[JUDGE_AT] = s.settled[j] = when
         place = DIRECTORY_BYTES * (j - work.frames[mine]) + HEADER_BYTES + PREFIX_BYTES
         j += 1
-        left = word - place % word if j < work.frames[mine + 1] else DIRECTORY_BYTES  # of a word of the head
-        if left <= DIRECTORY_BYTES:
-            made = s.judge_from[mine] + HEAD_WORD + (place + left) // 2
-            write_head(work, s, max(made, when + ENTRY_WORD + left // 2), word)
-        if j == work.frames[mine + 1]:
+        last = j == work.frames[mine + 1]
+        for n in range(DIRECTORY_BYTES // 2):  # pairs of bytes of the entry
+            place += 2
+            pair = max(when + ENTRY_PAIR + n, s.at[HEAD_FREE])
+            s.at[HEAD_FREE] = pair + 1
+            if place % word == 0 or (last and n == DIRECTORY_BYTES // 2 - 1):
+                s.at[HEAD_FREE] = pair + HEAD_WORD
+                write_head(work, s, pair + HEAD_WORD, word)
+        if last:
             s.at[LENGTH_AT] = when + LENGTH_CRC
-            s.at[HEAD_FROM] = when + HEAD_MADE + max(1, -(place + DIRECTORY_BYTES) % word // 2)
+            s.at[HEAD_FROM] = s.at[HEAD_FREE] + HEAD_MADE + max(1, -place % word // 2)
     s.at[JUDGING] = j
 
 
@@ -239,7 +247,7 @@ def _end(work: CodedBlocks, s: Sending, word: int) -> None:
     mine += 1
     s.at[MINE] = mine
     if mine < s.deal.size:
-        _judge_next(work, s, out)
+        _judge_next(work, s, out, word)
 
 
 @njit(cache=True, nogil=True)

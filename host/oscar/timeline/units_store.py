@@ -36,9 +36,9 @@ from oscar.timeline.turns import (
 # JUDGING: the frame and the block that are judged next; JUDGE_AT: when the judge settled a block last.
 # RAW_FREE: when the packer of raw blocks is free. CRC_ADDED: when the last CRC is added; CRC_WORDS: words of
 # the frame up to its end, -1 for none. LENGTH_AT, HEAD_AT: when the CRCs of the length and of the head are
-# asked for; HEAD_FROM: not before.
+# asked for; HEAD_FROM: not before. HEAD_FREE: when two bytes of the head may be taken.
 FRAME, BLOCK, DEALER, NEXT, BEGAN, SOUGHT_AT, MINE, JUDGING, JUDGE_AT = range(9)
-RAW_FREE, CRC_ADDED, CRC_WORDS, LENGTH_AT, HEAD_AT, HEAD_FROM = range(9, 15)
+RAW_FREE, CRC_ADDED, CRC_WORDS, LENGTH_AT, HEAD_AT, HEAD_FROM, HEAD_FREE = range(9, 16)
 
 
 class Sending(NamedTuple):
@@ -114,9 +114,9 @@ def write_head(work: CodedBlocks, s: Sending, when: float, word: int) -> None:
     if s.launched[u] == NEVER or s.stored[u] < when + STORED_TURN or _first_turn(work, s, u, word) > when:
         return
     s.lost[0, u] += units
+    if s.done[s.oldest[u, s.left[u] % THREADS]] < NEVER and _late_turns(work, s, u, word)[0] <= when:
+        s.lost[1, u] += units
     if s.stored[u] < NEVER:
-        if _late_turns(work, s, u, word)[0] <= when:
-            s.lost[1, u] += units
         s.stored[u] = _stored(work, s, u, word)
 
 
