@@ -45,12 +45,13 @@ class Given:
 class Times:
     """When each frame of a run began and ended: int64 [frames], in clocks that count with the NIC's phase.
 
-    begin: the command of a sent frame; the last word in of a received one, or its command if that is later.
+    command: when it was given. begin: that, or of a received frame its last word in if that is later.
     first_row: the first row read from then on. It is the frame's own where frames are alone, and for the
     first one. last_row: the last row read before the first word went out. first_word: when that was. Both are
     `end` of a received frame. end: the last word out, or the last sum. frames: as the time model has them.
     """
 
+    command: np.ndarray
     begin: np.ndarray
     first_row: np.ndarray
     last_row: np.ndarray
@@ -143,14 +144,15 @@ def _sent(ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     last, word = np.flatnonzero(words & ports["m_axis_tx_tlast"]), np.flatnonzero(words)
     first, begin = word[np.searchsorted(word, np.append(0, last[:-1] + 1))], _commands(ports, "SEND")
     rows = ports["probe_encode_row"]
-    return begin, _rows(rows, begin), _rows(rows, first, before=True), first, last
+    return begin, begin, _rows(rows, begin), _rows(rows, first, before=True), first, last
 
 
 def _received(ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     words = ports["s_axis_rx_tvalid"] & ports["s_axis_rx_tready"]
-    begin = np.maximum(np.flatnonzero(words & ports["s_axis_rx_tlast"]), _commands(ports, "RECEIVE"))
+    command = _commands(ports, "RECEIVE")
+    begin = np.maximum(np.flatnonzero(words & ports["s_axis_rx_tlast"]), command)
     end = np.flatnonzero(ports["probe_received"]) - LATE - DONE
-    return begin, _rows(ports["probe_decode_row"], begin), end, end, end
+    return command, begin, _rows(ports["probe_decode_row"], begin), end, end, end
 
 
 def _rows(strobes: np.ndarray, begin: np.ndarray, *, before: bool = False) -> np.ndarray:

@@ -26,7 +26,8 @@ from oscar.errors import OscarError
 from oscar.results import write_results
 from oscar.studies.integers import pushed
 from oscar.tables import Row, Table
-from oscar.timeline.units import UnitFrame, received, received_front, send_front, sent, waited_front
+from oscar.timeline.units import received, received_front, send_front, sent
+from oscar.timeline.units_head import head_reads
 from oscar.workloads import WORKLOADS
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.frame_clocks import Given, Times, measure
@@ -36,7 +37,7 @@ from oscar_sim.whole import WholeNic
 MOST = 40_960  # values of a frame
 MOST_FRAMES = 16  # of a model: each has a link of its own
 MOST_ROWS_LOG2 = 14  # of the memory
-COMMAND = 12  # clocks from a command to receive until the front of a frame that waits in the store begins
+COMMAND = 12  # clocks from a command to receive until the front of a frame in the store begins
 NO_SYMBOL = 15  # the last symbol for which a sender's first tables are built
 TABLE = Table(
     "model <12", "step >4", "way <7", "values >6", "live:live rows >9", "bytes >6", "front >5",
@@ -63,12 +64,12 @@ def steps(nic: WholeNic, name: str, frames: Sequence[Given]) -> Iterator[Row]:
         queue = measure(nic, frames, send=way == "send", apart=False)
         shape = nic.units, 1 << log2
         ends = queue.first_word if way == "send" else queue.end
-        begin = float(queue.begin[0] + _front(nic, way, queue.frames[0], NO_SYMBOL, waits=True))
+        begin = float(queue.begin[0] + _front(nic, way, queue, 0, NO_SYMBOL))
         following = np.diff(model(queue.frames, *shape, begin, bus=nic.bus))
         last: int | None = NO_SYMBOL
         for n, coded in enumerate(alone.frames):
             start = float(alone.begin[n])
-            front = _front(nic, way, coded, last)
+            front = _front(nic, way, alone, n, last)
             told = model([coded], *shape, start + front, bus=nic.bus)[0] - start
             last = coded.last
             took, first = _took(alone, n, way), int(alone.first_row[n] - alone.begin[n])
@@ -84,16 +85,18 @@ def steps(nic: WholeNic, name: str, frames: Sequence[Given]) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def _front(nic: WholeNic, way: str, frame: UnitFrame, last: int | None, *, waits: bool = False) -> float:
-    """Return clocks from `Times.begin` until the blocks of a frame may be dealt.
+def _front(nic: WholeNic, way: str, times: Times, n: int, last: int | None) -> int:
+    """Return clocks from `Times.begin` until the blocks of frame n may be dealt; no other is under way.
 
-    last: the last symbol of the frame before. waits: the frame is in the store before its command.
+    last: the last symbol of the frame before. A command to receive comes when its frame does, or later; from
+    then on the frame's head is read.
     """
+    frame, block = times.frames[n], 1 << nic.block_log2
     if way == "send":
-        return send_front(frame.count, nic.units, known=frame.last == last)
-    if waits:
-        return COMMAND + waited_front(frame.count, 1 << nic.block_log2)
-    return received_front(frame.size, nic.bus)
+        return send_front(frame, nic.units, block, int(times.begin[n]), known=frame.last == last)
+    read = head_reads(-(-frame.count // block), nic.bus).dealt
+    waited = int(times.command[n] - times.begin[n]) + COMMAND
+    return max(received_front(frame.size, nic.bus), waited + read)
 
 
 def _took(times: Times, n: int, way: str) -> int:

@@ -23,6 +23,7 @@ from oscar.timeline.nic import NicFile, load_nic
 from oscar.timeline.replay import replay
 from oscar.timeline.turns import FRONT
 from oscar.timeline.units import UnitFrame, received, sent
+from oscar.timeline.units_head import head_reads
 
 SMALL = """
 nodes: 3
@@ -96,6 +97,31 @@ def test_units_take_turns_and_hold_eight_blocks() -> None:
     assert clocks(64, 2)[1] == pytest.approx(many[1] / 2, rel=0.2)
     assert clocks(4, 1, classes=13) > clocks(4, 1)  # another turn for the low bits of each row
     assert clocks(1, 1, raw=True)[1] > 2 * one[1]
+
+
+@pytest.mark.parametrize(
+    ("word", "asked", "tables", "listed"),
+    [
+        (32, (13, 22, 33, 44, 56, 67, 78, 90, 101, 112), 26, 135),
+        (64, (13, 26, 37, 48, 63, 76, 87, 99, 114, 127), 30, 150),
+    ],
+)
+def test_a_head_is_read_as_converted_rtl_does(
+    word: int, asked: tuple[int, ...], tables: int, listed: int
+) -> None:
+    """Clocks of NICs of four units and of eight under Verilator, for a frame of 20 blocks."""
+    assert head_reads(20, word) == (asked, tables, listed)
+
+
+def test_small_frames_wait_for_tables_and_learning() -> None:
+    """Builds of tables are 163 clocks apart; a frame is learnt in 280 and 8 for a unit, then the next one."""
+    cells = cells_of(np.repeat(np.array([3, 0], np.uint8), (6, 26)), 1024, np.zeros(32, bool))
+    for units in (4, 8):
+        frames = [UnitFrame(cells, 1024, 250, np.full(1, 210.0), 32 * n) for n in range(12)]
+        for way, ends in (("send", sent), ("receive", received)):
+            gaps = np.diff(ends(frames, units, 1024, 0.0))
+            assert gaps[0] == pytest.approx(163, abs=8), way
+            assert gaps[-4:].mean() == pytest.approx(282 + 8 * units, abs=8), way
 
 
 def test_a_list_loads_and_reads_rows_while_it_runs() -> None:

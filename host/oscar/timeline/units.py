@@ -19,24 +19,28 @@ from oscar.coding.asc.turns import GROUP, cell_values
 from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     AGAIN,
-    ASKED,
+    CHUNK,
     CLASSES,
-    ENTRY,
+    COMMANDED,
     FINAL,
-    FRONT,
     HEADED,
-    LISTED,
+    KNOWN_DEAL,
+    NEVER,
     RAW_GROUP,
     RAW_ROW,
-    REBUILT,
-    SEARCH,
     SEED_TURNS,
     SEEDS,
+    SOUGHT,
+    SOUGHT_FROM,
+    SOUGHT_ROWS,
     STATES,
-    WAITED,
+    TABLES_ASKED,
+    TABLES_BUILT,
+    TURN,
     WHOLE,
     CodedBlocks,
 )
+from oscar.timeline.units_head import head_reads
 from oscar.timeline.units_receive import receive_ends
 from oscar.timeline.units_send import send_ends
 
@@ -69,13 +73,14 @@ def sent(
     block: values of a block. begin: the clock from which blocks of the first frame may be dealt. bus: bytes
     of a word; 0: of the narrowest bus with which all units have eight bytes a clock.
 
-    A frame's front begins when the frame before is dealt. Its blocks are dealt when the front is done, and
-    the frame IN_FLIGHT ahead is out and learnt.
+    A frame's front begins when the frame before is dealt, and the one IN_FLIGHT ahead is out. Its blocks are
+    dealt when the front is done, and that one is learnt.
     """
     work = blocks_of(frames, units, block, 0)
     pairs = pairwise([frames[0], *frames])
-    fronts = [send_front(frame.count, units, known=_same(before, frame)) - ASKED for before, frame in pairs]
-    found = send_ends(work, np.array(fronts, float), units, begin, bus or bus_bytes(units))
+    known = np.array([_same(before, frame) for before, frame in pairs])
+    eights = np.array([_eights(frame, units, block) for frame in frames])
+    found = send_ends(work, known, eights, units, begin, bus or bus_bytes(units))
     return [float(end) for end in found]
 
 
@@ -88,8 +93,19 @@ def received(
     dealt when the front is done, and that one has learnt.
     """
     work = blocks_of(frames, units, block, 1)
-    fronts = np.array([waited_front(frame.count, block) for frame in frames], float)
-    found = receive_ends(work, fronts, units, begin, bus or bus_bytes(units))
+    word = bus or bus_bytes(units)
+    # A frame begins at a word of the store, so with a narrow bus inside a chunk.
+    starts = word * np.cumsum([0, *(-(-frame.size // word) for frame in frames[:-1])])
+    work = work._replace(places=work.places + np.repeat(starts, np.diff(work.frames)))
+    heads = [
+        head_reads(-(-frame.count // block), word, start % CHUNK)
+        for frame, start in zip(frames, starts.tolist(), strict=True)
+    ]
+    asked = np.full((len(heads), max(len(head.asked) for head in heads)), NEVER)
+    for n, head in enumerate(heads):
+        asked[n, : len(head.asked)] = head.asked
+    listed = np.array([head.listed for head in heads], float)
+    found = receive_ends(work, asked, listed, heads[0].tables, units, begin, word)
     return [float(end) for end in found]
 
 
@@ -97,13 +113,31 @@ def _same(before: UnitFrame, frame: UnitFrame) -> bool:
     return frame.last is None or frame.last == before.last
 
 
-def send_front(count: int, units: int, *, known: bool = True) -> int:
-    """Return clocks from the command to send a frame of `count` values until its blocks may be dealt.
+def _eights(frame: UnitFrame, units: int, block: int) -> Any:
+    """Return of each unit's bank how many eights of rows a frame has, the last one of a block not whole."""
+    first = np.arange(0, frame.count, block)
+    eights = -(-np.minimum(block, frame.count - first) // (SOUGHT_ROWS * LANES))
+    return np.bincount(_unit_of(frame, units, block, len(first)), eights, units).astype(np.int64)
 
-    known: its last symbol is that of the frame before.
+
+def _unit_of(frame: UnitFrame, units: int, block: int, blocks: int) -> Any:
+    return (frame.row // (block // LANES) + np.arange(blocks)) % units
+
+
+def send_front(frame: UnitFrame, units: int, block: int, command: int, *, known: bool = True) -> int:
+    """Return clocks from a command to send, in clock `command`, until the frame's blocks may be dealt.
+
+    known: its last symbol is that of the frame before. No unit has a block meanwhile.
     """
-    search = SEARCH[0] + SEARCH[1] * -(-count // (GROUP * units))
-    return max(FRONT[0], search) if known else search + REBUILT
+    front, found = command + COMMANDED, 0
+    for u, eights in enumerate(_eights(frame, units, block)):
+        clock, left = front + SOUGHT_FROM + u, eights
+        while left:  # memory looks in the last clock of a turn, and in the first one of the next
+            left -= clock % TURN in (0, TURN - 1)
+            clock += 1
+        found = max(found, clock - 1 + SOUGHT)
+    built = front + TABLES_ASKED if known else found
+    return max(built + TABLES_BUILT[0], found + KNOWN_DEAL) - command
 
 
 def received_front(size: int, bus: int) -> int:
@@ -113,11 +147,6 @@ def received_front(size: int, bus: int) -> int:
     """
     lacks = -size % bus
     return WHOLE + lacks // 4 + lacks % 4
-
-
-def waited_front(count: int, block: int) -> float:
-    """Return clocks until a frame of `count` values that waits in the store may be dealt."""
-    return max(WAITED, LISTED + ENTRY * -(-count // block))
 
 
 def bus_bytes(units: int) -> int:
@@ -181,7 +210,7 @@ def _frame_blocks(frame: UnitFrame, units: int, block: int, way: int) -> tuple[A
         counts, pattern = _encoded(cells)
         takes = np.zeros(0)
     gaps = np.repeat(np.tile(np.array(pattern, np.uint8), len(plain)), counts.reshape(-1))
-    unit = (frame.row // (block // LANES) + np.arange(len(sizes))) % units
+    unit = _unit_of(frame, units, block, len(sizes))
     return gaps, takes, counts.sum(axis=1), sizes, ends - sizes, plain.astype(float), unit
 
 

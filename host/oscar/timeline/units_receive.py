@@ -7,43 +7,47 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES
-from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     BEGUN,
     BEHIND_SENT,
+    BUILD,
     CHUNK,
+    COLUMN,
     DONE,
     ENOUGH,
-    ENTRY,
     FED,
     FETCH,
     FREE,
     GIVE,
-    HEAD_READ,
     LEARN,
+    LEARN_ASKED,
+    LEARN_FRONT,
+    LEARN_READ,
+    LEARN_UNIT,
+    LEARNT,
     LEVEL_LOOK,
-    LIST_READ,
     LOOK_EVERY,
     NEVER,
+    NEXT_DONE,
+    NEXT_FRONT,
     OVER,
+    QUIET,
     ROOM,
     ROOM_LOOK,
     START,
-    SUMMED,
+    TABLES_BUILT,
     TAKEN,
     THREADS,
     TURN,
     CodedBlocks,
+    learn_end,
     waits_for,
 )
 
 # Places in `Receiving.at`. FRAME, BLOCK: what is dealt next; DEALER: when the dealer is free. ENDED: frames
 # that are over. RAW_END, RAW_FRAME: when the last raw block is received, and its frame. DEALT: blocks so far.
-# NEXT_LISTED: the frame whose head is read next. Of the head before that: HEAD_CHUNKS it has, HEAD_DONE are
-# read, HEAD_BEGIN is when that began.
-FRAME, BLOCK, DEALER, ENDED, RAW_END, RAW_FRAME = range(6)
-DEALT, NEXT_LISTED, HEAD_DONE, HEAD_CHUNKS, HEAD_BEGIN = range(6, 11)
+# HEAD_FRAME: the frame whose head was read last; HEAD_DONE, chunks of it; HEAD_BEGIN, when its front began.
+FRAME, BLOCK, DEALER, ENDED, RAW_END, RAW_FRAME, DEALT, HEAD_FRAME, HEAD_DONE, HEAD_BEGIN = range(10)
 
 
 class Receiving(NamedTuple):
@@ -54,8 +58,9 @@ class Receiving(NamedTuple):
     room for more; fed and owed, bytes that are there and that are to come; takes and began, [2, units,
     THREADS], bytes of the last two turns and when they began; feeds, from when on lines may come; free. puts:
     clocks of the last deals. Of units: last and line, the threads that had a turn and a line last; chosen,
-    when that line was. Of frames: under_way, blocks; deal, when they may be dealt; end, the last sum; over,
-    learnt. at: the numbers above.
+    when that line was; coming, bytes of it that do not count yet. Of frames: under_way, blocks; deal, when
+    they may be dealt; built, when the build of their tables began; end, the last sum; over, learnt. at: the
+    numbers above.
     """
 
     own: Any
@@ -73,8 +78,10 @@ class Receiving(NamedTuple):
     last: Any
     line: Any
     chosen: Any
+    coming: Any
     under_way: Any
     deal: Any
+    built: Any
     end: Any
     over: Any
     learnt: Any
@@ -82,27 +89,34 @@ class Receiving(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def receive_ends(work: CodedBlocks, fronts: Any, units: int, begin: float, word: int) -> Any:
-    """Return the clocks, float64 [frames], in which the last sums are there; arguments as of `send_ends`."""
-    count, threads = fronts.size, (units, THREADS)
+def receive_ends(
+    work: CodedBlocks, asked: Any, listed: Any, tables: int, units: int, begin: float, word: int
+) -> Any:  # fmt: skip
+    """Return the clocks, float64 [frames], in which the last sums are there; arguments as of `send_ends`.
+
+    Clocks from a frame's front, as of `HeadReads`: asked, float64 [frames, chunks]; listed, float64 [frames];
+    tables.
+    """
+    count, threads = listed.size, (units, THREADS)
     s = Receiving(
         np.full(threads, -1), np.zeros(threads, np.int64), np.full(threads, NEVER),
         np.zeros(threads, np.bool_), np.zeros(threads, np.int64), np.zeros(threads), np.zeros(threads),
         np.zeros((2, *threads)), np.full((2, *threads), -NEVER), np.full(threads, NEVER), np.zeros(threads),
         np.full(THREADS, -NEVER),
-        np.zeros(units, np.int64), np.zeros(units, np.int64), np.full(units, -NEVER),
-        np.zeros(count, np.int64), np.full(count, NEVER), np.zeros(count), np.full(count, NEVER),
-        np.full(count, NEVER), np.zeros(11),
+        np.zeros(units, np.int64), np.zeros(units, np.int64), np.full(units, -NEVER), np.zeros(units),
+        np.zeros(count, np.int64), np.full(count, NEVER), np.zeros(count), np.zeros(count),
+        np.full(count, NEVER), np.full(count, NEVER), np.zeros(10),
     )  # fmt: skip
     s.at[DEALER] = s.at[RAW_END] = s.deal[0] = begin
-    s.at[NEXT_LISTED] = 1
+    s.at[HEAD_DONE], s.built[0] = asked.shape[1], begin - max(TABLES_BUILT[1], listed[0] - tables)
     now = int(np.ceil(begin / TURN) * TURN)
     while s.at[ENDED] < count:
         _deal(work, s, now)
-        _end(s, fronts, begin, now)
-        _list(work, s, begin)
+        _end(s, listed, tables, begin, now)
+        _list(s, asked, begin)
         for clock in range(now - LEVEL_LOOK - TURN + 1, now - LEVEL_LOOK + 1):
-            _feed(work, s, clock - FED, word)
+            _feed(work, s, asked, clock - FED, word)
+            _come(work, s, clock - FED, word)
             _look(work, s, clock)
         for u in range(units):
             _turn(work, s, u, now)
@@ -157,74 +171,93 @@ def _begin(work: CodedBlocks, s: Receiving, u: int, t: int, b: int, when: float)
 
 
 @njit(cache=True, nogil=True)
-def _end(s: Receiving, fronts: Any, begin: float, now: int) -> None:
+def _end(s: Receiving, listed: Any, tables: int, begin: float, now: int) -> None:
     """End frames whose blocks are done, in their order, and say when the next one may be dealt."""
-    frame, n = int(s.at[FRAME]), int(s.at[ENDED])
-    while n < fronts.size and frame > n and s.under_way[n] == 0 and s.end[n] <= now:
-        s.end[n] = max(s.end[n], s.end[n - 1] if n else 0.0, s.deal[n])
+    frame, n, units = int(s.at[FRAME]), int(s.at[ENDED]), s.last.size
+    while n < s.deal.size and frame > n and s.under_way[n] == 0 and s.end[n] <= now:
+        s.end[n] = max(s.end[n], s.end[n - 1] + NEXT_DONE if n else 0.0, s.deal[n])
         s.over[n] = s.end[n] + DONE
-        s.learnt[n] = max(s.over[n], s.learnt[n - 1] if n else 0.0) + LEARN
+        s.learnt[n] = learn_end(s.over[n] + LEARN_ASKED[1], s.learnt[n - 1] if n else 0.0, units, 1)
         n += 1
     s.at[ENDED] = n
-    ahead = waits_for(frame, s.last.size)
-    if frame < fronts.size and s.deal[frame] == NEVER and (ahead < 0 or s.over[ahead] < NEVER):
-        front = max(s.deal[frame - 1], s.over[ahead] if ahead >= 0 else begin) + fronts[frame]
-        learnt = s.learnt[ahead] if ahead >= 0 else 0.0
-        s.deal[frame] = max(s.at[DEALER], front, learnt)
+    ahead = waits_for(frame, units)
+    if frame < s.deal.size and s.deal[frame] == NEVER and (ahead < 0 or s.over[ahead] < NEVER):
+        front = _front(s, frame, ahead, begin)
+        built = max(front + tables, s.built[frame - 1] + BUILD)
+        dealt = max(s.at[DEALER], front + listed[frame])
+        if ahead >= 0:
+            built, dealt = max(built, s.learnt[ahead] - LEARN_READ), max(dealt, s.learnt[ahead] + LEARNT[1])
+        s.built[frame], s.deal[frame] = built, max(dealt, built + TABLES_BUILT[1])
 
 
 @njit(cache=True, nogil=True)
-def _list(work: CodedBlocks, s: Receiving, begin: float) -> None:
-    """Let the directory of the next frame in the store be read, when its front begins."""
-    frame = int(s.at[NEXT_LISTED])
-    ahead = waits_for(frame, s.last.size)
-    if s.at[HEAD_DONE] < s.at[HEAD_CHUNKS] or frame >= s.deal.size or s.deal[frame - 1] == NEVER:
-        return
-    if ahead < 0 or s.over[ahead] < NEVER:
-        blocks = work.frames[frame + 1] - work.frames[frame]
-        place = HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES * blocks
-        s.at[HEAD_DONE], s.at[HEAD_CHUNKS] = 0, 1 - (-place // CHUNK) - HEADER_BYTES // CHUNK
-        s.at[HEAD_BEGIN] = max(s.deal[frame - 1], s.over[ahead] if ahead >= 0 else begin)
-        s.at[NEXT_LISTED] += 1
+def _front(s: Receiving, frame: int, ahead: int, begin: float) -> float:
+    """Return when a frame's front begins: the one before is dealt, the one IN_FLIGHT ahead is learnt now."""
+    front = max(s.deal[frame - 1] + NEXT_FRONT[1], begin)
+    if ahead < 0:
+        return front
+    return max(front, s.learnt[ahead] - LEARN[1] - LEARN_UNIT * s.last.size + LEARN_FRONT[1])
 
 
 @njit(cache=True, nogil=True)
-def _head_reads(s: Receiving, clock: int) -> bool:
+def _list(s: Receiving, asked: Any, begin: float) -> None:
+    """Let the head of the next frame in the store be read, when its front begins."""
+    frame = int(s.at[HEAD_FRAME]) + 1
+    ahead = waits_for(frame, s.last.size)
+    if frame < s.deal.size and s.deal[frame - 1] < NEVER and (ahead < 0 or s.over[ahead] < NEVER):
+        done = int(s.at[HEAD_DONE])
+        if done == asked.shape[1] or asked[frame - 1, done] == NEVER:
+            s.at[HEAD_FRAME], s.at[HEAD_DONE], s.at[HEAD_BEGIN] = frame, 0, _front(s, frame, ahead, begin)
+
+
+@njit(cache=True, nogil=True)
+def _head_reads(s: Receiving, asked: Any, clock: int) -> bool:
     """Whether the next frame's front takes the turn at the store, for a chunk of its head."""
-    read = int(s.at[HEAD_DONE])
-    if read >= s.at[HEAD_CHUNKS]:
-        return False
-    when = LIST_READ + (read - 1) * ENTRY * CHUNK // DIRECTORY_BYTES if read else HEAD_READ
-    if clock < s.at[HEAD_BEGIN] + when:
+    frame, done = int(s.at[HEAD_FRAME]), int(s.at[HEAD_DONE])
+    if done == asked.shape[1] or clock < s.at[HEAD_BEGIN] + asked[frame, done]:
         return False
     s.at[HEAD_DONE] += 1
     return True
 
 
 @njit(cache=True, nogil=True)
-def _feed(work: CodedBlocks, s: Receiving, clock: int, word: int) -> None:
+def _feed(work: CodedBlocks, s: Receiving, asked: Any, clock: int, word: int) -> None:
     """Give a line of the store to a thread of the unit whose turn it is, in a ring."""
     chunks, units = max(1, word // CHUNK), s.last.size
-    if _head_reads(s, clock):
+    if _head_reads(s, asked, clock):
         return
-    u = clock % max(units, 2 * chunks)
+    u = clock % max(units, COLUMN * chunks)
     if u >= units:
         return
     for put in s.puts:
         if put == clock:
             return
-    just = s.chosen[u] == clock - max(units, 2 * chunks)
+    just = s.chosen[u] == clock - max(units, COLUMN * chunks)
     for k in range(1, THREADS if just else THREADS + 1):
         t = (s.line[u] + k) % THREADS
         known, newest = clock - ROOM_LOOK - t, clock + FED - 1 - t  # looks in between are not seen yet
         looks = newest // LOOK_EVERY - known // LOOK_EVERY
         if s.own[u, t] >= 0 and s.owed[u, t] > 0 and s.feeds[u, t] <= clock and s.room[u, t] >> looks & 1:
             behind = work.places[s.own[u, t]] + s.owed[u, t] - 1
-            some = min(s.owed[u, t], behind % (CHUNK * chunks) + 1)  # blocks begin and end anywhere in lines
-            s.fed[u, t] += some
-            s.owed[u, t] -= some
+            # Blocks begin and end anywhere in lines.
+            s.coming[u] = min(s.owed[u, t], behind % (CHUNK * chunks) + 1)
             s.line[u], s.chosen[u] = t, clock
             return
+
+
+@njit(cache=True, nogil=True)
+def _come(work: CodedBlocks, s: Receiving, clock: int, word: int) -> None:
+    """Let a column of each unit's line count, the last one first."""
+    chunks = max(1, word // CHUNK)
+    for u in range(s.last.size):
+        if s.coming[u] > 0:
+            t = s.line[u]
+            behind = work.places[s.own[u, t]] + s.owed[u, t] - 1
+            if clock == s.chosen[u] + COLUMN * (chunks - 1 - behind // CHUNK % chunks):
+                some = min(s.coming[u], behind % CHUNK + 1)
+                s.fed[u, t] += some
+                s.owed[u, t] -= some
+                s.coming[u] -= some
 
 
 @njit(cache=True, nogil=True)
@@ -260,6 +293,6 @@ def _turn(work: CodedBlocks, s: Receiving, u: int, now: int) -> None:
             over = now + OVER
             s.own[u, t], s.free[u, t] = -1, over + (t - over) % LOOK_EVERY + FREE
             frame = np.searchsorted(work.frames, o, side="right") - 1
-            s.end[frame] = max(s.end[frame], now + SUMMED)
+            s.end[frame] = max(s.end[frame], s.free[u, t] + QUIET - DONE)
             s.under_way[frame] -= 1
         return

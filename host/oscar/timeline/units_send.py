@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -12,117 +12,160 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.timeline.turns import (
     BEHIND,
     BUFFER,
-    CHUNK,
-    CRC,
-    CRC_TURN,
+    BUILD,
     DEAL,
-    DRAIN,
-    ENTRY_WORD,
+    ENTRY_PAIR,
     FIRST,
     FRAME_GAP,
-    HEAD_CRC,
+    HEAD_BEGUN,
+    HEAD_MADE,
+    HEAD_WORD,
+    HEADED,
     JUDGE,
     JUDGED,
-    KEPT,
-    LASTED,
+    KNOWN_DEAL,
     LEARN,
+    LEARN_ASKED,
+    LEARN_FRONT,
+    LEARN_READ,
+    LEARN_UNIT,
+    LEARNT,
     LENGTH_CRC,
     NEVER,
-    NEXT_DRAIN,
+    NEXT_FRONT,
     NEXT_JUDGED,
     OUT,
     PAD,
     RAW_CODED,
     RAW_SENT,
-    SETTLED,
-    STORED_TURN,
-    THREAD_FREE,
+    SENT_FRONT,
+    SOUGHT,
+    SOUGHT_FROM,
+    TABLES_ASKED,
+    TABLES_BUILT,
     THREADS,
     TURN,
     CodedBlocks,
+    learn_end,
     waits_for,
 )
-
-# Places in `Sending.at`. FRAME, BLOCK: what is dealt next; DEALER: when the dealer is free. MINE, JUDGING:
-# the frame and the block that are judged next; JUDGE_AT: when the judge settled a block last. RAW_FREE: when
-# the packer of raw blocks is free. CRC_ADDED: when the last CRC is added; CRC_WORDS: words of the frame up to
-# its end, -1 for none. LENGTH_AT, HEAD_AT: when the CRCs of the length and of the head are asked for.
-FRAME, BLOCK, DEALER, MINE, JUDGING, JUDGE_AT, RAW_FREE, CRC_ADDED, CRC_WORDS, LENGTH_AT, HEAD_AT = range(11)
-
-
-class Sending(NamedTuple):
-    """What is under way; times are clocks, NEVER if not known yet.
-
-    Of threads [units, THREADS]: own, the block, -1 for none; place, its next turn; ready, when that may be;
-    oldest, the blocks in a ring. Of units: last, the thread that had a turn last; given and left, how many
-    blocks were dealt and have left; freed and drain, when a thread and the drain are free. Of each unit's
-    oldest block: launched, when its drain began; lost, clocks that words of the head took since; stored, when
-    it is in the store. Of blocks: done, when the last turn began; settled. Of frames: deal and judge_from,
-    when it may be dealt and judged; learnt; ends, when the first word goes out. at: the numbers above.
-    """
-
-    own: Any
-    place: Any
-    ready: Any
-    oldest: Any
-    last: Any
-    given: Any
-    left: Any
-    freed: Any
-    drain: Any
-    launched: Any
-    lost: Any
-    stored: Any
-    done: Any
-    settled: Any
-    deal: Any
-    judge_from: Any
-    learnt: Any
-    ends: Any
-    at: Any
+from oscar.timeline.units_store import (
+    BEGAN,
+    BLOCK,
+    CRC_ADDED,
+    CRC_WORDS,
+    DEALER,
+    FRAME,
+    HEAD_AT,
+    HEAD_FREE,
+    HEAD_FROM,
+    JUDGE_AT,
+    JUDGING,
+    LENGTH_AT,
+    MINE,
+    NEXT,
+    RAW_FREE,
+    SOUGHT_AT,
+    Sending,
+    add_crcs,
+    collect,
+    drained,
+    write_head,
+)
 
 
 @njit(cache=True, nogil=True)
-def send_ends(work: CodedBlocks, fronts: Any, units: int, begin: float, word: int) -> Any:
+def send_ends(work: CodedBlocks, known: Any, eights: Any, units: int, begin: float, word: int) -> Any:
     """Return the clocks, float64 [frames], in which the first words go out.
 
-    fronts: float64 [frames], clocks from a command that waits until its blocks may be dealt; the first is not
-    looked at. begin: clock from which blocks of the first frame may be dealt. word: bytes of the bus.
+    known: bool [frames], the last symbol is that of the frame before. eights: int64 [frames, units], eight
+    rows each, in which memory looks for it. begin: clock from which blocks of the first frame may be dealt.
+    word: bytes of the bus.
     """
-    blocks, count, threads = work.sizes.size, fronts.size, (units, THREADS)
+    blocks, count, threads = work.sizes.size, known.size, (units, THREADS)
     s = Sending(
         np.full(threads, -1), np.zeros(threads, np.int64), np.full(threads, NEVER), np.full(threads, -1),
-        np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units, np.int64), np.zeros(units),
-        np.full(units, begin), np.full(units, NEVER), np.zeros(units), np.full(units, NEVER),
-        np.full(blocks, NEVER), np.full(blocks, NEVER), np.full(count, NEVER), np.full(count, NEVER),
-        np.full(count, -NEVER), np.zeros(count), np.zeros(11),
+        np.zeros(threads),
+        np.zeros(units, np.int64), np.zeros(units, np.bool_), np.zeros(units, np.int64),
+        np.zeros(units, np.int64), np.zeros(units, np.int64), np.full(units, begin),
+        np.full(units, NEVER), np.zeros((2, units)), np.full(units, NEVER),
+        np.full(blocks, NEVER), np.full(blocks, NEVER),
+        np.zeros(count), np.full(count, NEVER), np.full(count, NEVER), np.zeros(count), np.zeros(count),
+        np.zeros(16),
     )  # fmt: skip
     for n in (DEALER, RAW_FREE):
         s.at[n] = begin
-    s.deal[0] = begin
-    _judge_next(work, s, begin)
+    s.deal[0], s.built[0] = begin, begin - TABLES_BUILT[0]
+    s.at[NEXT], s.at[BEGAN] = 1, NEVER
+    _judge_next(work, s, begin, word)
     now = np.ceil(begin / TURN) * TURN
     while s.at[MINE] < count:
-        _deal(work, s, fronts, now)
+        _front(s, known, eights)
+        _deal(work, s, now)
         _judge(work, s, now, word)
         for u in range(units):
-            while s.left[u] < s.given[u] and _collect(work, s, u, now, word):
+            while s.left[u] < s.given[u] and collect(work, s, u, now, word):
                 pass
-        _add_crcs(work, s, now, word)
-        _end(work, s, fronts, word)
+        add_crcs(work, s, now, word)
+        _end(work, s, word)
         for u in range(units):
+            s.headed[u] = False
             _turn(work, s, u, now, word)
+        _seek(s, now)
         now += TURN
     return s.ends
 
 
 @njit(cache=True, nogil=True)
-def _deal(work: CodedBlocks, s: Sending, fronts: Any, now: float) -> None:
+def _front(s: Sending, known: Any, eights: Any) -> None:
+    """Take the next frame through its front, and say when it may be dealt, once that is known.
+
+    It begins when the frame before is dealt, and the one IN_FLIGHT ahead is out and is being learnt. The
+    frame's blocks may be dealt when its tables are built, all blocks of the frame before are dealt, and the
+    one IN_FLIGHT ahead is learnt.
+    """
+    frame, units = int(s.at[NEXT]), s.last.size
+    ahead = waits_for(frame, units)
+    if frame == s.deal.size:
+        return
+    if s.at[BEGAN] == NEVER:
+        if s.deal[frame - 1] < NEVER and (ahead < 0 or s.at[MINE] > ahead):
+            s.at[BEGAN] = s.deal[frame - 1] + NEXT_FRONT[0]
+            if ahead >= 0:
+                learns = s.learnt[ahead] - LEARN[0] - LEARN_UNIT * units
+                s.at[BEGAN] = max(s.at[BEGAN], s.ends[ahead] + SENT_FRONT, learns + LEARN_FRONT[0])
+            s.at[SOUGHT_AT], s.sought[:] = 0.0, eights[frame]
+        return
+    if s.sought.any() or s.at[FRAME] < frame:
+        return
+    found = s.at[SOUGHT_AT] + SOUGHT
+    built = max(s.at[BEGAN] + TABLES_ASKED if known[frame] else found, s.built[frame - 1] + BUILD)
+    dealt = max(s.at[DEALER], found + KNOWN_DEAL)
+    if ahead >= 0:
+        built, dealt = max(built, s.learnt[ahead] - LEARN_READ), max(dealt, s.learnt[ahead] + LEARNT[0])
+    s.built[frame], s.deal[frame] = built, max(dealt, built + TABLES_BUILT[0])
+    s.at[NEXT], s.at[BEGAN] = frame + 1, NEVER
+
+
+@njit(cache=True, nogil=True)
+def _seek(s: Sending, now: float) -> None:
+    """Let each bank look for the last symbol twice a turn, but not beside a header."""
+    if s.at[BEGAN] == NEVER:
+        return
+    for u in range(s.last.size):
+        for clock in (now - 1, now):
+            if s.sought[u] > 0 and not s.headed[u] and clock >= s.at[BEGAN] + SOUGHT_FROM + u:
+                s.sought[u] -= 1
+                s.at[SOUGHT_AT] = max(s.at[SOUGHT_AT], clock)
+
+
+@njit(cache=True, nogil=True)
+def _deal(work: CodedBlocks, s: Sending, now: float) -> None:
     """Deal blocks to threads, which have them in a ring."""
     frame, b = int(s.at[FRAME]), int(s.at[BLOCK])
     while b < work.sizes.size and s.deal[frame] <= now:
         u = work.unit[b]
-        when = max(s.at[DEALER], s.deal[frame], s.freed[u] if s.given[u] >= THREADS else 0.0)
+        when = max(s.at[DEALER], s.deal[frame], s.freed[u, s.given[u] % THREADS])
         if s.given[u] - s.left[u] == THREADS or when > now:
             break
         t = s.given[u] % THREADS
@@ -134,31 +177,19 @@ def _deal(work: CodedBlocks, s: Sending, fronts: Any, now: float) -> None:
         if b == work.frames[frame + 1]:
             s.at[DEALER] = when + BEHIND
             frame += 1
-            if frame < fronts.size:
-                _open(s, fronts, frame)
             break
     s.at[FRAME], s.at[BLOCK] = frame, b
 
 
 @njit(cache=True, nogil=True)
-def _open(s: Sending, fronts: Any, frame: int) -> None:
-    """Say when a frame may be dealt, once that is known.
-
-    The one before must be dealt, and the one IN_FLIGHT ahead be out and learnt.
-    """
-    ahead = waits_for(frame, s.last.size)
-    if s.deal[frame] == NEVER and (ahead < 0 or s.learnt[ahead] > -NEVER):
-        out, learnt = (s.ends[ahead], s.learnt[ahead]) if ahead >= 0 else (0.0, 0.0)
-        s.deal[frame] = max(s.at[DEALER], max(s.deal[frame - 1], out) + fronts[frame], learnt)
-
-
-@njit(cache=True, nogil=True)
-def _judge_next(work: CodedBlocks, s: Sending, when: float) -> None:
+def _judge_next(work: CodedBlocks, s: Sending, when: float, word: int) -> None:
     """Let the judge take the next frame, from then on. The CRCs of its head come last."""
     mine = int(s.at[MINE])
     s.judge_from[mine] = max(when, s.deal[mine]) + NEXT_JUDGED
     s.at[JUDGE_AT] = s.judge_from[mine]
     s.at[CRC_WORDS] = -1
+    head = HEADER_BYTES + PREFIX_BYTES
+    s.at[HEAD_FREE] = s.judge_from[mine] + HEAD_BEGUN + head // 2 + head // word * (HEAD_WORD - 1)
     s.at[LENGTH_AT] = s.at[HEAD_AT] = NEVER
     if work.frames[mine] == work.frames[mine + 1]:
         s.at[LENGTH_AT] = s.judge_from[mine] + LENGTH_CRC
@@ -179,120 +210,22 @@ def _judge(work: CodedBlocks, s: Sending, now: float, word: int) -> None:
         s.at[JUDGE_AT] = s.settled[j] = when
         place = DIRECTORY_BYTES * (j - work.frames[mine]) + HEADER_BYTES + PREFIX_BYTES
         j += 1
-        left = word - place % word if j < work.frames[mine + 1] else DIRECTORY_BYTES  # of a word of the head
-        if left <= DIRECTORY_BYTES:
-            _write_head(s, when + ENTRY_WORD + left // 2)
-        if j == work.frames[mine + 1]:
+        last = j == work.frames[mine + 1]
+        for n in range(DIRECTORY_BYTES // 2):  # pairs of bytes of the entry
+            place += 2
+            pair = max(when + ENTRY_PAIR + n, s.at[HEAD_FREE])
+            s.at[HEAD_FREE] = pair + 1
+            if place % word == 0 or (last and n == DIRECTORY_BYTES // 2 - 1):
+                s.at[HEAD_FREE] = pair + HEAD_WORD
+                write_head(work, s, pair + HEAD_WORD, word)
+        if last:
             s.at[LENGTH_AT] = when + LENGTH_CRC
+            s.at[HEAD_FROM] = s.at[HEAD_FREE] + HEAD_MADE + max(1, -place % word // 2)
     s.at[JUDGING] = j
 
 
 @njit(cache=True, nogil=True)
-def _write_head(s: Sending, when: float) -> None:
-    """Let a word of the head take the turn of a unit's collector."""
-    units = s.last.size
-    u = int(when) % units
-    if s.launched[u] + DRAIN <= when + STORED_TURN:
-        if s.stored[u] == NEVER:
-            s.lost[u] += units
-        elif s.stored[u] >= when + STORED_TURN:
-            s.stored[u] += units
-
-
-@njit(cache=True, nogil=True)
-def _turn_of(u: int, when: float, units: int) -> float:
-    """Return the unit's next turn at the store, from then on."""
-    return when + (u - when) % units
-
-
-@njit(cache=True, nogil=True)
-def _collect(work: CodedBlocks, s: Sending, u: int, now: float, word: int) -> bool:
-    """Drain a unit's oldest block; return whether it left."""
-    o, mine = s.oldest[u, s.left[u] % THREADS], int(s.at[MINE])
-    kept = work.sizes[o] > 0 and work.raw[o] == 0
-    free = s.drain[u] if u else max(s.drain[u], s.at[RAW_FREE])  # raw blocks take the first unit's way out
-    if free > now or s.stored[u] < NEVER:
-        return False
-    if s.launched[u] == NEVER:
-        if s.settled[o] < NEVER:
-            begins = max(free, s.settled[o] + KEPT)
-            if not kept:
-                _leave(s, u, begins)
-                return True
-            s.launched[u] = begins
-        elif o == s.at[JUDGING] and o < work.frames[mine + 1] and s.judge_from[mine] <= now:
-            # The judge waits for this block, so the drain may begin before its word.
-            begins = max(free, s.at[JUDGE_AT] + 1)
-            if s.done[o] + JUDGED - JUDGE > begins:
-                s.launched[u] = begins
-    if s.launched[u] < NEVER and s.settled[o] < NEVER:
-        stored = max(s.done[o] + LASTED, s.settled[o] + SETTLED)
-        if not kept:
-            _leave(s, u, stored)
-            return True
-        words = np.ceil((work.places[o] % word + work.sizes[o]) / word)
-        stored = max(stored, s.launched[u] + DRAIN + words * word / _every(s, word) + s.lost[u])
-        s.stored[u] = _turn_of(u + STORED_TURN, stored, s.last.size)
-    return False
-
-
-@njit(cache=True, nogil=True)
-def _every(s: Sending, word: int) -> float:
-    """Return the bytes a clock of a drain."""
-    return min(float(CHUNK), word / s.last.size)
-
-
-@njit(cache=True, nogil=True)
-def _leave(s: Sending, u: int, when: float) -> None:
-    """Let a unit's oldest block leave."""
-    s.own[u, s.left[u] % THREADS] = -1
-    s.left[u] += 1
-    s.drain[u], s.freed[u] = when + NEXT_DRAIN, when + THREAD_FREE
-    s.launched[u] = s.stored[u] = NEVER
-    s.lost[u] = 0.0
-
-
-@njit(cache=True, nogil=True)
-def _add_crcs(work: CodedBlocks, s: Sending, now: float, word: int) -> None:
-    """Add CRCs of blocks that are in the store, and of the head, as they were asked for."""
-    mine, units = int(s.at[MINE]), s.last.size
-    blocks = work.frames[mine + 1] - work.frames[mine]
-    head = min(s.at[LENGTH_AT], s.at[HEAD_AT])
-    while True:
-        asked = head
-        for u in range(units):
-            asked = min(asked, s.stored[u])
-        when = max(asked, s.at[CRC_ADDED] - 1)
-        u = int(when - CRC_TURN) % units  # whose turn it is; the head asks in the turns of those who do not
-        who = u if s.stored[u] <= when else -1
-        while who < 0 and head > when and when < now:
-            when += 1
-            u = int(when - CRC_TURN) % units
-            who = u if s.stored[u] <= when else -1
-        if when >= now or (who < 0 and head > when):
-            return
-        when += 1
-        if who >= 0:
-            o = s.oldest[who, s.left[who] % THREADS]
-            end = np.ceil((work.places[o] + work.sizes[o]) / word)
-            _leave(s, who, when)
-        elif s.at[LENGTH_AT] < NEVER:
-            end = np.ceil(HEADER_BYTES / word)
-            head = when + HEAD_CRC
-            s.at[LENGTH_AT], s.at[HEAD_AT] = NEVER, head
-        else:
-            end = np.ceil((HEADER_BYTES + PREFIX_BYTES + DIRECTORY_BYTES * blocks) / word)
-            head = s.at[HEAD_AT] = NEVER
-        far = int(abs(end - s.at[CRC_WORDS]))
-        if s.at[CRC_WORDS] < 0 or not far:
-            s.at[CRC_ADDED] = when + CRC[0]
-        else:
-            s.at[CRC_ADDED] = when + CRC[1] + CRC[2] * (far // 64 + far // 8 % 8 + far % 8)
-        s.at[CRC_WORDS] = max(s.at[CRC_WORDS], end)
-
-
-@njit(cache=True, nogil=True)
-def _end(work: CodedBlocks, s: Sending, fronts: Any, word: int) -> None:
+def _end(work: CodedBlocks, s: Sending, word: int) -> None:
     """End the frame that is judged when all its blocks have left, and begin with the next."""
     mine, j = int(s.at[MINE]), int(s.at[JUDGING])
     if j < work.frames[mine + 1] or s.at[LENGTH_AT] < NEVER or s.at[HEAD_AT] < NEVER:
@@ -308,14 +241,13 @@ def _end(work: CodedBlocks, s: Sending, fronts: Any, word: int) -> None:
         words = np.ceil((work.places[before] + work.sizes[before]) / word)
         out = max(out, s.ends[mine - 1] + words + FRAME_GAP)
     s.ends[mine] = out
-    s.learnt[mine] = max(s.at[JUDGE_AT], s.learnt[mine - 1] if mine else 0.0) + LEARN
+    units = s.last.size
+    s.learnt[mine] = learn_end(s.at[JUDGE_AT] + LEARN_ASKED[0], s.learnt[mine - 1] if mine else 0.0, units, 0)
+    out = max(out, s.learnt[mine] - LEARN[0] - LEARN_UNIT * units + 1)  # the judge waits for that
     mine += 1
     s.at[MINE] = mine
-    if mine < fronts.size:
-        dealt = int(s.at[FRAME])
-        if dealt < fronts.size:
-            _open(s, fronts, dealt)
-        _judge_next(work, s, out)
+    if mine < s.deal.size:
+        _judge_next(work, s, out, word)
 
 
 @njit(cache=True, nogil=True)
@@ -330,10 +262,10 @@ def _turn(work: CodedBlocks, s: Sending, u: int, now: float, word: int) -> None:
         if size > BUFFER:
             made = size * (s.place[u, t] - work.turns[o]) / (work.turns[o + 1] - work.turns[o])
             if o == s.oldest[u, s.left[u] % THREADS] and s.launched[u] <= now:
-                made -= min(made, (now - s.launched[u]) * _every(s, word))
+                made -= min(made, (now - s.launched[u]) * drained(s, word))
             if made > BUFFER:
                 continue
-        s.last[u] = t
+        s.last[u], s.headed[u] = t, work.gaps[s.place[u, t]] == HEADED[0]
         s.ready[u, t] = now + work.gaps[s.place[u, t]]
         s.place[u, t] += 1
         if s.place[u, t] == work.turns[o + 1]:
