@@ -158,8 +158,9 @@ def test_parameters_are_names_that_a_top_has(tmp_path: Path, capsys: pytest.Capt
     out = ["--out", str(tmp_path), "--no-check"]
     assert convert.main(["--top", "oscar_nic", *out, "--with", "units=2", "bus_bit=128"]) == 1
     assert "oscar_nic has no parameter bus_bit; it has units, bus_bits" in capsys.readouterr().err
-    assert convert.main(["--top", "oscar_nic", *out, "--with", "units=6"]) == 1
-    assert "has 1, 2, 4 or 8 barrel units, got 6" in capsys.readouterr().err
+    for given, told in (("adds=2", "adds is 0 to 1"), ("rows_log2=21", "rows_log2 is 6 to 20")):
+        assert convert.main(["--top", "oscar_nic", *out, "--with", given]) == 1
+        assert f"oscar_nic: {told}, got" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         convert.main(["--top", "oscar_nic", *out, "--with", "units"])
     assert "expected NAME=VALUE, such as units=2, got 'units'" in capsys.readouterr().err

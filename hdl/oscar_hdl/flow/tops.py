@@ -57,10 +57,15 @@ def _oscar_nic(
     block_log2: int = 12, granule_log2: int = 8, adds: int = 1,
 ) -> Any:  # fmt: skip
     from oscar_hdl.nic.oscar_nic import oscar_nic
-    from oscar_hdl.nic.ports import frames_in, frames_out, row_streams
+    from oscar_hdl.nic.ports import ROW_BITS, frames_in, frames_out, row_streams
 
     if units not in (1, 2, 4, 8):
         raise ValueError(f"oscar_nic has 1, 2, 4 or 8 barrel units, got {units}")
+    for name, value, least, most in (
+        ("store_log2", store_log2, 6, 16), ("rows_log2", rows_log2, 6, ROW_BITS), ("adds", adds, 0, 1)
+    ):  # fmt: skip
+        if value not in range(least, most + 1):
+            raise ValueError(f"oscar_nic: {name} is {least} to {most}, got {value}")
     rx, tx = frames_in(bus_bits), frames_out(bus_bits)
     return oscar_nic(
         bit(), bit(), AxiLite(8), bit(), rx, tx, *row_streams(units).values(), Stream(64), units=units,

@@ -164,7 +164,7 @@ def listing(
     clk: Any, rst: Any, s_axis_list: Any, bad: Any, run: Any, command: Any, received: Any, sent: Any,
     made: Any, found: Any, show: Any, status: Any, receives: Any, sends: Any, oldest: Any, held: Any,
 ) -> Any:  # fmt: skip
-    """Join command_list, tracker, list_ends and frame_finder, as list_unit and the NIC do."""
+    """Join command_list, tracker and frame_finder, as list_unit and the NIC do."""
     from oscar_hdl.nic.control import list_ports as lists
     from oscar_hdl.nic.control.command_list import command_list
     from oscar_hdl.nic.control.tracker import tracker
