@@ -1,10 +1,12 @@
-"""Check the folder that `make vhdl` wrote: all is listed, no path or date told, and the NIC the same twice.
+"""Check the folder that `make vhdl` wrote: all is listed, no path or date told, Verilog's arrays have drivers
+of one kind, and the NIC is the same twice.
 
 Run by .ci/run as `python tests/check_conversion.py FOLDER`; exits with what is wrong.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -27,12 +29,22 @@ def faults(folder: Path, names: Sequence[str] = tuple(TOPS)) -> list[str]:
     for name in sorted(made | {"files.txt", "oscar.core"}):
         text = (folder / name).read_text(encoding="utf-8")
         found += [f"{name} tells {what}: {part}" for what, part in told.items() if part in text]
+        if name.startswith("verilog/"):
+            found += [
+                f"{name}: {array} is driven by `assign` and by a process" for array in mixed_arrays(text)
+            ]
     listed = (folder / "files.txt").read_text(encoding="utf-8").split()
     if listed[0] != f"vhdl/{convert.PACKAGE}" or set(listed) != made:
         found.append(f"files.txt lists {listed}, there are {sorted(made)}")
     core = (folder / "oscar.core").read_text(encoding="utf-8")
     found += [f"oscar.core lacks {name}" for name in sorted(made) if name not in core]
     return found if core.startswith("CAPI=2:\n") else [*found, "oscar.core is of another format"]
+
+
+def mixed_arrays(text: str) -> list[str]:
+    """Return arrays of registers in Verilog that `assign` drives, too: Icarus refuses them."""
+    arrays = set(re.findall(r"^reg .*?(\w+) \[0:", text, re.M))
+    return sorted(arrays & set(re.findall(r"^assign (\w+)\[", text, re.M)))
 
 
 def differences(folder: Path, name: str) -> list[str]:

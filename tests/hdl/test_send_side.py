@@ -107,8 +107,7 @@ def send_side(bench: SendBench, *, bus_bits: int, store_log2: int) -> Any:
     return [
         turn,
         link_tables(
-            clk, rst, bench.tables, none_sent, quads, chain[0], chain[count], encoding=True, sets=SETS,
-            params=bench.coder.params,
+            clk, rst, bench.tables, none_sent, quads, chain[0], chain[count], encoding=True, sets=SETS
         ),
         frame_sender(
             clk, rst, bench.tx, bench.command, bench.row, bench.top, bench.tables, units, bus_bits=bus_bits,

@@ -76,6 +76,10 @@ def pair_collect(clk, rst, pairs: PairJob, words: Stream, unit: CollectJob, coll
             collect.place.next = pairs.place
         unit.busy.next = collect.busy
         unit.claimed.next = state != states.IDLE or pairs.raw
+
+    # Without an `if`, as of the other collectors: all parts of an array of Verilog have one kind of driver.
+    @always_comb
+    def share():
         collect.mute.next = unit.mute
         collect.sum.next = unit.sum or state == states.SUM
         unit.summed.next = collect.summed and state != states.SUM
@@ -104,7 +108,7 @@ def pair_collect(clk, rst, pairs: PairJob, words: Stream, unit: CollectJob, coll
         if rst:
             state.next = states.IDLE
 
-    return connect, run
+    return connect, share, run
 
 
 @block
