@@ -24,6 +24,7 @@ from oscar.timeline.replay import replay
 from oscar.timeline.turns import FRONT
 from oscar.timeline.units import UnitFrame, received, sent
 from oscar.timeline.units_head import head_reads
+from oscar_sim.seeds import numbers
 
 SMALL = """
 nodes: 3
@@ -122,6 +123,31 @@ def test_small_frames_wait_for_tables_and_learning() -> None:
             gaps = np.diff(ends(frames, units, 1024, 0.0))
             assert gaps[0] == pytest.approx(163, abs=8), way
             assert gaps[-4:].mean() == pytest.approx(282 + 8 * units, abs=8), way
+
+
+def test_frames_end_whatever_their_blocks_are() -> None:
+    """Two kinds of frames let the model turn for ever: raw blocks behind coded ones, and a light frame."""
+
+    def frame(kinds: str, rows: int, row: int) -> UnitFrame:
+        parts = [(np.full(rows, 3 if k != "0" else 0, np.uint8), np.full(rows, k == "r")) for k in kinds]
+        classes, raw = (np.concatenate(part) for part in zip(*parts, strict=True))
+        sizes = np.array([{"0": 0.0, "c": 20.0, "r": 40.0}[k] * rows for k in kinds])
+        cells = cells_of(classes, 32 * rows * len(kinds), raw)
+        return UnitFrame(cells, 32 * rows * len(kinds), 60 + int(sizes.sum()), sizes, row)
+
+    for kinds, units in (("cr", 1), ("cr", 8), ("crcc", 2), ("ccccccrc", 8)):
+        ends = received([frame(kinds, 32, 32 * n * len(kinds)) for n in range(8)], units, 1024, 0.0)
+        assert np.diff(ends).min() > 0, (kinds, units)
+    light = [frame("cc", 256, 0), frame("0000", 256, 512), frame("c", 256, 1536)]
+    assert np.diff(sent(light, 1, 8192, 0.0)).min() > 0
+    random = numbers(7)
+    for units in (1, 2, 8):
+        mixed = ["".join(random.choice([*"cr0"], random.integers(1, 9))) for _ in range(6)]
+        frames = [frame(kinds, 32, 256 * n) for n, kinds in enumerate(mixed)]
+        for way in (sent, received):
+            ends = np.array(way(frames, units, 1024, 0.0))
+            assert np.isfinite(ends).all(), (units, mixed)
+            assert ends.max() < 1e6, (units, mixed)
 
 
 def test_a_list_loads_and_reads_rows_while_it_runs() -> None:

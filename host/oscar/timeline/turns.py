@@ -56,10 +56,8 @@ NEXT_JUDGED = 5
 # Encoders: a block on its way to the store.
 KEPT = 2  # from when the block is settled until its drain begins, or until it is dropped
 DRAIN = 14  # until a collector has the first 16 bytes of a drain, less a clock
-LATE, LATE_CHUNKS = (
-    27,
-    4,
-)  # from the last turn until it has the first 16 bytes behind that; how many follow
+# From the last turn until it has the first 16 bytes behind that; how many follow.
+LATE, LATE_CHUNKS = 27, 4
 LASTED, SETTLED = 41, 3  # least until a block is dropped; until it is in the store, from when it is settled
 BUFFER = 112 * 16  # bytes of a thread's block, beyond which the thread waits for the drain
 # Units' collectors take turns at the store, a clock each.

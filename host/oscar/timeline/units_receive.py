@@ -136,7 +136,9 @@ def _deal(work: CodedBlocks, s: Receiving, now: int) -> None:
                 if s.own[u, k] < 0:
                     first = min(first, s.free[u, k])
             when = max(when, first)
-            if when > now or (s.at[RAW_END] > when and s.at[RAW_FRAME] < frame):
+            if s.at[RAW_FRAME] < frame:
+                when = max(when, s.at[RAW_END])
+            if when > now:
                 break
             t = 0
             while s.own[u, t] >= 0 or s.free[u, t] > when:

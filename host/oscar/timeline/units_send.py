@@ -230,6 +230,8 @@ def _end(work: CodedBlocks, s: Sending, word: int) -> None:
     mine, j = int(s.at[MINE]), int(s.at[JUDGING])
     if j < work.frames[mine + 1] or s.at[LENGTH_AT] < NEVER or s.at[HEAD_AT] < NEVER:
         return
+    if mine + 1 < s.deal.size and s.deal[mine + 1] == NEVER:
+        return  # when the judge takes the next frame is not known yet
     for u in range(s.left.size):
         if s.left[u] < s.given[u] and s.oldest[u, s.left[u] % THREADS] < j:
             return
