@@ -29,12 +29,17 @@ class Compiling(event.Listener):
         """Say nothing."""
 
 
-@cache
-def log_compiling() -> None:
-    """From now on log one line, at level WARNING, before this process compiles its first kernel.
+def log_compiling(rank: int) -> None:
+    """From now on log one line on rank 0, at level WARNING, before this process compiles its first kernel.
 
     A training that hangs would look the same: compiling takes half a minute, or minutes of busy cores.
     """
+    if rank == 0:
+        _listen()
+
+
+@cache
+def _listen() -> None:
     event.register(COMPILES, Compiling(_log))
 
 

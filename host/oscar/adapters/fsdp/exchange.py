@@ -67,8 +67,7 @@ class HostExchange:
         self.uncoded_values: Counter[str] = Counter()  # by reason
         self.shapes: dict[str, list[Shape]] = {name: shapes_of(module) for name, module in modules.items()}
         self._transport = TcpTransport(group)
-        if self._transport.rank == 0:
-            log_compiling()
+        log_compiling(self._transport.rank)
         try:
             timeout_s = self.config.transport.timeout_s
             extra = {"fsdp.shards": {name: [list(one) for one in own] for name, own in self.shapes.items()}}

@@ -53,8 +53,7 @@ class Ends:
         policed, retuning = Retuning.of(policed, asked.retune, config)
         mode: Mode = asked.bypass if policed is None else "never"
         transport, timeout_s = TcpTransport(process_group), config.transport.timeout_s
-        if transport.rank == 0:
-            log_compiling()
+        log_compiling(transport.rank)
         try:
             plain, _ = private_group(process_group, timedelta(seconds=timeout_s))
             extra = {"bypass": mode, "policy": policed and policed.said, "retune": asked.retune}

@@ -104,8 +104,7 @@ class Quorum:
         self._references: dict[Hashable, tuple[int, Array]] = {}  # calls so far, and the last mean
         self._staging = Staging()
         self._transport = StoreTransport(store, rank, nodes, timeout_s=timeout_s)
-        if rank == 0:
-            log_compiling()
+        log_compiling(rank)
         try:
             self._coded = Communicator(
                 config.variant(nodes=nodes), self._transport, timeout_s=timeout_s, extra=extra
