@@ -39,5 +39,9 @@ class Member(Stateful):
         """Keep what the iteration left over."""
         self.residual, self.pending = self.pending, None
 
+    def forget(self) -> None:
+        """Drop the residual, so that nothing of earlier iterations is added to the next gradient."""
+        self.residual = self.pending = None
+
     def _follow(self) -> None:
         self.pending = None

@@ -279,7 +279,7 @@ class Communicator(Reducer):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Drop the state of all keys, for example after buckets changed; call it on all ranks."""
         self.states.clear()
 

@@ -257,6 +257,15 @@ class Reducer(ABC):
             self.bandit.restore(before)
             raise
 
+    def forget(self) -> None:
+        """Drop what error feedback carries over, for a training loop that skips the optimiser's step.
+
+        The ranks keep their steps and tables, so a rank may call it alone and no message is sent.
+        """
+        for state in self.states.values():
+            for worker in state.workers:
+                worker.forget()
+
     @property
     def _chosen(self) -> dict[str, Any]:
         """The bandit's part of a saved state; empty without a bandit."""

@@ -44,7 +44,7 @@ def main() -> None:
         for values in args.values:
             drawn = np.random.default_rng(rank).normal(0, SIGMA, values).astype(np.float32)
             table.append({"values": values, **measure(communicator, drawn, args.turns)})
-            communicator.forget()
+            communicator.reset()
         distributed.barrier()
     if rank == 0:
         write_json(args.json, {"table": table})

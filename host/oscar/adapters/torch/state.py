@@ -248,7 +248,7 @@ class OscarState:
             met = job.new or gradient is not None
             counts = job.layout.meet(self._communicator, job.key[0], entries) if met else []
             if job.forget:
-                self._communicator.forget()
+                self._communicator.reset()
                 self.bypass.forget_times()
             done = self._reduced(job, gradient, counts)
             if job.last:
