@@ -27,7 +27,7 @@ def main() -> None:
     from oscar.schemes.registry import SCHEMES
 
     extremes(np.zeros(1, np.int16))  # what narrow quantisers give; wide ones are below
-    waiting = Meanwhile(in_order(1), lambda: None, lambda _, end: end)  # what large calls do between frames
+    waiting = Meanwhile(in_order(1), lambda _, end: end)  # what large calls do between frames
     waiting.final(np.zeros(1, np.int16), 0, 1)
     while waiting.work():
         pass

@@ -115,7 +115,7 @@ def test_values_are_settled_once_they_are_final_and_in_order(name: str, values: 
         assert end == ends[-1] + BITE
         ends.append(end)
 
-    job = Meanwhile(plan, lambda: None, settle)
+    job = Meanwhile(plan, settle)
     assert job.work()  # the first turn
     for low, high in spans:
         job.final(np.zeros(values, np.int16), low, high)

@@ -7,7 +7,10 @@ Little-endian, byte offsets::
     2 u16 step              12 u32 count of values
     4 u16 chunk             16 u32 payload length in bytes
     6 u8  sub-frame         20 u32 CRC-32 (IEEE) of bytes 0..19 and the payload
-    7 u8  width in bits of a raw value
+    7 u8  width in bits of a raw value (bits 0 to 5), and the notice (bits 6 and 7)
+
+The notice belongs to the values in the frame, not to their code: nodes add and remove it (`noticed`,
+`parted`), and codecs never see it.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ MAGIC = 0xA0 | VERSION
 HEADER_BYTES = 24
 MAX_COUNT = 1 << 28  # most values of a frame; it bounds every allocation for one
 
+NOTICE_SHIFT = 6  # where the notice lies in the byte of the width
+
+_WIDTH_BYTE = 7
 _HEAD = struct.Struct("<BBHHBBHHII")
 _CRC = struct.Struct("<I")
 
@@ -75,6 +81,28 @@ def put_head(header: Header, frame: memoryview) -> memoryview:
     head = _head(header, len(payload))
     frame[:HEADER_BYTES] = head + _CRC.pack(crc32(payload, crc32(head)))
     return frame
+
+
+def noticed(frame: bytes | memoryview, notice: int) -> bytes | memoryview:
+    """Return a frame without a notice with `notice`, two bits (oscar.numerics.renewal)."""
+    return _with_width(frame, frame[_WIDTH_BYTE] | notice << NOTICE_SHIFT) if notice else frame
+
+
+def parted(frame: bytes | memoryview) -> tuple[bytes | memoryview, int]:
+    """Return a received frame without its notice, and the notice. Raises FrameError for a damaged one."""
+    if len(frame) < HEADER_BYTES or not frame[_WIDTH_BYTE] >> NOTICE_SHIFT:
+        return frame, 0
+    unpack_frame(frame)  # the new checksum must not hide damage
+    width = frame[_WIDTH_BYTE]
+    return _with_width(frame, width & (1 << NOTICE_SHIFT) - 1), width >> NOTICE_SHIFT
+
+
+def _with_width(frame: bytes | memoryview, width: int) -> bytes:
+    changed = bytearray(frame)
+    changed[_WIDTH_BYTE] = width
+    end = HEADER_BYTES - _CRC.size
+    _CRC.pack_into(changed, end, crc32(memoryview(changed)[HEADER_BYTES:], crc32(memoryview(changed)[:end])))
+    return bytes(changed)
 
 
 def peek(frame: bytes) -> Header:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
 
 from oscar.array import Array
 from oscar.coding.codec import Codec, LinkDecoder, LinkEncoder
-from oscar.coding.frame import peek, unpack_frame
+from oscar.coding.frame import noticed, parted, peek, unpack_frame
 from oscar.collective.actions import Action, Op, Phase
 from oscar.errors import FrameError, PeerError
 from oscar.numerics.meanwhile import Meanwhile
@@ -78,7 +79,7 @@ class Node:
         self.apart, self.width, self._in_place = apart, width, not keeps and not apart
         self._weigh = codec.work if weighs else None
         self.ends: dict[End, Any] = {}
-        self._frames: dict[tuple[Phase, int, int, int], bytes] = {}
+        self._frames: dict[tuple[Phase, int, int, int], Any] = {}
         self._came_by: dict[tuple[Phase, int, int, int], Action] = {}  # the WAIT that brought a frame
         self.clocks: list[tuple[Action, int]] = []  # a device's clock cycles by action, since `begin`
         self._work: dict[
@@ -90,15 +91,20 @@ class Node:
         # the suffix is 0, which saves copying them.
         self._summed: set[tuple[int, int]] = set()
         self._came: set[tuple[int, int]] = set()
+        self._notice = 0  # of this node's own values
+        # Notices of partial sums, by (kept apart, chunk, sub-frame); they go where the values go.
+        self._notices: dict[tuple[bool, int, int], int] = {}
         self._left: Counter[tuple[int, int]] = Counter()  # actions of CODES until a sub-frame's sum is final
         self._meanwhile: Meanwhile | None = None
 
-    def begin(self, local: Array, classes: Array | None, layout: ChunkLayout) -> None:
+    def begin(self, local: Array, classes: Array | None, layout: ChunkLayout, notice: int = 0) -> None:
         """Start an AllReduce.
 
         local: values in plan order, not written to unless sums take their place. classes: position classes in
-        plan order, or None.
+        plan order, or None. notice: two bits about these values (oscar.numerics.renewal).
         """
+        self._notice = notice
+        self._notices.clear()
         self.local, self.classes, self.layout = local, classes, layout
         if self._in_place:
             self.work = local
@@ -132,6 +138,11 @@ class Node:
                 self._complete(chunk, sub)
         self._frames.clear()
         return self.work
+
+    @property
+    def notice(self) -> int:
+        """The notices of all ranks, joined; complete once all actions are performed."""
+        return reduce(or_, self._notices.values(), self._notice)
 
     def _complete(self, chunk: int, sub: int) -> None:
         """Have `work` hold the sum of a sub-frame, which is final."""
@@ -214,7 +225,7 @@ class Node:
                     self._spare = np.empty(high - low, self.local.dtype)
                 values = np.add(values, apart[low:high], out=self._spare[: high - low])
         end: LinkEncoder = self._end("encode", action.phase, action.peer)
-        self._frames[self._key(action)] = end.encode(
+        frame = end.encode(
             values,
             step=action.table,
             context=self._context(low, high),
@@ -222,6 +233,8 @@ class Node:
             chunk=action.chunk,
             sub=action.sub,
         )
+        summed = self._notices.get((apart is not None, action.chunk, action.sub), 0)
+        self._frames[self._key(action)] = noticed(frame, self._notice | summed)
         if self._weigh is not None:
             self._work[self._key(action)] = self._weigh(end)
         self._count_clocks(action, end)
@@ -254,12 +267,13 @@ class Node:
             chunk=action.chunk,
         )
 
-    def _decode(self, action: Action, frame: bytes, into: Array, *, plus: Array | None = None) -> None:
+    def _decode(self, action: Action, frame: Any, into: Array, *, plus: Array | None = None) -> None:
         """Decode a frame into its sub-frame of `into` (plan order). plus: values to add, or None."""
         low, high = self.layout.span(action.chunk, action.sub)
         end: Any = self._end("decode", action.phase, action.source)
         out, known = into[low:high], {"step": action.table, "context": self._context(low, high)}
         try:
+            frame, notice = parted(frame)
             if self.codec.decodes_into:
                 own = plus is None or self._in_place or (action.chunk, action.sub) in self._summed
                 end.decode(frame, **known, out=out, add=plus is not None, plus=None if own else plus)
@@ -273,6 +287,9 @@ class Node:
                     np.add(plus, values.astype(out.dtype, copy=False), out=out)
         except FrameError as error:
             raise self._bad(action, error) from error
+        if notice:
+            place = into is self.suffix, action.chunk, action.sub
+            self._notices[place] = self._notices.get(place, 0) | notice
         self._count_clocks(action, end)
 
     def _check_place(self, action: Action, frame: bytes, count: int) -> None:

@@ -33,15 +33,12 @@ def _reach(places: Any, granule: int, values: int, lows: Any, highs: Any, at: in
 class Meanwhile:
     """What one rank does of a call while it waits for frames.
 
-    first: is called at the first turn. settle: is called as settle(sums, end) when all sums before `end`, in
+    settle: is called as settle(sums, end) when all sums before `end`, in
     the natural order, are final; sums lie in the order of `plan`.
     """
 
-    def __init__(
-        self, plan: ChunkPlan, first: Callable[[], object], settle: Callable[[Array, int], object]
-    ) -> None:
-        self._plan, self._first, self._settle = plan, first, settle
-        self._begun = False
+    def __init__(self, plan: ChunkPlan, settle: Callable[[Array, int], object]) -> None:
+        self._plan, self._settle = plan, settle
         self._sums = np.zeros(0, np.int16)
         self._ranges: list[tuple[int, int]] = []  # final, in plan order; those that touch are one
         self._final = self._settled = 0  # values, in the natural order
@@ -56,10 +53,6 @@ class Meanwhile:
 
     def work(self) -> bool:
         """Do a little of what can be done now; return whether there was anything."""
-        if not self._begun:
-            self._begun = True
-            self._first()
-            return True
         if self._final - self._settled < BITE and self._ranges:
             places, granule = self._plan.places
             lows, highs = np.array(self._ranges, np.int64).T.copy()

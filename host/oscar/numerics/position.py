@@ -48,6 +48,11 @@ class PositionState(Stateful):
         if any(rises):
             rescale(self.mean, offsets, np.array(rises, np.int64), self.classes)
 
+    def renew(self, offsets: np.ndarray, rises: list[int]) -> None:
+        """Follow a change of step within a call, which may fail: the present arrays stay as they are."""
+        self.mean, self.classes, self._spare = self.mean.copy(), self.classes.copy(), None
+        self.rescale(offsets, rises)
+
     def digest(self) -> int:
         """Return the CRC-32 of all classes."""
         return crc(self.classes)

@@ -7,10 +7,9 @@ this quantiser 8s or 8g.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -133,6 +132,45 @@ def default_bits(nodes: int) -> int:
     return max(MIN_BITS, min(DEFAULT_BITS, SUM_BITS - sum_width(0, nodes)))
 
 
+def slice_of(t: int, tensors: Sequence[Any]) -> slice:
+    """Return where tensor `t` lies among the values of all flat tensors."""
+    first = sum(tensor.shape[0] for tensor in tensors[:t])
+    return slice(first, first + tensors[t].shape[0])
+
+
+def power_of(
+    t: int, tensors: Sequence[Any], exponents: Sequence[int | None], shifts: np.ndarray | None
+) -> Any:
+    """Return the exponents of the steps of the values of tensor `t`; one number where all are equal."""
+    exponent = np.int32(exponents[t] or 0)
+    return exponent if shifts is None else shifts[slice_of(t, tensors)].astype(np.int32) + exponent
+
+
+def energy_of(values: np.ndarray) -> float:
+    """Return the sum of squares in float64."""
+    return float(np.square(values, dtype=np.float64).sum())
+
+
+def bounded_by(steps: np.float32, power: Any, residual: np.ndarray) -> tuple[float, np.ndarray]:
+    """Return a residual cut to `steps` of 2^power, and the energy of what was cut off before it."""
+    most = np.ldexp(steps, power)
+    bounded = np.clip(residual, -most, most)
+    return energy_of(residual - bounded), bounded
+
+
+def rounded(
+    values: np.ndarray, power: Any, limit: int, noise: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return float32 values in steps of 2^power, as int32 within the limit, and before they were bounded.
+
+    noise: draws of stochastic rounding, float64; None: to nearest.
+    """
+    with np.errstate(over="ignore"):
+        scaled = np.ldexp(values, -power)
+    whole = np.rint(scaled) if noise is None else np.floor(scaled.astype(np.float64) + noise)
+    return np.clip(whole, -limit, limit).astype(np.int32), whole
+
+
 class WorkerQuantiser(Member):
     """One worker's side of the quantiser: rounding, and the residual that error feedback carries over.
 
@@ -152,7 +190,10 @@ class WorkerQuantiser(Member):
         super().__init__(rank, values)
         self.params, self.iteration = params, 0
         self._spare: np.ndarray | None = None
-        self._unweighed: tuple[Any, ...] | None = None  # what `_weigh` takes, until it is asked for
+        self.dropped = Saturation()  # what the last iteration cut off a residual, for good
+        self.energies: list[int] = []  # of the last iteration's integers, by tensor: sums of squares
+        self.clipped: list[int] = []  # values that saturated, by tensor
+        self.lost: dict[int, float] = {}  # energy that saturation cut off, by tensor with saturated values
         self._edges: tuple[list[int], np.ndarray] = [], offsets_of([])  # of which sizes, and where they begin
         self.room: np.ndarray | None = None  # for integers, from call to call, so that pages stay mapped
 
@@ -214,55 +255,82 @@ class WorkerQuantiser(Member):
         given = grids.reshape(-1, 2), limit, residual, own, *places, noise, out, keep
 
         def part(_: int, first: int, last: int) -> tuple[int, np.ndarray]:
-            """Quantise the values `first` to `last`; return what `to_grids` does, and its `found`."""
-            found = np.zeros(len(flat), np.int64)
-            return to_grids(addresses, edges, first, last, *given, found), found
+            """Quantise the values `first` to `last`; return what `to_grids` does, and its tallies."""
+            tallies = np.zeros((len(flat), 2), np.int64)
+            return to_grids(addresses, edges, first, last, *given, tallies), tallies
 
         parts = share(part, values, threads_for(values), PIECE)
         check_finite(flat, self.rank, sorted(bad for bad, _ in parts if bad >= 0))
         self.pending = keep if feedback else None
-        clipped = sum(found for _, found in parts).tolist()
-        self._unweighed = clipped, flat, [*exponents], shifts  # steps may move on before one asks
+        clipped, energies = sum(tallies for _, tallies in parts).T.tolist()
+        self._weigh(clipped, energies, flat, exponents, shifts)
         return out
 
-    def weigh(self) -> None:
-        """Find out what saturation took in the last `quantise`, whose tensors must still be as they were."""
-        if self._unweighed is not None:
-            given, self._unweighed = self._unweighed, None
-            self._saturation = self._weigh(*given)
+    def fetched(self, values: Any) -> np.ndarray:
+        """Return values, which may be on a device, as an array of the host."""
+        fetched: np.ndarray = values
+        return fetched
+
+    @staticmethod
+    def differs(tensor: Any) -> bool:
+        """Whether a tensor has a value that is not 0."""
+        return bool(tensor.any())
+
+    def store(self, here: slice, values: np.ndarray) -> None:
+        """Write a part of the pending residual."""
+        assert self.pending is not None
+        self.pending[here] = values
 
     @property
-    def saturation(self) -> Saturation:
-        """What saturation took in the last iteration. A call looks before it ends."""
-        self.weigh()
-        return self._saturation
-
-    @saturation.setter
-    def saturation(self, found: Saturation) -> None:
-        self._unweighed, self._saturation = None, found
+    def unreturned(self) -> Saturation:
+        """What this iteration lost for good: with error feedback only what was cut off a residual."""
+        return self.saturation if self.pending is None else self.dropped
 
     def _weigh(
         self,
-        clipped: Sequence[int],
-        tensors: Sequence[np.ndarray],
+        clipped: list[int],
+        energies: list[int],
+        tensors: Sequence[Any],
         exponents: Sequence[int | None],
         shifts: np.ndarray | None = None,
-    ) -> Saturation:
-        """Return what saturation took; only tensors of which values saturated are read again."""
-        limit = self.params.limit
-        hit = {t: e for t, e in enumerate(exponents) if clipped[t] and e is not None}
-        if not hit:
-            return Saturation()
-        if shifts is None:
-            edges = [math.ldexp(limit, hit[t]) if t in hit else math.inf for t in range(len(tensors))]
+    ) -> None:
+        """Find out what saturation took; only tensors of which values saturated are read again."""
+        self.clipped, self.energies, self.lost = clipped, energies, {}
+        hit = {t for t, exponent in enumerate(exponents) if clipped[t] and exponent is not None}
+        if hit and shifts is None:
+            limit = self.params.limit
+            edges = [math.ldexp(limit, exponents[t]) if t in hit else math.inf for t in range(len(tensors))]  # type: ignore[arg-type]
             beyond = self.energies_of(tensors, edges, self.residual)
-            return Saturation.of(sum(clipped), {t: beyond[t] for t in hit}, tensors, self.energies_of)
-        lost, ends = {}, [*accumulate(tensor.size for tensor in tensors)]
-        for t, exponent in hit.items():
-            (here,) = self.corrected(tensors, [t])
-            own = np.ldexp(float(limit), shifts[ends[t] - here.size : ends[t]].astype(int) + exponent)
-            lost[t] = float(np.square(np.maximum(np.abs(here) - own, 0.0)).sum())
-        return Saturation.of(sum(clipped), lost, tensors)
+            self.lost = {t: beyond[t] for t in hit}
+        for t in hit if shifts is not None else ():
+            most = np.ldexp(float(self.params.limit), power_of(t, tensors, exponents, shifts))
+            self.lost[t] = energy_of(np.maximum(np.abs(self.corrected(tensors, [t])[0]) - most, 0.0))
+        self.sum_up(tensors, exponents, shifts)
+
+    def sum_up(
+        self,
+        tensors: Sequence[Any],
+        exponents: Sequence[int | None],
+        shifts: np.ndarray | None,
+        dropped: Mapping[int, float] | None = None,
+    ) -> None:
+        """Bound the residuals of tensors with saturated values by L steps, and sum up all losses.
+
+        dropped: energy that was cut off earlier residuals, by tensor.
+        """
+        self.saturation = Saturation.of(sum(self.clipped), self.lost, tensors, self.energies_of)
+        lost, most = dict(dropped or {}), np.float32(self.params.limit)
+        for t in self.lost if self.pending is not None else ():
+            here = slice_of(t, tensors)
+            beyond, bounded = bounded_by(
+                most,
+                power_of(t, tensors, exponents, shifts),
+                self.fetched(self.pending[here]),  # type: ignore[index]
+            )
+            if beyond:
+                lost[t] = lost.get(t, 0.0) + beyond
+                self.store(here, bounded)
+        self.dropped = replace(Saturation.of(0, lost, tensors, self.energies_of), of_residual=True)
 
     def _quantise_plainly(
         self,
@@ -272,11 +340,11 @@ class WorkerQuantiser(Member):
         shifts: np.ndarray | None = None,
     ) -> np.ndarray:
         """Do what `quantise` does in NumPy, with any rounding and at any exponent."""
-        limit = float(self.params.limit)
+        limit = self.params.limit
         out = np.zeros(sum(t.size for t in tensors), dtype)
-        noise = self._noise(out.size) if self.params.rounding == "stochastic" else None
+        noise = self.noise(out.size)
         keep = np.zeros(out.size, np.float32) if self.params.error_feedback else None
-        clipped, at = [0] * len(tensors), 0
+        clipped, energies, at = [0] * len(tensors), [0] * len(tensors), 0
         for t, (tensor, exponent) in enumerate(zip(self.corrected(tensors), exponents, strict=True)):
             here = slice(at, at + tensor.size)
             at += tensor.size
@@ -285,15 +353,14 @@ class WorkerQuantiser(Member):
                     keep[here] = tensor
                 continue
             power: Any = exponent if shifts is None else shifts[here].astype(np.int32) + np.int32(exponent)
-            with np.errstate(over="ignore"):
-                scaled = np.ldexp(tensor, -power)
-            rounded = np.rint(scaled) if noise is None else np.floor(scaled.astype(np.float64) + noise[here])
-            clipped[t] = int(np.count_nonzero(np.abs(rounded) > limit))
-            out[here] = np.clip(rounded, -limit, limit)
+            quantised, unbounded = rounded(tensor, power, limit, None if noise is None else noise[here])
+            clipped[t] = int(np.count_nonzero(unbounded != quantised))
+            energies[t] = int(np.square(quantised, dtype=np.int64).sum())
+            out[here] = quantised
             if keep is not None:
-                keep[here] = tensor - np.ldexp(out[here].astype(np.float32), power)
+                keep[here] = tensor - np.ldexp(quantised.astype(np.float32), power)
         self.pending = keep
-        self.saturation = self._weigh(clipped, tensors, exponents, shifts)
+        self._weigh(clipped, energies, tensors, exponents, shifts)
         return out
 
     def _check_residual(self, tensors: Sequence[np.ndarray]) -> None:
@@ -316,17 +383,15 @@ class WorkerQuantiser(Member):
         stochastic = self.params.rounding == "stochastic"
         return np.array([self.params.seed, self.rank, self.iteration] if stochastic else [], np.uint64)
 
-    def _noise(self, count: int) -> np.ndarray:
+    def noise(self, count: int) -> np.ndarray | None:
+        """Return this iteration's draws of stochastic rounding, float64; None for rounding to nearest."""
+        if self.params.rounding == "nearest":
+            return None
         bits = np.random.Philox(key=[self.params.seed, self.rank], counter=[0, 0, 0, self.iteration])
         return np.random.Generator(bits).random(count)
 
     def commit(self) -> None:
         """Keep the residual and move on to the next iteration, once the AllReduce has succeeded."""
-        self.weigh()
         self._spare = self.residual
         super().commit()
         self.iteration += 1
-
-    def _follow(self) -> None:
-        self.saturation = Saturation()  # the tensors of a call that failed are not held
-        super()._follow()

@@ -30,7 +30,7 @@ def _floats_at(typing: Any, address: Any) -> Any:
 @njit(cache=True, nogil=True)
 def to_grids(
     addresses: Any, edges: Any, first: int, last: int, grids: Any, limit: Any, residual: Any, shifts: Any,
-    places: Any, granule: int, noise: Any, out: Any, keep: Any, found: Any,
+    places: Any, granule: int, noise: Any, out: Any, keep: Any, tallies: Any,
 ) -> int:  # fmt: skip
     """Write the integers of the values `first` to `last` of all, tensor by tensor, as `to_grid` does.
 
@@ -38,11 +38,11 @@ def to_grids(
 
     addresses: uint64, of each tensor's float32. edges: int64, where tensors begin among all values, and the
     end. grids: float32 [tensor, 2], 1 / step and step; zeros: the tensor has no step, `out` is left as it is,
-    and `keep` gets all its values. residual, shifts, keep: of all values, or no values. found: int64
-    [tensor], what `to_grid` returns.
+    and `keep` gets all its values. residual, shifts, keep: of all values, or no values. tallies: int64
+    [tensor, 2], what `to_grid` returns.
     """
     t = np.searchsorted(edges, first, side="right") - 1
-    while t < found.size and edges[t] < last:
+    while t < len(tallies) and edges[t] < last:
         low, high = max(first, edges[t]), min(last, edges[t + 1])
         if low < high:
             tensor = carray(_floats_at(addresses[t] + np.uint64(4 * (low - edges[t]))), (high - low,))
@@ -51,8 +51,9 @@ def to_grids(
             if grids[t, 0]:
                 own = shifts[low:high] if shifts.size else shifts
                 grid = grids[t, 0], grids[t, 1], limit
-                found[t] = to_grid(tensor, held, own, grid, low, places, granule, noise, out, left)
-                if found[t] < 0:
+                tally = to_grid(tensor, held, own, grid, low, places, granule, noise, out, left)
+                tallies[t, 0], tallies[t, 1] = tally
+                if tally[0] < 0:
                     return t
             elif held.size:
                 add_bounded(tensor, held, left)
@@ -66,8 +67,10 @@ def to_grids(
 def to_grid(
     tensor: Any, residual: Any, shifts: Any, grid: Any, at: int, places: Any, granule: int, noise: Any,
     out: Any, keep: Any,
-) -> int:  # fmt: skip
-    """Write the integers of a tensor to `out` in plan order; return how many saturated, or -1.
+) -> tuple[int, int]:  # fmt: skip
+    """Write the integers of a tensor to `out` in plan order; return how many saturated, or -1, and energy.
+
+    The energy is the sum of the squares of the integers.
 
     -1: some value is NaN or Inf, and what was written means nothing. Such a value saturates, so only values
     near one that does are looked at again.
@@ -79,7 +82,7 @@ def to_grid(
     nearest. out: int32 or int16, of all values; keep: float32, receives what rounding and clipping lost,
     as long as the tensor, or no values.
     """
-    clipped, low = 0, 0
+    clipped, energy, low = 0, 0, 0
     counts = COUNTS if noise.size else 0
     words, draws = np.empty((4, counts), np.uint64), np.empty(4 * counts, np.float64)
     while low < tensor.size:
@@ -92,40 +95,45 @@ def to_grid(
         held = residual[low:high] if residual.size else residual
         if shifts.size:
             drawn = uniform(noise, at + low, high - low, words, draws) if noise.size else draws
-            beyond = round_each(tensor[low:high], held, shifts[low:high], grid, drawn, integers, left)
+            beyond, squares = round_each(
+                tensor[low:high], held, shifts[low:high], grid, drawn, integers, left
+            )
         elif noise.size:
             drawn = uniform(noise, at + low, high - low, words, draws)
-            beyond = _round_by(tensor[low:high], held, grid, drawn, integers, left)
+            beyond, squares = _round_by(tensor[low:high], held, grid, drawn, integers, left)
         elif residual.size:
-            beyond = _round_with(tensor[low:high], held, grid, integers, left)
+            beyond, squares = _round_with(tensor[low:high], held, grid, integers, left)
         else:
-            beyond = _round(tensor[low:high], grid, integers, left)
+            beyond, squares = _round(tensor[low:high], grid, integers, left)
         if beyond and not all_finite(tensor[low:high]):
-            return -1
+            return -1, 0
         clipped += beyond
+        energy += squares
         low = high
-    return clipped
+    return clipped, energy
 
 
 @njit(cache=True, nogil=True)
-def _round(tensor: Any, grid: Any, out: Any, keep: Any) -> int:
+def _round(tensor: Any, grid: Any, out: Any, keep: Any) -> tuple[int, int]:
     factor, step, limit = grid
-    clipped = 0
+    clipped, energy = 0, 0
     for i in range(tensor.size):
         rounded = np.rint(tensor[i] * factor)
         bounded = min(max(rounded, -limit), limit)
         clipped += rounded != bounded
-        out[i] = np.int32(bounded)
+        integer = np.int32(bounded)
+        out[i] = integer
+        energy += np.int64(integer * integer)
     if keep.size:
         for i in range(tensor.size):
             keep[i] = tensor[i] - np.float32(out[i]) * step
-    return clipped
+    return clipped, energy
 
 
 @njit(cache=True, nogil=True)
-def _round_with(tensor: Any, residual: Any, grid: Any, out: Any, keep: Any) -> int:
+def _round_with(tensor: Any, residual: Any, grid: Any, out: Any, keep: Any) -> tuple[int, int]:
     factor, step, limit = grid
-    clipped = 0
+    clipped, energy = 0, 0
     for i in range(tensor.size):
         value = min(max(tensor[i] + residual[i], -FLOAT32_MAX), FLOAT32_MAX)
         rounded = np.rint(value * factor)
@@ -134,13 +142,14 @@ def _round_with(tensor: Any, residual: Any, grid: Any, out: Any, keep: Any) -> i
         integer = np.int32(bounded)  # of -0.0 as of 0.0
         out[i] = integer
         keep[i] = value - np.float32(integer) * step
-    return clipped
+        energy += np.int64(integer * integer)
+    return clipped, energy
 
 
 @njit(cache=True, nogil=True)
-def _round_by(tensor: Any, residual: Any, grid: Any, draws: Any, out: Any, keep: Any) -> int:
+def _round_by(tensor: Any, residual: Any, grid: Any, draws: Any, out: Any, keep: Any) -> tuple[int, int]:
     factor, step, limit = grid
-    clipped = 0
+    clipped, energy = 0, 0
     for i in range(tensor.size):
         value = tensor[i]
         if residual.size:
@@ -150,9 +159,10 @@ def _round_by(tensor: Any, residual: Any, grid: Any, draws: Any, out: Any, keep:
         clipped += rounded != bounded
         integer = np.int32(bounded)
         out[i] = integer
+        energy += np.int64(integer * integer)
         if keep.size:
             keep[i] = value - np.float32(integer) * step
-    return clipped
+    return clipped, energy
 
 
 @njit(cache=True, nogil=True)
@@ -162,14 +172,16 @@ def power(exponent: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def round_each(tensor: Any, residual: Any, shifts: Any, grid: Any, draws: Any, out: Any, keep: Any) -> int:
-    """Write the integers of a piece to `out` and what they lost to `keep`; return how many saturated.
+def round_each(
+    tensor: Any, residual: Any, shifts: Any, grid: Any, draws: Any, out: Any, keep: Any
+) -> tuple[int, int]:
+    """Write the integers of a piece to `out` and what they lost to `keep`; return what `to_grid` does.
 
     shifts: int8, of each value. grid: float32 2^-e, 2^e, and the limit; residual, keep: as of `to_grid`.
     draws: float64, of stochastic rounding; none: to nearest.
     """
     factor, step, limit = grid
-    clipped = 0
+    clipped, energy = 0, 0
     for i in range(tensor.size):
         value = tensor[i]
         if residual.size:
@@ -186,9 +198,10 @@ def round_each(tensor: Any, residual: Any, shifts: Any, grid: Any, draws: Any, o
             clipped += rounded != bounded
             integer = np.int32(bounded)  # of -0.0 as of 0.0
         out[i] = integer
+        energy += np.int64(integer * integer)
         if keep.size:
             keep[i] = value - np.float32(integer) * (step * power(shifts[i]))
-    return clipped
+    return clipped, energy
 
 
 @njit(cache=True, nogil=True)

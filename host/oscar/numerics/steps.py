@@ -1,7 +1,7 @@
 """One power-of-two step per tensor. It is never sent: every node derives it from the aggregated sums.
 
 Nodes that saw the same sums hold the same steps. Only a tensor without a step (in the first iteration, or
-after an all-zero sum) costs one small exchange of summaries. docs/protocol.md, "Quantiser", has the rules.
+after its values grew) costs one small exchange of summaries. docs/protocol.md, "Quantiser", has the rules.
 """
 
 from __future__ import annotations
@@ -196,11 +196,20 @@ class StepTracker(Stateful):
             )
             if total == 0:
                 continue
-            square = total / len(summaries) * Fraction(self.coarseness) ** 2
-            exponent = self.clamp((floor_log2(square.numerator, square.denominator) + 1) // 2)
-            self.exponents[t] = exponent
-            self.previous_exponents[t] = None  # earlier sums may have another scale
-            self.variances[t] = int(total / len(summaries) / Fraction(2) ** (2 * exponent - 32))
+            mean = total / len(summaries)
+            self.begin_anew(t, self.clamp(self.fitting(mean)), mean)
+
+    def fitting(self, mean_square: Fraction) -> int:
+        """Return the exponent nearest to coarseness * sigma, unclamped. mean_square: sigma^2, above 0."""
+        square = mean_square * Fraction(self.coarseness) ** 2
+        return (floor_log2(square.numerator, square.denominator) + 1) // 2
+
+    def begin_anew(self, t: int, exponent: int, mean_square: Fraction | None) -> None:
+        """Give a tensor a step on which the ranks agreed. mean_square: of one worker; None with "max"."""
+        self.exponents[t] = exponent
+        self.previous_exponents[t] = None  # earlier sums may have another scale
+        if mean_square is not None:
+            self.variances[t] = int(mean_square / Fraction(2) ** (2 * exponent - 32))
 
     def clamp(self, exponent: int) -> int:
         """Return the exponent, or the nearest that a step may have."""
@@ -282,7 +291,9 @@ class StepTracker(Stateful):
             return
         fresh = (energy << 32 - 2 * MOST_SHIFT) // (self.nodes * count)
         grown = fresh - self.variances[t]
-        if energy == 0 or fresh > GROWTH * self.nodes * self.variances[t]:
+        if energy == 0:
+            return
+        if fresh > GROWTH * self.nodes * self.variances[t]:
             self.exponents[t] = None
             return
         self.variances[t] += grown >> (SMOOTHING if grown > 0 else FALL)
@@ -333,6 +344,8 @@ class StepTracker(Stateful):
         if exponent is None:
             return
         peak = self._peak(sums) * headroom(self.nodes)
+        if peak == 0:
+            return
         new = self._from_peak(Fraction(peak, self.nodes) * Fraction(2) ** exponent)
         self.exponents = [new] * len(self.sizes)
 
@@ -347,8 +360,7 @@ class StepTracker(Stateful):
         change: int | None
         energy, change = squares or (sum_of_squares(sums), self.change(t, sums, exponent))
         if energy == 0:
-            self.exponents[t] = None  # too coarse to see, or truly zero: ask everyone next time
-            return
+            return  # truly zero, or else the call would have got a finer step (oscar.numerics.renewal)
         if change is not None:
             # sums = N mu + noise, differences of sums = noise of two iterations: one worker's variance is
             # mu^2 + noise^2 = (E[S^2] + (N-1) E[(S - S')^2] / 2) / N^2

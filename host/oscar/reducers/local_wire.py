@@ -136,7 +136,7 @@ class LocalWire(Wire):
         frames = handed_over(np.array([message.parts for message in messages]), HEADER_BYTES)
         return came, self._raw(HandOver(self.nodes), frames)
 
-    def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
+    def _coded(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
         """Run a schedule of coded frames; its links keep their tables from the channel's last message."""
         plan, channel, nodes = self._begin(messages)
         faults, self.faults = self.faults, ()
@@ -144,8 +144,10 @@ class LocalWire(Wire):
         run = LocalRun(nodes, [self._actions(rank, channel.schedule) for rank in self.ranks], faults=faults)
         run.run()
         first = nodes[0].result()
-        identical = all(same_bits(first, node.result()) for node in nodes[1:])
-        total = self._ordered(plan, messages[0], first)
+        identical = all(
+            same_bits(first, node.result()) and node.notice == nodes[0].notice for node in nodes[1:]
+        )
+        answer = self._answer(plan, messages[0], nodes[0])
         traffic = self._traffic(
             Moved(channel.schedule, channel.codec.coded, run.log.frames(), self.clock),
             plan.name,
@@ -154,7 +156,7 @@ class LocalWire(Wire):
             clipped=np.sum([node.saturated() for node in nodes], axis=0) - before,
             clocks=run.clocks(),
         )
-        return total, traffic
+        return answer, traffic
 
     def _is_sum(self, plan: ChunkPlan, channel: Channel, nodes: Sequence[Node], sums: Array) -> bool:
         """Whether `sums` (plan order) equals the direct sum; floats are added in the schedule's order."""

@@ -220,7 +220,7 @@ class RemoteWire(Wire):
             text = f"rank {left} sent {len(came)} bytes, expected {expected}: it is at another message"
             raise TransportError(text, peer=left, kind="aborted")
 
-    def _coded(self, message: Message) -> tuple[Array, Traffic]:
+    def _coded(self, message: Message) -> tuple[Any, Traffic]:
         """Run this rank's part of a schedule of coded frames, as LocalWire does for all ranks."""
         plan, channel, (node,) = self._begin([message])
         before, log, schedule = node.saturated(), FrameLog(), channel.schedule
@@ -238,7 +238,7 @@ class RemoteWire(Wire):
             plan=plan.name,
             clipped=node.saturated() - before,
         )
-        return self._ordered(plan, message, node.result()), traffic
+        return self._answer(plan, message, node), traffic
 
 
 def _meets_all(schedule: Schedule) -> bool:

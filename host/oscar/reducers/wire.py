@@ -76,10 +76,10 @@ class Wire(ABC):
     def combine(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
         """Return a new combined buffer, and its traffic. messages: one of each local rank.
 
-        Sums of integers are followed by the sums of their riders. "gather" and "agree" return all buffers by
-        rank. "exchange" returns, for each local rank, the buffers sent to it, by source. Raises PeerError
-        when a peer fails, GradientError where local workers disagree, ValueError for an integer that does not
-        fit its field.
+        Sums of integers are followed by the sums of their riders. A message with a notice gets a pair: the
+        sum, and the joined notices. "gather" and "agree" return all buffers by rank. "exchange" returns, for
+        each local rank, the buffers sent to it, by source. Raises PeerError when a peer fails, GradientError
+        where local workers disagree, ValueError for an integer that does not fit its field.
         """
 
     def announce(self, digests: Callable[[], Mapping[str, int]]) -> None:  # noqa: B027 - in process there is one state
@@ -111,14 +111,16 @@ class Wire(ABC):
             layout = self._layouts[first.channel] = ChunkLayout(plan.bounds, channel.schedule.subframes)
         for node, message in zip(nodes, messages, strict=True):
             local = message.data if message.planned else plan.gather(message.data, node.local)
-            node.begin(local, classes, layout)
+            node.begin(local, classes, layout, message.notice or 0)
         return plan, channel, nodes
 
-    def _ordered(self, plan: ChunkPlan, message: Message, sums: Array) -> Array:
-        """Return the sums of a coded message, which come in the order of `plan`, in that of its data."""
-        if message.planned:
-            return sums
-        return plan.scatter(sums, self._sums.setdefault(message.channel, Room()).take(sums.size, sums.dtype))
+    def _answer(self, plan: ChunkPlan, message: Message, node: Node) -> Array | tuple[Array, int]:
+        """Return the answer to a coded message: the sums of `node` in the order of the message's data."""
+        sums = node.result()  # in the order of `plan`
+        if not message.planned:
+            room = self._sums.setdefault(message.channel, Room())
+            sums = plan.scatter(sums, room.take(sums.size, sums.dtype))
+        return sums if message.notice is None else (sums, node.notice)
 
     def _actions(self, rank: int, schedule: Schedule) -> Iterable[Action]:
         """Return the actions of `rank`. Small programs are cached, since every call runs the same."""

@@ -28,7 +28,7 @@ from oscar.numerics.tensors import offsets_of
 from oscar.state import Reader, Stateful, crc, natural
 
 Op = Literal["sum", "or", "max", "gather", "agree", "exchange"]
-Answer = Array | list[Array]
+Answer = Array | list[Array] | tuple[Array, int]
 T = TypeVar("T")
 
 RIDE_BITS = 16
@@ -60,6 +60,8 @@ class Message:
     planned: `data` and `context` already lie in the order of `plan`, and so do the sums, which may take the
         place of `data` and which the next call overwrites. Else sums come back in the natural order.
     meanwhile: what a rank may do while the frames of a coded, planned message are due.
+    notice: bits that travel in the frames of a coded message beside the sums (docs/protocol.md). The answer
+        is then a pair: the sums, and the OR of all workers' bits. None: the answer is the sums alone.
     parts: for "exchange", the length of the buffer for every worker. `data` is their concatenation.
     """
 
@@ -73,6 +75,7 @@ class Message:
     plan: ChunkPlan | None = field(default=None, repr=False)
     planned: bool = False
     meanwhile: Meanwhile | None = field(default=None, repr=False)
+    notice: int | None = None
     parts: tuple[int, ...] = ()
 
     def part(self, worker: int) -> Array:

@@ -16,7 +16,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.codec import Codec
 from oscar.collective.schedule import Schedule
-from oscar.numerics import saturation
+from oscar.numerics import renewal, saturation
 from oscar.numerics.meanwhile import Meanwhile
 from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.numerics.position import PositionState
@@ -25,6 +25,7 @@ from oscar.numerics.steps import Settled, StepTracker, summarise
 from oscar.numerics.tensors import check_finite
 from oscar.numerics.value_steps import ValueSteps
 from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
+from oscar.schemes.fields import field_bits
 from oscar.state import PART, Saved, absent, crc, optional
 
 COST_SMOOTHING = 1  # a shift: block costs move by half of the difference
@@ -110,12 +111,57 @@ class Exact(Scheme):
         plan = self.once("plan", self._make_plan)
         local = self._quantise(worker, tensors, plan)
         classes = self.once("classes", lambda: self._classes(plan))
-        meanwhile = self._meanwhile(worker, plan)
-        yield Message(
-            "sums", local, coded=True, context=classes, plan=plan, planned=True, meanwhile=meanwhile
+        sums, notice = yield Message(
+            "sums",
+            local,
+            coded=True,
+            context=classes,
+            plan=plan,
+            planned=True,
+            meanwhile=self._meanwhile(plan),
+            notice=renewal.notice_of(worker, tensors, local, self.steps),
         )
+        if notice:
+            yield from self._renew(worker, tensors, plan, sums, notice)
 
-    def _meanwhile(self, worker: WorkerQuantiser, plan: ChunkPlan) -> Meanwhile | None:
+    def _renew(
+        self, worker: WorkerQuantiser, tensors: Sequence[Array], plan: ChunkPlan, sums: Array, notice: int
+    ) -> Messages:
+        """Agree on new steps where the present ones do not fit, and sum again (docs/protocol.md)."""
+
+        def confirmed() -> list[int]:
+            natural = plan.scatter(worker.fetched(sums))
+            return renewal.confirmed(self.steps, natural) if notice & renewal.COARSE else []
+
+        fallen = self.once("fallen", confirmed)
+        if not fallen and not notice & renewal.SATURATED:
+            return
+        shifts = self.position.shifts if isinstance(self.position, ValueSteps) else None
+        mine = renewal.records_of(worker, tensors, self.steps, shifts)
+        every = yield Message("steps again", np.frombuffer(mine, np.uint8), "agree")
+        changed = self.once(
+            "changed", lambda: renewal.renew(self.steps, [one.tobytes() for one in every], fallen)
+        )
+        if not changed:
+            return
+        integers = renewal.requantise(worker, tensors, self.steps, changed, shifts)
+        bits = field_bits(self.params.limit, self.nodes)
+        again = yield Message("sums again", integers, bits=bits)
+        self.once("replaced", lambda: self._replace(sums, plan, changed, again))
+
+    def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> None:
+        """Put the sums of the changed tensors, in their order, in the place of those in plan order."""
+        places, granule = plan.places
+        natural = np.concatenate([np.arange(*self.offsets[t : t + 2]) for t in changed])
+        self._put(sums, places[natural // granule] + natural % granule, again)
+        if isinstance(self.position, PositionState):
+            self.position.renew(self.offsets, [changed.get(t, 0) for t in range(len(self.sizes))])
+        self._memory.pop("passes", None)  # those over the first sums
+
+    def _put(self, sums: Any, places: Array, values: Array) -> None:
+        sums[places] = values
+
+    def _meanwhile(self, plan: ChunkPlan) -> Meanwhile | None:
         """Return what a rank may do while frames are due; None where that is not worth a look."""
         position, memory = self.position, self._memory
         if self.values < EARLY_VALUES or isinstance(position, ValueSteps):
@@ -126,7 +172,7 @@ class Exact(Scheme):
                 memory["passes"] = self.steps.begin(sums, plan, position)
             memory["passes"].through(end)
 
-        return Meanwhile(plan, worker.weigh, settle)
+        return Meanwhile(plan, settle)
 
     def _summaries(self, worker: WorkerQuantiser, tensors: Sequence[Array]) -> list[tuple[int, int]]:
         """Return the sizes of the tensors without a step; raises GradientError: one of NaN has no summary."""
@@ -181,11 +227,12 @@ class Exact(Scheme):
         return self.plan
 
     def finish(self, totals: Sequence[Array]) -> Array:
-        sums = totals[-1]
         if self.floating:
+            sums = totals[-1]
             mean: Array = sums / np.float32(self.nodes)
         else:
-            sums, mean = self._settle(sums)
+            came = next(total[0] for total in totals if isinstance(total, tuple))
+            sums, mean = self._settle(came)
         self._sums = sums
         self.iteration += 1
         return mean

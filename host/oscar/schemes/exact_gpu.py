@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from oscar.coding.asc.gpu.link import device_codec
@@ -60,7 +61,7 @@ class GpuExact(Exact):
     def _classes(self, plan: ChunkPlan) -> Any:
         return None if self.position is None else self._there(plan).spread(self.position.classes)  # type: ignore[arg-type]
 
-    def _meanwhile(self, worker: Any, plan: ChunkPlan) -> None:
+    def _meanwhile(self, plan: ChunkPlan) -> None:
         """Return None: the device makes all passes over sums in one launch."""
 
     def _settle(self, sums: Any) -> Settled:
@@ -70,6 +71,10 @@ class GpuExact(Exact):
         if steps.costs is not None:
             self._observe_costs(steps.costs)
         return settled
+
+    def _put(self, sums: Any, places: Any, values: Any) -> None:
+        there = torch.from_numpy(places).to(sums.device)
+        sums[there] = torch.from_numpy(values.astype(np.int16)).to(sums.device)
 
     def _there(self, plan: ChunkPlan) -> Places:
         """Return the places of `plan` on the device."""

@@ -85,18 +85,18 @@ class DeviceQuantiser(WorkerQuantiser):
         layout, feedback, had = self._layout, self.params.error_feedback, self.residual is not None
         values, integers = joined(tensors), layout.room(torch.int16)
         keep = layout.room(torch.float32) if feedback else values
-        found = torch.zeros(len(tensors), 2, dtype=torch.int32, device=layout.device)
+        tallies = torch.zeros(len(tensors), 3, dtype=torch.int64, device=layout.device)
         steps = layout.put([UNSET if exponent is None else exponent for exponent in exponents])
         kernels.quantise[(len(layout.pieces),)](
             values, self.residual if had else values, layout.pieces, steps, plan.at, plan.granule,
-            self.params.limit, integers, keep, found,
+            self.params.limit, integers, keep, tallies,
             ADDS=had, KEEPS=feedback, ORDERED=plan.ordered, SIZE=SIZE, **OPTIONS,
         )  # fmt: skip
-        known = found.cpu().numpy()
-        if known[:, 1].any():
+        clipped, bad, energies = tallies.T.tolist()
+        if any(bad):
             check_finite([host(tensor) for tensor in tensors], self.rank)
         self.pending = keep if feedback else None
-        self.saturation = self._weigh(known[:, 0].tolist(), tensors, exponents)
+        self._weigh(clipped, energies, tensors, exponents)
         return integers
 
     def _by_the_host(self, tensors: Sequence[Any], exponents: Sequence[int | None], plan: ChunkPlan) -> Any:
@@ -104,9 +104,19 @@ class DeviceQuantiser(WorkerQuantiser):
         other = WorkerQuantiser(self.params, self.rank, self.values)
         other.residual, other.iteration = host(self.residual), self.iteration
         integers = other.quantise([host(tensor) for tensor in tensors], exponents, np.int16, plan)
-        device, self.saturation = self._layout.device, other.saturation
+        device = self._layout.device
+        self.clipped, self.energies, self.lost = other.clipped, other.energies, other.lost
+        self.saturation, self.dropped = other.saturation, other.dropped
         self.pending = None if other.pending is None else torch.from_numpy(other.pending).to(device)
         return torch.from_numpy(integers).to(device)
+
+    def fetched(self, values: Any) -> np.ndarray:
+        """See WorkerQuantiser.fetched."""
+        return host(values)
+
+    def store(self, here: slice, values: np.ndarray) -> None:
+        """See WorkerQuantiser.store."""
+        self.pending[here] = torch.from_numpy(values).to(self._layout.device)
 
     def state_dict(self) -> dict[str, Any]:
         """See Stateful.state_dict."""
@@ -138,6 +148,12 @@ class DevicePosition(PositionState):
         self.mean, self.classes = moved, classes
         if any(rises):
             self._rescale(rises)
+        self._started = crc.start(self.classes)
+
+    def renew(self, offsets: Any, rises: Sequence[int]) -> None:
+        """See PositionState.renew."""
+        self.mean, self.classes = self.mean.clone(), self.classes.clone()
+        self._rescale(rises)
         self._started = crc.start(self.classes)
 
     def _rescale(self, rises: Sequence[int]) -> None:

@@ -34,21 +34,22 @@ def _place(at, inside, places, granule, ORDERED: tl.constexpr):
 
 @triton.jit
 def quantise(
-    values, residual, pieces, exponents, places, granule, limit, out, keep, found,
+    values, residual, pieces, exponents, places, granule, limit, out, keep, tallies,
     ADDS: tl.constexpr, KEEPS: tl.constexpr, ORDERED: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     """Write the integers of all tensors to `out`, in plan order; see quantiser_kernels.to_grid.
 
-    exponents: int32 by tensor, -126 to 126 or NO_STEP: such a tensor's integers are 0. found: int32
-    [tensors][2], gets how many values saturated, and how many are NaN or Inf.
+    exponents: int32 by tensor, -126 to 126 or NO_STEP: such a tensor's integers are 0. tallies: int64
+    [tensors][3], zeros, gets how many values saturated, how many are NaN or Inf, and the sum of the squares
+    of the integers.
     """
     piece = pieces + tl.program_id(0) * 3
     t, low, high = tl.load(piece), tl.load(piece + 1), tl.load(piece + 2)
     at = low // SIZE * SIZE + tl.arange(0, SIZE)
     inside = (at >= low) & (at < high)
     value = tl.load(values + at, mask=inside, other=0.0)
-    bad = tl.sum((~(tl.abs(value) <= FLOAT32_MAX)).to(tl.int32), 0)
-    tl.atomic_add(found + 2 * t + 1, bad, mask=bad > 0, sem="relaxed")
+    bad = tl.sum((~(tl.abs(value) <= FLOAT32_MAX)).to(tl.int64), 0)
+    tl.atomic_add(tallies + 3 * t + 1, bad, mask=bad > 0, sem="relaxed")
     if ADDS:
         value += tl.load(residual + at, mask=inside, other=0.0)
         value = tl.minimum(tl.maximum(value, -FLOAT32_MAX), FLOAT32_MAX)
@@ -60,8 +61,10 @@ def quantise(
     scaled = tl.where(unset, 0.0, tl.minimum(tl.maximum(value * factor, -beyond), beyond))
     rounded = ((scaled + TO_INTEGER) - TO_INTEGER).to(tl.int32)
     bounded = tl.minimum(tl.maximum(rounded, -limit), limit)
-    clipped = tl.sum((rounded != bounded).to(tl.int32), 0)
-    tl.atomic_add(found + 2 * t, clipped, mask=clipped > 0, sem="relaxed")
+    clipped = tl.sum((rounded != bounded).to(tl.int64), 0)
+    tl.atomic_add(tallies + 3 * t, clipped, mask=clipped > 0, sem="relaxed")
+    wide = tl.where(inside, bounded, 0).to(tl.int64)
+    tl.atomic_add(tallies + 3 * t + 2, tl.sum(wide * wide, 0), sem="relaxed")
     to = _place(at, inside, places, granule, ORDERED)
     tl.store(out + to, bounded.to(out.dtype.element_ty), mask=inside)
     if KEEPS:

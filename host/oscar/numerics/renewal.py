@@ -1,0 +1,216 @@
+"""New steps within a call, where the gradients grew or fell so much that the present steps do not fit them.
+
+Each worker gives notice of its own misfits, beside its first integers. When all notices are known, all ranks
+take the same branch: they agree on new steps for the tensors concerned, whose integers are summed again.
+docs/protocol.md, "New steps within a call", has the rules.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Collection, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from oscar.array import Array
+from oscar.numerics.integers import floor_log2, sum_of_squares
+from oscar.numerics.quantiser import (
+    WorkerQuantiser,
+    bounded_by,
+    energy_of,
+    power_of,
+    rounded,
+    slice_of,
+)
+from oscar.numerics.quantiser_kernels import add_bounded
+from oscar.numerics.saturation import WARN_SHARE
+from oscar.numerics.steps import JUMP, StepTracker, headroom, summarise
+
+COARSE, SATURATED = 1, 2  # the bits of a notice
+FALL = 9  # times less energy than expected, from which on a tensor's step is too coarse
+FAR_FALL = 1 << 12  # the same for few values, and for values with steps of their own, which vary more
+FEW = 32  # values
+CONFIRMED = 4, 9  # the share of the expected energy below which sums confirm a fall
+LEAST_FALL = 2  # octaves by which a fallen tensor's exponent changes at least
+RESIDUAL_STEPS = np.float32(
+    0.5
+)  # new steps that the residual of a fallen tensor may have, as rounding leaves
+NOT_SATURATED = -(1 << 15)
+_RECORD = struct.Struct("<Ihh")  # mantissa and exponent of a size, and the exponent that holds the peak
+
+
+def notice_of(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, steps: StepTracker) -> int:
+    """Return the notice of one worker, after its `quantise`: SATURATED, COARSE, both, or 0.
+
+    tensors, integers: what `quantise` took and returned.
+    """
+    notice = SATURATED if _saturated(worker, tensors, steps) else 0
+    return notice | (COARSE if _is_coarse(worker, tensors, integers, steps) else 0)
+
+
+def _saturated(worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker) -> list[int]:
+    """Return the tensors that grew, and lost more by that than error feedback should return."""
+    grown = []
+    for t, lost in worker.lost.items():
+        (corrected,) = worker.corrected(tensors, [t])
+        if lost <= WARN_SHARE * worker.energies_of([corrected], [0.0])[0]:
+            continue
+        expected = _expected(steps, t)
+        if expected is not None:
+            unit = math.ldexp(1.0, 2 * (steps.exponents[t] or 0))
+            if worker.energies_of([tensors[t]], [0.0])[0] <= JUMP * expected * unit:
+                continue  # its largest values saturate in every call
+        grown.append(t)
+    return grown
+
+
+def _is_coarse(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, steps: StepTracker) -> bool:
+    """Whether some tensor that is not zero has much smaller integers than its step should give."""
+    there = _with_steps(steps)
+    if steps.params.scale == "max":
+        largest = max(int(integers.max()), -int(integers.min())) if there else 0
+        return largest < _small_peak(steps) and any(worker.differs(tensors[t]) for t in there)
+    return any(
+        worker.energies[t] * _fall(steps, t) < (_expected(steps, t) or 0) and worker.differs(tensors[t])
+        for t in there
+    )
+
+
+def _expected(steps: StepTracker, t: int) -> Fraction | None:
+    """Return the energy, in steps, that one worker's integers of a tensor should have; None for "max"."""
+    if steps.params.scale == "max":
+        return None
+    if steps.params.step == "value":
+        return steps.sizes[t] / Fraction(steps.coarseness) ** 2
+    return Fraction(steps.variances[t] * steps.sizes[t], 1 << 32)
+
+
+def _fall(steps: StepTracker, t: int) -> int:
+    return FAR_FALL if steps.params.step == "value" or steps.sizes[t] < FEW else FALL
+
+
+def _small_peak(steps: StepTracker) -> float:
+    """Return the largest magnitude, in steps, that is too small for "max"."""
+    return steps.params.limit / (6 * headroom(steps.nodes))
+
+
+def confirmed(steps: StepTracker, sums: Array) -> list[int]:
+    """Return the tensors whose sums (natural order) confirm that their steps are too coarse."""
+    edges = steps.offsets.tolist()
+    parts = {t: sums[edges[t] : edges[t + 1]] for t in _with_steps(steps)}
+    if steps.params.scale == "max":
+        peak = max((int(np.abs(part.astype(np.int64)).max()) for part in parts.values()), default=0)
+        return list(parts) if peak < steps.nodes * _small_peak(steps) else []
+    share, of = CONFIRMED
+    fallen = []
+    for t, part in parts.items():
+        expected = _expected(steps, t) or Fraction(0)
+        if steps.params.step == "value":
+            expected /= FALL
+        if of * sum_of_squares(part) < share * steps.nodes * expected:
+            fallen.append(t)
+    return fallen
+
+
+def records_of(
+    worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker, shifts: Array | None
+) -> bytes:
+    """Return what one worker says in the message `steps again`."""
+    grown, packed = _saturated(worker, tensors, steps), []
+    for t in _with_steps(steps):
+        (size,) = summarise([worker.fetched(tensors[t])], steps.params)
+        peak = NOT_SATURATED
+        if t in grown:
+            (corrected,) = worker.corrected(tensors, [t])
+            inverse = 0 if shifts is None else -shifts[slice_of(t, tensors)].astype(np.int32)
+            magnitudes = np.ldexp(np.abs(worker.fetched(corrected)).astype(np.float64), inverse)
+            peak = exponent_for(Fraction(float(magnitudes.max())) / steps.params.limit)
+        packed.append(_RECORD.pack(*size, peak))
+    return b"".join(packed)
+
+
+def _with_steps(steps: StepTracker) -> list[int]:
+    """Return the tensors that have values and a step."""
+    return [t for t, e in enumerate(steps.exponents) if e is not None and steps.sizes[t]]
+
+
+def exponent_for(step: Fraction) -> int:
+    """Return the least exponent whose power of two is no less than `step`, which is above 0."""
+    floor = floor_log2(step.numerator, step.denominator)
+    return floor + (step > Fraction(2) ** floor)
+
+
+def renew(steps: StepTracker, every: Sequence[bytes], fallen: Collection[int]) -> dict[int, int]:
+    """Set new steps from all workers' records, by rank; return by how much the exponents changed, by tensor.
+
+    fallen: what `confirmed` returned. Changes `steps` alone, and alike on all ranks.
+    """
+    asked, records = _with_steps(steps), [list(_RECORD.iter_unpack(mine)) for mine in every]
+    changed: dict[int, int] = {}
+    if steps.params.scale == "max":
+        peaks = [peak for mine in records for *_, peak in mine if peak != NOT_SATURATED]
+        sizes = [Fraction(m) * Fraction(2) ** e for mine in records for m, e, _ in mine]
+        largest = max(sizes, default=Fraction(0))
+        if not peaks and (not fallen or not largest):
+            return {}
+        wanted = max(peaks) if peaks else exponent_for(largest / steps.params.limit)
+        for t in asked:
+            _change(steps, t, wanted, None, changed)
+        return changed
+    for slot, t in enumerate(asked):
+        peaks = [mine[slot][2] for mine in records if mine[slot][2] != NOT_SATURATED]
+        sizes = [Fraction(mine[slot][0]) * Fraction(2) ** mine[slot][1] for mine in records]
+        mean = sum(sizes, Fraction(0)) / len(sizes)
+        if mean == 0 or not (peaks or t in fallen):
+            continue
+        wanted = max([steps.fitting(mean), *peaks])
+        if peaks or wanted <= (steps.exponents[t] or 0) - LEAST_FALL:
+            _change(steps, t, wanted, mean, changed)
+    return changed
+
+
+def _change(
+    steps: StepTracker, t: int, wanted: int, mean_square: Fraction | None, changed: dict[int, int]
+) -> None:
+    before, exponent = steps.exponents[t] or 0, steps.clamp(wanted)
+    if exponent != before:
+        changed[t] = exponent - before
+        steps.begin_anew(t, exponent, mean_square)
+
+
+def requantise(
+    worker: WorkerQuantiser,
+    tensors: Sequence[Any],
+    steps: StepTracker,
+    changed: dict[int, int],
+    shifts: Array | None,
+) -> Array:
+    """Return the worker's integers of the tensors in `changed` by the new steps, flat, int32.
+
+    Takes the place of what `quantise` did for these tensors. shifts: as of `quantise`.
+    """
+    limit, dropped, integers = worker.params.limit, {}, [np.zeros(0, np.int32)]
+    noise = worker.noise(int(steps.offsets[-1]))
+    for t, rise in changed.items():
+        here, power = slice_of(t, tensors), power_of(t, tensors, steps.exponents, shifts)
+        value = worker.fetched(tensors[t])
+        if worker.residual is not None:
+            residual = worker.fetched(worker.residual[here])
+            if rise < 0:  # it is of steps that were much larger
+                dropped[t], residual = bounded_by(RESIDUAL_STEPS, power, residual)
+            tensor, value = value, np.empty_like(value)
+            add_bounded(tensor, residual, value)
+        fresh, unbounded = rounded(value, power, limit, None if noise is None else noise[here])
+        worker.clipped[t] = int(np.count_nonzero(fresh != unbounded))
+        worker.energies[t] = sum_of_squares(fresh)
+        worker.lost.pop(t, None)
+        if worker.clipped[t]:
+            worker.lost[t] = energy_of(np.maximum(np.abs(value) - np.ldexp(float(limit), power), 0.0))
+        if worker.pending is not None:
+            worker.store(here, value - np.ldexp(fresh.astype(np.float32), power))
+        integers.append(fresh)
+    worker.sum_up(tensors, steps.exponents, shifts, dropped)
+    return np.concatenate(integers)
