@@ -100,14 +100,18 @@ class Pair:
         if self.device is not None:
             every = [[torch.from_numpy(tensor.copy()) for tensor in mine] for mine in every]
         running = [scheme.start(worker, mine) for worker, mine in zip(self.workers, every, strict=True)]
-        messages = [advance(one, None) for one in running]
-        if messages[0].op == "agree":
-            told = [message.data for message in messages]
-            messages = [advance(one, told) for one in running]
-        seen = [taken(part) for message in messages for part in (message.data, message.context)]
-        total = messages[0].data + messages[1].data
-        assert [advance(one, total) for one in running] == [None, None]
-        mean = taken(scheme.finish([total]))
+        answer, totals, seen = None, [], []
+        while (messages := [advance(one, answer) for one in running])[0] is not None:
+            seen += [taken(part) for message in messages for part in (message.data, message.context)]
+            seen += [message.notice for message in messages]
+            if messages[0].op == "agree":
+                answer = [message.data for message in messages]
+            else:
+                answer = messages[0].data + messages[1].data
+            if messages[0].coded:
+                answer = answer, messages[0].notice | messages[1].notice
+            totals.append(answer)
+        mean = taken(scheme.finish(totals))
         scheme.forget()
         losses = [worker.saturation for worker in self.workers]
         for worker in self.workers:

@@ -33,6 +33,7 @@ from oscar.state import Reader, natural, optional
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
 NONE = np.empty(0, np.float32)  # where kernels take no values
 NO_SHIFTS = np.empty(0, np.int8)  # where values have their tensors' steps
+RESIDUAL_RANGES = 16  # times the limit: steps that a residual of saturated values may have
 SUM_BITS = 16  # of sums, unless the user asks for more: the fastest kernels hold them in int16
 
 Scale = Literal["sigma", "max"]
@@ -314,12 +315,12 @@ class WorkerQuantiser(Member):
         shifts: np.ndarray | None,
         dropped: Mapping[int, float] | None = None,
     ) -> None:
-        """Bound the residuals of tensors with saturated values by L steps, and sum up all losses.
+        """Bound the residuals of tensors with saturated values, and sum up all losses.
 
         dropped: energy that was cut off earlier residuals, by tensor.
         """
         self.saturation = Saturation.of(sum(self.clipped), self.lost, tensors, self.energies_of)
-        lost, most = dict(dropped or {}), np.float32(self.params.limit)
+        lost, most = dict(dropped or {}), np.float32(RESIDUAL_RANGES * self.params.limit)
         for t in self.lost if self.pending is not None else ():
             here = slice_of(t, tensors)
             beyond, bounded = bounded_by(

@@ -17,6 +17,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.numerics.integers import floor_log2, sum_of_squares
+from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import (
     WorkerQuantiser,
     bounded_by,
@@ -32,9 +33,9 @@ from oscar.numerics.steps import JUMP, StepTracker, headroom, summarise
 COARSE, SATURATED = 1, 2  # the bits of a notice
 FALL = 9  # times less energy than expected, from which on a tensor's step is too coarse
 FAR_FALL = 1 << 12  # the same for few values, and for values with steps of their own, which vary more
-FEW = 32  # values
+FEW = 6  # values
 CONFIRMED = 4, 9  # the share of the expected energy below which sums confirm a fall
-LEAST_FALL = 2  # octaves by which a fallen tensor's exponent changes at least
+LEAST_FALL, LEAST_FAR_FALL = 2, 6  # octaves by which a fallen tensor's exponent changes at least
 RESIDUAL_STEPS = np.float32(
     0.5
 )  # new steps that the residual of a fallen tensor may have, as rounding leaves
@@ -74,7 +75,8 @@ def _is_coarse(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, s
         largest = max(int(integers.max()), -int(integers.min())) if there else 0
         return largest < _small_peak(steps) and any(worker.differs(tensors[t]) for t in there)
     return any(
-        worker.energies[t] * _fall(steps, t) < (_expected(steps, t) or 0) and worker.differs(tensors[t])
+        worker.energies[t] * (FAR_FALL if _varies(steps, t) else FALL) < (_expected(steps, t) or 0)
+        and worker.differs(tensors[t])
         for t in there
     )
 
@@ -88,8 +90,9 @@ def _expected(steps: StepTracker, t: int) -> Fraction | None:
     return Fraction(steps.variances[t] * steps.sizes[t], 1 << 32)
 
 
-def _fall(steps: StepTracker, t: int) -> int:
-    return FAR_FALL if steps.params.step == "value" or steps.sizes[t] < FEW else FALL
+def _varies(steps: StepTracker, t: int) -> bool:
+    """Whether a tensor's energy varies so much in ordinary calls that only a far fall counts."""
+    return steps.params.step == "value" or steps.sizes[t] < FEW
 
 
 def _small_peak(steps: StepTracker) -> float:
@@ -167,7 +170,8 @@ def renew(steps: StepTracker, every: Sequence[bytes], fallen: Collection[int]) -
         if mean == 0 or not (peaks or t in fallen):
             continue
         wanted = max([steps.fitting(mean), *peaks])
-        if peaks or wanted <= (steps.exponents[t] or 0) - LEAST_FALL:
+        least = LEAST_FAR_FALL if _varies(steps, t) else LEAST_FALL
+        if peaks or wanted <= (steps.exponents[t] or 0) - least:
             _change(steps, t, wanted, mean, changed)
     return changed
 
@@ -214,3 +218,41 @@ def requantise(
         integers.append(fresh)
     worker.sum_up(tensors, steps.exponents, shifts, dropped)
     return np.concatenate(integers)
+
+
+def summed(
+    workers: Sequence[WorkerQuantiser],
+    gradients: Sequence[Sequence[Array]],
+    steps: StepTracker,
+    position: PositionState | None = None,
+) -> tuple[list[Array], Array]:
+    """Do what a call does between `StepTracker.agree` and `settle`, for workers of one process.
+
+    Args:
+        workers: All ranks' quantisers.
+        gradients: Flat float32 arrays, [rank][tensor].
+        steps: The replicated steps; tensors without one are zeros.
+        position: The replicated position state, which follows new steps.
+
+    Returns:
+        The integers that each worker would send first, and the sums, which follow from new steps where the
+        call takes some; both flat, in the natural order.
+    """
+    first = [
+        worker.quantise(tensors, steps.exponents) for worker, tensors in zip(workers, gradients, strict=True)
+    ]
+    sums: Array = np.add.reduce(first, dtype=np.int32)
+    pairs = list(zip(workers, gradients, strict=True))
+    notices = [notice_of(*pair, mine, steps) for pair, mine in zip(pairs, first, strict=True)]
+    fallen = confirmed(steps, sums) if any(notice & COARSE for notice in notices) else []
+    if fallen or any(notice & SATURATED for notice in notices):
+        changed = renew(steps, [records_of(*pair, steps, None) for pair in pairs], fallen)
+        again = np.add.reduce([requantise(*pair, steps, changed, None) for pair in pairs], dtype=np.int32)
+        edges = steps.offsets.tolist()
+        for t, part in zip(
+            changed, np.split(again, np.cumsum([steps.sizes[t] for t in changed])), strict=False
+        ):
+            sums[edges[t] : edges[t + 1]] = part
+        if position is not None and changed:
+            position.renew(steps.offsets, [changed.get(t, 0) for t in range(len(steps.sizes))])
+    return first, sums

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from oscar.array import Array
 from oscar.config import BURST, Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
@@ -55,13 +55,15 @@ class _SampledWire(LocalWire):
         super().__init__(nodes, channels, **network_of(cluster.config, nodes))
         self.cluster = cluster
 
-    def _coded(self, messages: Sequence[Message]) -> tuple[Array, Traffic]:
+    def _coded(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
         if self.cluster.has_ring():
             return super()._coded(messages)
         if self.faults:
             raise ConfigError("expected no faults in an iteration without a ring; set train.ring_every to 1")
-        total = np.zeros_like(messages[0].data)
+        total, notice = np.zeros_like(messages[0].data), 0
         for message in messages:
             total += message.data
+            notice |= message.notice or 0
         plan = messages[0].plan
-        return total, Traffic(plan="equal" if plan is None else plan.name)
+        answer = total if messages[0].notice is None else (total, notice)
+        return answer, Traffic(plan="equal" if plan is None else plan.name)

@@ -19,6 +19,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.config import Config
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
+from oscar.numerics.renewal import summed
 from oscar.numerics.steps import StepTracker, summarise
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.cluster import LocalCluster
@@ -45,9 +46,8 @@ def integers(workload: Workload, iterations: int) -> Iterator[IntegerGradients]:
         tensors = [check_tensors(node, rank) for rank, node in enumerate(gradients)]
         if unset := steps.unset:
             steps.agree([summarise([node[t] for t in unset], params) for node in tensors])
-        values = [w.quantise(t, steps.exponents) for w, t in zip(workers, tensors, strict=True)]
+        values, sums = summed(workers, tensors, steps, position)
         yield IntegerGradients(values, position.classes.copy())
-        sums = np.add.reduce(values, dtype=np.int32)
         steps.settle(sums, position=position)
         for worker in workers:
             worker.commit()

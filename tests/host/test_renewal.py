@@ -1,0 +1,202 @@
+"""New steps within a call: a gradient that grew or fell at once is right in that call (docs/protocol.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oscar.checkpoint import digest
+from oscar.coding.frame import Header, noticed, pack_frame, parted, peek, unpack_frame
+from oscar.collective.schedules import SCHEDULES
+from oscar.config import Config
+from oscar.errors import FrameError, PeerError
+from oscar.numerics.renewal import COARSE, SATURATED
+from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.communicator import Communicator
+from oscar.transports.threads import ThreadTransport, local_transports
+from support.ranks import on_ranks
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*still owed:oscar.errors.SaturationWarning")
+SHAPES = (40, 30), (7,), (900,)
+USUAL, STRUCK = 0.07, 6  # the largest ordinary error of 2 to 4 workers here; the call with the spike
+Scale = Callable[[int, int, int], float]  # of a call, a rank and a tensor
+
+
+def config(schedule: str = "direct", nodes: int = 4, method: str = "asc", **quantiser: Any) -> Config:
+    return Config.model_validate({
+        "nodes": nodes, "method": method, "schedule": {"name": schedule},
+        "quantiser": {"error_feedback": True, **quantiser},
+    })  # fmt: skip
+
+
+def gradients(call: int, nodes: int, scale: Scale) -> list[list[np.ndarray]]:
+    """Return a common part and each worker's noise, times `scale`."""
+    common = [np.random.default_rng(t).normal(size=shape) for t, shape in enumerate(SHAPES)]
+    noise = np.random.default_rng(100 + call)
+    return [
+        [((part + noise.normal(size=part.shape)) * scale(call, rank, t)).astype(np.float32)
+         for t, part in enumerate(common)]
+        for rank in range(nodes)
+    ]  # fmt: skip
+
+
+def errors(made: Config, scale: Scale, calls: int = 12) -> list[float]:
+    """Return the largest relative error of a tensor's mean in each call; 0 for a tensor that is zero."""
+    cluster, nodes, worst = LocalCluster(made), made.nodes, []
+    for call in range(calls):
+        given = gradients(call, nodes, scale)
+        result = cluster.allreduce(given)
+        assert result.stats.identical
+        assert result.stats.exact
+        wide = [np.mean([node[t].astype(float) for node in given], axis=0) for t in range(len(SHAPES))]
+        pairs = zip(result.mean, wide, strict=True)
+        worst.append(
+            max(float(np.linalg.norm(mean - exact) / (np.linalg.norm(exact) or 1)) for mean, exact in pairs)
+        )
+    return worst
+
+
+@pytest.mark.parametrize("ranks", ["one", "all"])
+@pytest.mark.parametrize("factor", [10.0, 1e2, 1e4, 1e8])
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_spike_is_right_in_its_call_and_leaves_nothing(factor: float, ranks: str, length: int) -> None:
+    def scale(call: int, rank: int, tensor: int) -> float:
+        return factor if STRUCK <= call < STRUCK + length and (ranks == "all" or rank == 1) else 1.0
+
+    worst = errors(config(), scale)
+    assert max(worst) < 2 * USUAL, worst
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_all_ranks_hear_of_a_spike_under_any_schedule(schedule: str) -> None:
+    worst = errors(config(schedule), lambda call, rank, tensor: 1e4 if (call, rank) == (STRUCK, 2) else 1.0)
+    assert max(worst) < 2 * USUAL, worst
+
+
+@pytest.mark.parametrize(
+    "quantiser",
+    [{"scale": "max"}, {"step": "value"}, {"rounding": "stochastic"}, {"bits": 8}, {"error_feedback": False}],
+    ids=str,
+)
+def test_a_spike_is_right_with_any_quantiser(quantiser: dict[str, Any]) -> None:
+    usual = max(errors(config(**quantiser), lambda *_: 1.0))
+    for struck in ((1,), (0, 1, 2, 3)):
+        worst = errors(
+            config(**quantiser),
+            lambda call, rank, tensor, struck=struck: 1e4 if call == STRUCK and rank in struck else 1.0,
+        )
+        assert max(worst) < 5 * usual, worst
+
+
+@pytest.mark.parametrize("period", [2, 5])
+def test_losses_that_take_turns_have_the_usual_error(period: int) -> None:
+    worst = errors(config(), lambda call, rank, tensor: 1e3 if call % period == 0 else 1.0, calls=20)
+    assert max(worst) < 2 * USUAL, worst
+
+
+@pytest.mark.parametrize("zeros", [1, 4, 20])
+def test_a_tensor_of_zeros_keeps_its_step_and_its_residual(zeros: int) -> None:
+    """The residual does not leak out meanwhile, and the first gradient after it is as good as any."""
+
+    def scale(call: int, rank: int, tensor: int) -> float:
+        return 0.0 if tensor == 0 and STRUCK <= call < STRUCK + zeros else 1.0
+
+    worst = errors(config(), scale, STRUCK + zeros + 3)
+    assert worst[STRUCK : STRUCK + zeros] == pytest.approx([0.0] * zeros, abs=2 * USUAL)
+    assert max(worst) < 2 * USUAL, worst
+    cluster = LocalCluster(config())
+    for call in range(STRUCK + zeros):
+        mean = cluster.allreduce(gradients(call, 4, scale)).mean[0]
+        if call == STRUCK - 1:
+            waiting = [worker.residual[:1200].copy() for worker in cluster.workers]
+    assert not mean.any()
+    assert all(
+        np.array_equal(worker.residual[:1200], one)
+        for worker, one in zip(cluster.workers, waiting, strict=True)
+    )
+
+
+def test_an_ordinary_call_asks_nothing() -> None:
+    """After the first call no message but the sums: nothing is paid for calls whose steps fit."""
+    cluster = LocalCluster(config())
+    sent = [cluster.allreduce(gradients(call, 4, lambda *_: 1.0)).stats for call in range(12)]
+    assert sent[0].exchange_bytes > 0
+    assert [stats.exchange_bytes for stats in sent[1:]] == [0] * 11
+    assert all(len(stats.moved) == 1 for stats in sent)
+
+
+@pytest.mark.parametrize("schedule", ["direct", "ring", "duplex"])
+def test_ranks_agree_with_one_process_through_spikes(schedule: str, seed: int) -> None:
+    """Means, states and what is saved in between; rank 1 begins anew from its saved state on the way."""
+    dice = np.random.default_rng(seed)
+    factors = np.exp2(dice.integers(-20, 21, (9, 3, len(SHAPES))) * (dice.random((9, 3, 1)) < 0.4))
+    every = [gradients(call, 3, lambda call, rank, tensor: factors[call, rank, tensor]) for call in range(9)]
+    made = config(schedule, nodes=3)
+    cluster = LocalCluster(made)
+    expected = [cluster.allreduce(given) for given in every]
+
+    def work(transport: ThreadTransport) -> tuple[list[bytes], Any]:
+        with Communicator(made, transport, timeout_s=60) as communicator:
+            means = []
+            for call, given in enumerate(every):
+                if call == 5:
+                    communicator.load_state_dict(communicator.state_dict())
+                means += [mean.tobytes() for mean in communicator.allreduce(given[transport.rank]).mean]
+            return means, communicator.state_dict()["states"][0]
+
+    for rank, (means, state) in enumerate(on_ranks(local_transports(3), work)):
+        assert means == [mean.tobytes() for result in expected for mean in result.mean]
+        assert digest(state["scheme"]) == digest(cluster.state_dict()["scheme"])
+        assert digest(state["workers"][0]) == digest(cluster.state_dict()["workers"][rank])
+
+
+def test_a_call_that_fails_between_its_messages_changes_nothing() -> None:
+    cluster = LocalCluster(config())
+    for call in range(STRUCK):
+        cluster.allreduce(gradients(call, 4, lambda *_: 1.0))
+    before, wire = digest(cluster.state_dict()), cluster.state.wire
+    combine, names = wire.combine, []
+
+    def failing(messages: Any) -> Any:
+        names.append(messages[0].channel)
+        if messages[0].channel == "sums again":
+            raise PeerError("a peer dies", rank=0, peer=1, step=0, chunk=0)
+        return combine(messages)
+
+    wire.combine = failing
+    spike = gradients(STRUCK, 4, lambda *_: 1e4)
+    with pytest.raises(PeerError):
+        cluster.allreduce(spike)
+    assert names == ["sums", "steps again", "sums again"]
+    assert digest(cluster.state_dict()) == before
+    del wire.combine
+    assert cluster.allreduce(spike).stats.exact
+
+
+def test_forget_drops_residuals_and_nothing_else() -> None:
+    cluster = LocalCluster(config())
+    for call in range(3):
+        cluster.allreduce(gradients(call, 4, lambda *_: 1.0))
+    before = cluster.state_dict()
+    cluster.forget()
+    assert all(worker.residual is None for worker in cluster.workers)
+    for part in ("scheme", "links"):
+        assert digest(cluster.state_dict()[part]) == digest(before[part])
+    assert cluster.allreduce(gradients(3, 4, lambda *_: 1.0)).stats.exact
+
+
+@pytest.mark.parametrize("notice", [0, COARSE, SATURATED, COARSE | SATURATED])
+def test_a_frame_carries_a_notice_beside_its_width(notice: int, seed: int) -> None:
+    plain = pack_frame(Header(16, 1, 5, width=12), b"payload")
+    marked = noticed(plain, notice)
+    assert peek(unpack_frame(marked) and marked).width == 12 | notice << 6
+    assert parted(marked) == (plain, notice)
+    assert (marked is plain) == (notice == 0)
+    if notice:  # what is damaged is refused, and not given a new checksum
+        struck = bytearray(marked)
+        struck[int(np.random.default_rng(seed).integers(8, len(struck)))] ^= 4
+        with pytest.raises(FrameError, match=r"damaged|announces"):
+            parted(bytes(struck))
