@@ -92,7 +92,7 @@ def test_ranks_end_with_the_bits_and_states_of_the_cluster(draw: int, seed: int)
     for rank, (results, state) in enumerate(on_ranks(local_transports(config.nodes), work)):
         for came, whole in zip(results, expected, strict=True):
             assert [m.tobytes() for m in came.mean] == [m.tobytes() for m in whole.mean], config
-            assert came.stats.frames == whole.stats.frames.of_sender(rank)
+            assert came.stats.frames == whole.stats.moved[0].frames.of_sender(rank)
         saved, own = state["states"][0], cluster.state_dict()
         assert digest(saved["scheme"]) == digest(own["scheme"]), config
         assert digest(saved["workers"][0]) == digest(own["workers"][rank]), config

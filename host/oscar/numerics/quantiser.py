@@ -154,7 +154,8 @@ def energy_of(values: np.ndarray) -> float:
 
 def bounded_by(steps: np.float32, power: Any, residual: np.ndarray) -> tuple[float, np.ndarray]:
     """Return a residual cut to `steps` of 2^power, and the energy of what was cut off before it."""
-    most = np.ldexp(steps, power)
+    with np.errstate(over="ignore"):  # no residual is beyond Inf
+        most = np.ldexp(steps, power)
     bounded = np.clip(residual, -most, most)
     return energy_of(residual - bounded), bounded
 

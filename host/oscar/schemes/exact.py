@@ -136,6 +136,8 @@ class Exact(Scheme):
         fallen = self.once("fallen", confirmed)
         if not fallen and not notice & renewal.SATURATED:
             return
+        if self._memory.pop("passes", None) and self.position is not None:
+            self.position.restore(self.position.snapshot())  # passes over the first sums have moved classes
         shifts = self.position.shifts if isinstance(self.position, ValueSteps) else None
         mine = renewal.records_of(worker, tensors, self.steps, shifts)
         every = yield Message("steps again", np.frombuffer(mine, np.uint8), "agree")
@@ -156,7 +158,6 @@ class Exact(Scheme):
         self._put(sums, places[natural // granule] + natural % granule, again)
         if isinstance(self.position, PositionState):
             self.position.renew(self.offsets, [changed.get(t, 0) for t in range(len(self.sizes))])
-        self._memory.pop("passes", None)  # those over the first sums
 
     def _put(self, sums: Any, places: Array, values: Array) -> None:
         sums[places] = values

@@ -48,7 +48,9 @@ def quantise(
     at = low // SIZE * SIZE + tl.arange(0, SIZE)
     inside = (at >= low) & (at < high)
     value = tl.load(values + at, mask=inside, other=0.0)
-    bad = tl.sum((~(tl.abs(value) <= FLOAT32_MAX)).to(tl.int64), 0)
+    finite = tl.abs(value) <= FLOAT32_MAX
+    bad = tl.sum((~finite).to(tl.int64), 0)
+    value = tl.where(finite, value, 0.0)  # the call fails; until then nothing overflows
     tl.atomic_add(tallies + 3 * t + 1, bad, mask=bad > 0, sem="relaxed")
     if ADDS:
         value += tl.load(residual + at, mask=inside, other=0.0)
