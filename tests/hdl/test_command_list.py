@@ -28,6 +28,7 @@ from oscar_hdl.streams.bundles import Stream, bit
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.driver.lists import FIELDS
 from oscar_sim.seeds import dice
+from support.bench import run_until
 
 pytestmark = pytest.mark.usefixtures("seed")
 
@@ -247,8 +248,7 @@ class Bench:
     def stop(self) -> None:
         """Let nothing else be given, and wait."""
         self.run.stop.next = True
-        while not self.run.idle:
-            self.sim.run(1)
+        run_until(self.sim, lambda: self.run.idle)
         self.run.stop.next = False
         self.sim.run(100)
 
@@ -262,9 +262,8 @@ def test_lists_are_judged_armed_and_given(pause: float) -> None:
         bench.early.clear()
         bench.load([word for entry in made for word in entry.words])
         assert bench.go(size) == "started"
-        while not bench.run.active:
-            assert not bench.seen.given
-            bench.sim.run(1)
+        run_until(bench.sim, lambda: bench.run.active or bench.seen.given)
+        assert bench.run.active
         assert bench.seen.tried == list(range(size))
         assert bench.seen.armed == list(range(size))
         fires = [n for n, entry in enumerate(made) if entry.kind and n not in bench.early]

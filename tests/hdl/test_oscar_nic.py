@@ -162,8 +162,7 @@ def test_rows_to_adopt_stay_until_their_frame_is_decoded() -> None:
 
     bench.put(bytes(damaged))
     bench.run(bench.give("RECEIVE", **header_fields(frame), **order))
-    while not bench.run(bench.read("IRQ_STATUS"))["bad_frame"]:
-        pass
+    bench.run(bench.raised("bad_frame"))
     kept(local)
     bench.run(bench.bus.write(BY_NAME["ABORT"].offset, 1))
     assert bench.run(bench.ended("RECEIVE", 1))["error"] == ERROR_ABORTED
