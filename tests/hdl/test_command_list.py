@@ -232,8 +232,7 @@ class Bench:
         """Let a packet come; last: its length, if words behind it come, too."""
         ends = len(words) if last is None else last
         self.words.extend((word, n + 1 == ends) for n, word in enumerate(words))
-        while self.words:
-            self.sim.run(1)
+        run_until(self.sim, lambda: not self.words)
         self.sim.run(3)
 
     def go(self, entries: int) -> str:
@@ -273,8 +272,7 @@ def test_lists_are_judged_armed_and_given(pause: float) -> None:
         bench.fires.extend(fires)
         fires = bench.early + fires
         bench.finds.extend(finds)
-        while len(bench.seen.given) < size:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda size=size: len(bench.seen.given) >= size)
         bench.sim.run(150)
         assert [n for n in bench.seen.given if made[n].kind] == fires
         assert [n for n in bench.seen.given if not made[n].kind] == finds
@@ -293,8 +291,7 @@ def test_a_wrong_entry_is_named_and_nothing_is_armed() -> None:
         expected = spoil(rng, made)
         bench.load([word for entry in made for word in entry.words])
         assert bench.go(len(made)) == "started"
-        while bench.told != "wrong":
-            bench.sim.run(1)
+        run_until(bench.sim, lambda: bench.told == "wrong")
         assert bench.error == expected
         bench.sim.run(50)
         assert bench.run.idle

@@ -182,8 +182,7 @@ def test_tables_are_built_while_a_frame_comes_and_nothing_else_comes_of_a_damage
         broken[min(at * bench.size + rng.randrange(bench.size), len(frame) - 1)] ^= 1 << rng.randrange(8)
         bench.send(rng.choice((bytes(broken), frame[: at * bench.size])))
         seen = len(bench.bads)
-        while len(bench.bads) == seen:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda seen=seen: len(bench.bads) > seen)
         if rng.random() < 0.5:  # else the next one comes at once
             bench.sim.run(rng.randrange(400))
         assert not bench.given

@@ -198,8 +198,7 @@ def test_the_largest_symbol_is_that_of_the_frame_alone(banks: int) -> None:
         values[rng.randrange(count)] = rng.choice((-1, 1)) * rng.randrange(200)
         rows = frame_rows(values)
         bench.load(first, rows)
-        while bench.queues[bench.in_side]:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda: not bench.queues[bench.in_side])
         bench.sim.run(rng.choice((1, 2, 3, 40)))
         assert bench.largest(first, count) == rows.tops.max()
         bench.wait()
@@ -241,6 +240,7 @@ def test_raw_units_keep_their_pace(count: int) -> None:
     ask_units(rng, bench, [2, 3], [4, 5])
     bench.load(BLOCK * 8, random_rows(rng, 8 * 1024))
     while len(ended) < 2:
+        assert bench.sim.clocks - began < 300 + 2 * count, f"only {[*ended]} have ended"
         bench.sim.run(1)
         for name in ("decode", "encode"):
             if getattr(bench, name).idle:
@@ -277,8 +277,7 @@ def test_a_packet_of_one_row_is_read_in_any_phase() -> None:
     bench.load(0, rows)
     bench.wait()
     for phase in range(4):
-        while bench.phase % 4 != phase:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda phase=phase: bench.phase % 4 == phase, limit=4)
         bench.unload(0, 14)
 
 
