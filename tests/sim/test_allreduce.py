@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
+from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from oscar_sim.driver.lists import entries, makers, named
 from oscar_sim.driver.nic_driver import Command
 from oscar_sim.driver.programme import Key, programme
 from oscar_sim.driver.table_sets import Link, TableSets
+from oscar_sim.errors import RtlError
 from oscar_sim.seeds import dice
 
 PUSH, PULL = Phase.REDUCE_SCATTER, Phase.ALL_GATHER
@@ -272,6 +275,13 @@ def test_ends_noticed_in_one_read_share_their_clocks() -> None:
     assert "1,250  counted below |" in lines[3]
     assert "1,250    500    5.00 |" in lines[4]
     assert len({len(line) for line in lines[1:]}) == 1
+
+
+def test_nics_that_wait_for_ever_are_an_error() -> None:
+    run = Run(Options(schedule="direct", nodes=2, values=200, iterations=1))
+    run.limit = 50
+    with pytest.raises(RtlError, match="expected an end within 100 clocks, the NICs still wait"):
+        run._perform(SimpleNamespace(run=lambda clocks: run._step()), repeat(None))
 
 
 @pytest.mark.parametrize("wrong", ["nothing", "frame", "sum"])
