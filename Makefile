@@ -86,6 +86,7 @@ tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
 	@$(call apt,ghdl iverilog,ghdl-mcode iverilog)
 
 sim: setup ## AllReduces of four NICs, clock by clock, against the host bit for bit; about 2 minutes where nothing else runs
+	@($(call apt,verilator g++,verilator g++)) || true  # without them MyHDL simulates, and says so
 	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json $(ARGS)
 
 overlap: setup ## what triggers hide behind the making of values, by the time model (docs/results/overlap.md)

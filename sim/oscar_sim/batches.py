@@ -14,6 +14,7 @@ from oscar_sim.units import BLOCK, FRAME, Batch, Unit, faults
 
 SHARES = (0, 0, 0.1, 0.5)
 UNTOLD = 0xFFFF  # of `described`: nothing was said of the row
+MOST_BYTES = 4  # a value: 24 bits if its symbol is rare and its row wide, and its part of its group's classes
 
 
 @dataclass
@@ -226,7 +227,7 @@ class EncoderBatch(_Blocks):
         for (n, frame, b), (i, _) in zip(self.places, at, strict=True):
             block, span = blocks[n], frame.span(b)
             _rows(self.batch, block, frame.rows, span, int(frame.entries[b]["count"]), arrays[i])
-            self.bytes.append(np.zeros(3 * LANES * (span.stop - span.start) + 400, np.uint8))
+            self.bytes.append(np.zeros(MOST_BYTES * LANES * (span.stop - span.start) + 400, np.uint8))
             block["bytes"], block["room"] = self.batch.hold(self.bytes[n]), self.bytes[n].size
             block["counts"] = self.counts[n].ctypes.data
             block["frame"], block["bank"] = i, i & 1

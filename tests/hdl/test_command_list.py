@@ -28,6 +28,7 @@ from oscar_hdl.streams.bundles import Stream, bit
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.driver.lists import FIELDS
 from oscar_sim.seeds import dice
+from support.bench import run_until
 
 pytestmark = pytest.mark.usefixtures("seed")
 
@@ -231,8 +232,7 @@ class Bench:
         """Let a packet come; last: its length, if words behind it come, too."""
         ends = len(words) if last is None else last
         self.words.extend((word, n + 1 == ends) for n, word in enumerate(words))
-        while self.words:
-            self.sim.run(1)
+        run_until(self.sim, lambda: not self.words)
         self.sim.run(3)
 
     def go(self, entries: int) -> str:
@@ -247,8 +247,7 @@ class Bench:
     def stop(self) -> None:
         """Let nothing else be given, and wait."""
         self.run.stop.next = True
-        while not self.run.idle:
-            self.sim.run(1)
+        run_until(self.sim, lambda: self.run.idle)
         self.run.stop.next = False
         self.sim.run(100)
 
@@ -262,9 +261,8 @@ def test_lists_are_judged_armed_and_given(pause: float) -> None:
         bench.early.clear()
         bench.load([word for entry in made for word in entry.words])
         assert bench.go(size) == "started"
-        while not bench.run.active:
-            assert not bench.seen.given
-            bench.sim.run(1)
+        run_until(bench.sim, lambda: bench.run.active or bench.seen.given)
+        assert bench.run.active
         assert bench.seen.tried == list(range(size))
         assert bench.seen.armed == list(range(size))
         fires = [n for n, entry in enumerate(made) if entry.kind and n not in bench.early]
@@ -274,8 +272,7 @@ def test_lists_are_judged_armed_and_given(pause: float) -> None:
         bench.fires.extend(fires)
         fires = bench.early + fires
         bench.finds.extend(finds)
-        while len(bench.seen.given) < size:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda size=size: len(bench.seen.given) >= size)
         bench.sim.run(150)
         assert [n for n in bench.seen.given if made[n].kind] == fires
         assert [n for n in bench.seen.given if not made[n].kind] == finds
@@ -294,8 +291,7 @@ def test_a_wrong_entry_is_named_and_nothing_is_armed() -> None:
         expected = spoil(rng, made)
         bench.load([word for entry in made for word in entry.words])
         assert bench.go(len(made)) == "started"
-        while bench.told != "wrong":
-            bench.sim.run(1)
+        run_until(bench.sim, lambda: bench.told == "wrong")
         assert bench.error == expected
         bench.sim.run(50)
         assert bench.run.idle

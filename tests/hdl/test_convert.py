@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from myhdl import always_comb, always_seq, block
+from myhdl import always, always_comb, always_seq, block
 
 from check_conversion import differences, faults
 from needs import needs
 from oscar_hdl.flow import convert
 from oscar_hdl.flow.tops import TOPS, find
+from oscar_hdl.nic.receive.chunk_reader import ChunkAsk
+from oscar_hdl.nic.receive.line_turns import ThreadSpan, line_turns
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -46,6 +48,35 @@ def broken():
     return _broken(bit(), word(4), word(4))
 
 
+@block
+def _cuts(clk, rst, a, b):
+    @always(clk.posedge)
+    def logic():
+        b.next = a - 2
+        if rst:
+            b.next = 0
+
+    return logic
+
+
+def cuts():
+    """A top in whose VHDL a number has more bits than its operand."""
+    return _cuts(bit(), bit(), word(1), word(1))
+
+
+@block
+def _turns(clk, rst, turn, room, put, at, top, bottom, ask, asked_at, line, tag):
+    span, chunk = ThreadSpan(len(at), len(top)), ChunkAsk(len(asked_at))
+    span.put, span.at, span.top, span.bottom, chunk.ask, chunk.at = put, at, top, bottom, ask, asked_at
+    return line_turns(clk, rst, turn, [room], span, chunk, line, tag)
+
+
+def turns():
+    """The turns of a NIC of one unit."""
+    line, tag = word(7), word(1 + 1 + 3)
+    return _turns(bit(), bit(), word(1), word(8), bit(), word(3), word(7), word(7), bit(), word(7), line, tag)
+
+
 def test_files_are_the_same_twice_and_tell_no_path(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,7 +97,7 @@ def test_files_are_the_same_twice_and_tell_no_path(
 
 
 def test_ghdl_accepts_a_block_and_refuses_a_broken_one(tmp_path: Path) -> None:
-    """The check elaborates and synthesises; `make vhdl` runs it on every top."""
+    """The check elaborates, simulates and synthesises; `make vhdl` runs it on every top."""
     needs("ghdl")
     convert.convert_all(["splitter"], tmp_path, languages=["vhdl"])
     convert.check_vhdl(["splitter"], tmp_path)
@@ -97,6 +128,17 @@ def test_a_warning_is_an_error(tmp_path: Path) -> None:
     """A conversion warning ends the conversion, with its text."""
     with pytest.raises(convert.ConvertError, match=r"(?s)warns does not convert to vhdl.*Port is not used"):
         convert.convert_top("test_convert:warns", "vhdl", tmp_path)
+
+
+@pytest.mark.usefixtures("_find_tops_here")
+def test_a_number_that_vhdl_cuts_is_a_fault(tmp_path: Path) -> None:
+    """GHDL only warns of it, in every clock: only a bench shows it. A NIC's turns of one bit do not."""
+    needs("ghdl")
+    for top in ("cuts", "turns"):
+        convert.convert_top(f"test_convert:{top}", "vhdl", tmp_path)
+    with pytest.raises(convert.ConvertError, match=r"(?s)simulation of cuts:.*TO_UNSIGNED: vector truncated"):
+        convert.check_vhdl(["test_convert:cuts"], tmp_path)
+    convert.check_vhdl(["test_convert:turns"], tmp_path)
 
 
 @pytest.mark.usefixtures("_find_tops_here")

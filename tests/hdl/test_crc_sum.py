@@ -11,6 +11,7 @@ from oscar_hdl.nic.crc.crc_sum import crc_sum
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
+from support.bench import run_until
 
 pytestmark = pytest.mark.usefixtures("seed")
 
@@ -50,10 +51,7 @@ def test_blocks_give_the_whole(size: int, bits: int) -> None:
             ended.next = False
             simulator.run(1)
             assert absorb
-            clocks = 0
-            while not idle:
-                simulator.run(1)
-                clocks += 1
+            clocks = run_until(simulator, lambda: idle)
             apart = 0 if reach is None else abs(last - reach)
             reach = max(last, reach or 0)
             steps = apart >> 6, apart >> 3 & 7, apart & 7
@@ -62,6 +60,5 @@ def test_blocks_give_the_whole(size: int, bits: int) -> None:
         simulator.run(1)
         finish.next = False
         simulator.run(2)
-        while not idle:
-            simulator.run(1)
+        run_until(simulator, lambda: idle)
         assert int(crc) == raw_crc(message)

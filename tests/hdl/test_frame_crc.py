@@ -10,6 +10,7 @@ from oscar_hdl.nic.crc.frame_crc import frame_crc
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
+from support.bench import run_until
 
 pytestmark = pytest.mark.usefixtures("seed")
 
@@ -50,10 +51,7 @@ def test_a_message_has_the_crc_that_zlib_gives(size: int, lead: int):
             missing.next = len(padded) - lead - length
             sim.run(1)
             valid.next = False
-        clocks = 0
         got.clear()
-        while not got:
-            sim.run(1)
-            clocks += 1
+        clocks = run_until(sim, lambda: got)
         assert got == [zlib.crc32(message)]
         assert clocks == 6 + sum(divmod(len(padded) - lead - length, 4))

@@ -19,6 +19,7 @@ from oscar_hdl.nic.receive.ports import HeldFrame, OldestFrame
 from oscar_hdl.streams.bundles import bit
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
+from support.bench import run_until
 
 pytestmark = pytest.mark.usefixtures("seed")
 
@@ -173,7 +174,9 @@ def test_each_frame_finds_its_entry(wrong: float) -> None:
         names = names_of(bench, size)
         bench.arm(names)
         strangers = names_of(bench, 3)
+        end = bench.sim.clocks + 60_000
         while bench.waiting or bench.run.looking:
+            assert bench.sim.clocks < end, f"{len(bench.waiting)} of {size} frames are not found"
             if not bench.frames and not bench.back and not bench.leaves:
                 again = [name for name in names if name not in bench.waiting]
                 bench.frames.append(rng.choice([*list(bench.waiting) * 3, *again[:1], *strangers]))
@@ -196,8 +199,8 @@ def test_each_frame_finds_its_entry(wrong: float) -> None:
     names, found = names_of(bench, 256), bench.seen["found"]  # the longest list: its last, and its first
     bench.arm(names)
     bench.frames.extend([names[255], names[0]])
-    while bench.frames:
-        bench.sim.run(10)
+    run_until(bench.sim, lambda: not bench.frames)
+    bench.sim.run(9)
     assert bench.seen["found"] >= found + 2
     assert all(bench.seen[kind] for kind in kinds), bench.seen
     assert wrong or not bench.seen["aborted"]
@@ -224,8 +227,7 @@ def test_a_list_that_stops_gives_nothing_more() -> None:
         bench.sim.run(rng.randrange(30))
         bench.closed = True
         bench.sim.run(2)
-        while bench.using is not None or bench.back:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda: bench.using is None and not bench.back)
         bench.run.idle.next = True
         bench.run.active.next = False
         bench.sim.run(70)

@@ -15,6 +15,7 @@ from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.coder.ports import BANKS
 from oscar_sim.seeds import dice
+from support.bench import run_until
 from support.frame_receiver_bench import ReceiverBench, blocks_of, peer_of
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -181,8 +182,7 @@ def test_tables_are_built_while_a_frame_comes_and_nothing_else_comes_of_a_damage
         broken[min(at * bench.size + rng.randrange(bench.size), len(frame) - 1)] ^= 1 << rng.randrange(8)
         bench.send(rng.choice((bytes(broken), frame[: at * bench.size])))
         seen = len(bench.bads)
-        while len(bench.bads) == seen:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda seen=seen: len(bench.bads) > seen)
         if rng.random() < 0.5:  # else the next one comes at once
             bench.sim.run(rng.randrange(400))
         assert not bench.given
@@ -198,11 +198,8 @@ def test_tables_are_built_while_a_frame_comes_and_nothing_else_comes_of_a_damage
     bench.start(frame, where=(0, False))
     bench.sim.run(20)
     bench.send(frame)
-    clocks = 0
-    while not bench.given:
-        clocks = clocks + 1 if not bench.queue and not bench.rx.tvalid else 0
-        bench.sim.run(1)
-    assert clocks < 48
+    run_until(bench.sim, lambda: not bench.queue and not bench.rx.tvalid)
+    run_until(bench.sim, lambda: bench.given, limit=48)
     assert bench.wait() == GOOD
 
 

@@ -110,8 +110,7 @@ def test_damage_is_dropped_and_counted() -> None:
     bench.run(bench.give("RECEIVE", **header_fields(frame), load=0, save=0, fresh=1, row=0, add=1))
     for bad, reason in ((bytes(flipped), 4), (other, 7)):
         bench.put(bad)
-        while not bench.run(bench.read("IRQ_STATUS"))["bad_frame"]:
-            pass
+        bench.run(bench.raised("bad_frame"))
         bench.run(bench.bus.write(BY_NAME["IRQ_STATUS"].offset, 0x7F))
         assert bench.run(bench.read("RECEIVE_RESULT"))["reason"] == reason
     bench.put(frame)

@@ -13,6 +13,7 @@ from oscar_hdl.coder.rows import descriptors, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
 from oscar_hdl.nic.ports import COUNT_AT, STREAM_BITS
 from oscar_sim.driver.nic_driver import Script
+from support.bench import run_until
 from support.nic_bench import (
     ASC,
     KINDS,
@@ -60,8 +61,8 @@ def test_what_is_read_makes_the_next_plan() -> None:
         fresh = block_costs(values, 256) << 8
         costs = costs + ((fresh - costs) >> 1) if iteration else fresh
         bench.run(bench.write("PLAN_COMMAND", nodes=nodes, blocks=costs.size, cut=1))
-        while bench.run(bench.read("PLAN_RESULT"))["running"]:
-            pass
+        bench.run(bench.raised("planned"))
+        bench.run(bench.write("IRQ_STATUS", planned=1))
         assert bench.run(bench.read("PLAN_RESULT")) == {"cuts": iteration + 1, "equal": 0, "running": 0}
         cut = [bench.run(bench.read(f"PLAN_EDGE_{n}"))["block"] for n in range(1, nodes)]
         wanted = make_plan("splitter", count, nodes, granule=256, costs=costs).bounds[1:-1]
@@ -106,6 +107,20 @@ def test_frames_both_ways(pause: float, units: int) -> None:
         np.testing.assert_array_equal(described & 15, frame_rows(sums, positions).classes)
         bench.run(send(sums, 2))
         assert bench.frames[-1] == onward.encode(sums, step=2, **how)
+
+
+def test_a_packet_leaves_nothing_of_a_longer_one_in_its_last_group() -> None:
+    """A SEND reads the descriptors of the whole group: values left there would make a wrong frame."""
+    bench = Bench("shorter packets")
+    values, positions = gradient(bench.rng, 2000, "normal")
+    bench.run(bench.load(0, frame_rows(values, positions)))
+    for n, count in enumerate((200, 31)):
+        part, places = values[-count:], positions[-count:]
+        fields = {"step": n, "chunk": 0, "width": 16, "load": n, "save": n, "fresh": 1}
+        bench.run(bench.send(part, places, row=0, **fields))
+        assert bench.run(bench.ended("SEND", n + 1))["error"] == 0
+        run_until(bench.simulator, lambda n=n: len(bench.frames) > n)
+        assert bench.frames[-1] == Encoder(ASC).encode(part, step=n, context=places, width=16, chunk=0)
 
 
 def test_commands_of_the_same_rows_take_effect_in_their_order() -> None:
@@ -162,8 +177,7 @@ def test_rows_to_adopt_stay_until_their_frame_is_decoded() -> None:
 
     bench.put(bytes(damaged))
     bench.run(bench.give("RECEIVE", **header_fields(frame), **order))
-    while not bench.run(bench.read("IRQ_STATUS"))["bad_frame"]:
-        pass
+    bench.run(bench.raised("bad_frame"))
     kept(local)
     bench.run(bench.bus.write(BY_NAME["ABORT"].offset, 1))
     assert bench.run(bench.ended("RECEIVE", 1))["error"] == ERROR_ABORTED

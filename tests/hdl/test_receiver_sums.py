@@ -51,8 +51,12 @@ class Sums:
         except FrameError:
             refused = True
         bench.send(frame)
-        while not bench.command.idle:
+        for _ in range(10_000):
+            if bench.command.idle:
+                break
             self.take()
+        else:
+            raise TimeoutError("no command is taken within 80,000 clocks")
         bench.known.append(frame_rows(values.astype(np.int32), positions))
         bench.start(frame, fresh=1, load=self.number % 4, save=self.number % 4, where=(row, adopt))
         self.open.append((refused, slice(LANES * row, LANES * row + values.size), adopt, values))

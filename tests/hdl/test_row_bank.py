@@ -105,7 +105,9 @@ def test_a_row_under_way_waits_and_others_go_on() -> None:
         answers.clear()
         for thread, at in todo:
             bench.begin(name, thread, 0, [(at, False, True)])
+        end = bench.sim.clocks + 60_000
         while any(a.todo or a.open for a in bench.units.askers[name]):
+            assert bench.sim.clocks < end, "a request is not answered"
             bench.sim.run(1)
             port = getattr(bench, name)
             if port.given:

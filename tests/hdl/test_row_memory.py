@@ -15,6 +15,7 @@ from oscar_hdl.coder.rows import FrameRows, descriptors, frame_rows
 from oscar_hdl.coder.unit.ports import THREADS
 from oscar_sim.seeds import dice
 from support.bank_units import BLOCK, ROWS
+from support.bench import run_until
 from support.converted import compare_verilog
 from support.memory_bench import MemoryBench, Trace
 
@@ -97,8 +98,7 @@ def test_all_at_once(banks: int) -> None:
             bench.unload(BLOCK * still, count)
             kinds = bench.held(BLOCK * still, -(-count // 32))[1]
             assert bench.largest(BLOCK * still, count) >= (kinds >> 7).max()
-        while not bench.commands["side"].idle:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda: bench.commands["side"].idle)
         bench.clear(BLOCK * clear, some_values(rng, clears))
         bench.wait()
         bench.check_packed(BLOCK * raw_out, packed, width)
@@ -137,8 +137,7 @@ def test_a_loader_and_decoders_add_to_the_same_rows(banks: int) -> None:
         bench.sim.run(rng.randrange(1, 300))
         for _ in range(2):  # the next packet is given as soon as the one before has ended
             bench.add(BLOCK * first, rows)
-            while not bench.commands["values"].idle:
-                bench.sim.run(1)
+            run_until(bench.sim, lambda: bench.commands["values"].idle)
         bench.wait()
         bench.unload(0, bench.blocks * 1024)
         kinds = bench.held(BLOCK * first, BLOCK * blocks)[1]
@@ -152,8 +151,7 @@ def test_a_packet_and_a_raw_block_add_to_the_same_rows() -> None:
         bench.load(0, frame_rows(np.zeros(1024)))
         bench.wait()
         bench.add_raw(0, np.arange(64) + 1, 8)
-        while not bench.raw_position.ask:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda: bench.raw_position.ask)
         bench.sim.run(clocks)
         bench.add(0, frame_rows(np.full(1024, 7)))
         bench.wait()
@@ -164,11 +162,8 @@ def test_a_raw_block_waits_for_no_packet() -> None:
     """Of a long one that adds it waits for the rows that were taken."""
     bench = ready_bench(dice("memory raw first"), 1)
     bench.add(0, frame_rows(np.full(8 * 1024, 7)))
-    began = bench.sim.clocks
     bench.add_raw(0, np.arange(64) + 1, 8)
-    while not bench.decode.idle:
-        bench.sim.run(1)
-    assert bench.sim.clocks - began < 500
+    run_until(bench.sim, lambda: bench.decode.idle, limit=500)
     bench.wait()
     bench.unload(0, 8 * 1024)
 
@@ -203,8 +198,7 @@ def test_the_largest_symbol_is_that_of_the_frame_alone(banks: int) -> None:
         values[rng.randrange(count)] = rng.choice((-1, 1)) * rng.randrange(200)
         rows = frame_rows(values)
         bench.load(first, rows)
-        while bench.queues[bench.in_side]:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda: not bench.queues[bench.in_side])
         bench.sim.run(rng.choice((1, 2, 3, 40)))
         assert bench.largest(first, count) == rows.tops.max()
         bench.wait()
@@ -226,8 +220,7 @@ def test_a_row_takes_four_clocks() -> None:
             bench.sim.run(-bench.sim.clocks % 4)
             began = bench.sim.clocks
             move()
-            while not all(command.idle for command in bench.commands.values()):
-                bench.sim.run(1)
+            run_until(bench.sim, lambda: all(command.idle for command in bench.commands.values()))
             clocks.append(bench.sim.clocks - began)
         bench.wait()
         took.append(clocks)
@@ -247,6 +240,7 @@ def test_raw_units_keep_their_pace(count: int) -> None:
     ask_units(rng, bench, [2, 3], [4, 5])
     bench.load(BLOCK * 8, random_rows(rng, 8 * 1024))
     while len(ended) < 2:
+        assert bench.sim.clocks - began < 300 + 2 * count, f"only {[*ended]} have ended"
         bench.sim.run(1)
         for name in ("decode", "encode"):
             if getattr(bench, name).idle:
@@ -283,8 +277,7 @@ def test_a_packet_of_one_row_is_read_in_any_phase() -> None:
     bench.load(0, rows)
     bench.wait()
     for phase in range(4):
-        while bench.phase % 4 != phase:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda phase=phase: bench.phase % 4 == phase, limit=4)
         bench.unload(0, 14)
 
 
@@ -297,8 +290,7 @@ def test_a_packet_that_adds_describes_no_row_of_the_one_before_it() -> None:
         bench.wait()
         bench.queues[bench.in_values].extend(bench.lines.value_words(0, new))
         bench.start("values", 0, 2048, adds=False)
-        while not bench.commands["values"].idle:
-            bench.sim.run(1)
+        run_until(bench.sim, lambda: bench.commands["values"].idle)
         bench.add(2 * BLOCK, new)
         bench.wait()
         assert not np.any(bench.read(0, 2048)[1])

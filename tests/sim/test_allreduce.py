@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
+from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from oscar.collective.actions import Phase
+from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.ring import Boomerang, Ring
 from oscar.collective.schedules import make_schedule
 from oscar.collective.trees import Direct
@@ -18,9 +20,12 @@ from oscar_hdl.nic.control.list_ports import OWN
 from oscar_sim.allreduce.__main__ import main
 from oscar_sim.allreduce.network import in_bytes, in_words
 from oscar_sim.allreduce.run import Options, Run
+from oscar_sim.allreduce.timeline import picture, rows
 from oscar_sim.driver.lists import entries, makers, named
+from oscar_sim.driver.nic_driver import Command
 from oscar_sim.driver.programme import Key, programme
 from oscar_sim.driver.table_sets import Link, TableSets
+from oscar_sim.errors import RtlError
 from oscar_sim.seeds import dice
 
 PUSH, PULL = Phase.REDUCE_SCATTER, Phase.ALL_GATHER
@@ -183,11 +188,14 @@ def test_frames_are_cut_into_words(size: int) -> None:
         assert [last for *_, last in words] == [False] * (len(words) - 1) + [True]
 
 
-def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A ring, twice: tables have learnt, and the NICs have cut the second time's chunks."""
+def test_two_nics_reduce_as_the_host_does(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ring, twice: tables have learnt, and the NICs have cut the second chunks. In MyHDL, and so told."""
     file = tmp_path / "allreduce.json"
     words = ["--nodes", "2", "--values", "500", "--rate", "0.7", "--schedule", "ring", "--json", str(file)]
-    words += ["--driver", "registers", "--host", "0", "0", "0", "--simulator", "myhdl"]
+    words += ["--driver", "registers", "--host", "0", "0", "0"]
+    monkeypatch.setattr("oscar_sim.allreduce.__main__.installed", lambda: False)
     assert main(words) == 0
     result = json.loads(file.read_text())
     assert (result["ok"], result["faults"]) == (True, [])
@@ -204,6 +212,7 @@ def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.Capture
     assert "the NICs cut the next iteration at" in said.out
     assert "FRAMES_IN 8, FRAMES_OUT 8, FRAMES_BAD 0," in said.out
     assert "# ring: 8 of 8 frames" in said.err
+    assert "Verilator is not installed: MyHDL simulates instead" in said.err
 
 
 @pytest.mark.parametrize(
@@ -250,6 +259,29 @@ def test_nics_reduce_by_lists_as_the_host_does(
         assert used["read"] > 4 if asks else used == least
     assert run.rows[0]["clocks"] > 2500
     assert node.manager.used["read"] > 2
+
+
+def test_ends_noticed_in_one_read_share_their_clocks() -> None:
+    """Nobody knows when the first of them ended: 0 clocks and 1,250 values a clock would be invented."""
+    given_ended = [("SEND", 1, 10, 400), ("RECEIVE", 0, 20, 900), ("SEND", 2, 30, 900), ("SEND", 3, 450, 900)]
+    commands = [
+        Command(name, None, Action(Op.SEND, PUSH, 0, chunk, 0, source=1), 1250, given, ended)
+        for name, chunk, given, ended in given_ended
+    ]
+    steps = rows(commands, 0)
+    told = [(step["clocks"], step["values_per_clock"], step["noticed_together"]) for step in steps]
+    assert told == [(390, 3.205, 1), (880, 1.42, 1), (500, 5.0, 2), (500, 5.0, 2)]
+    lines = picture(steps)
+    assert "1,250  counted below |" in lines[3]
+    assert "1,250    500    5.00 |" in lines[4]
+    assert len({len(line) for line in lines[1:]}) == 1
+
+
+def test_nics_that_wait_for_ever_are_an_error() -> None:
+    run = Run(Options(schedule="direct", nodes=2, values=200, iterations=1))
+    run.limit = 50
+    with pytest.raises(RtlError, match="expected an end within 100 clocks, the NICs still wait"):
+        run._perform(SimpleNamespace(run=lambda clocks: run._step()), repeat(None))
 
 
 @pytest.mark.parametrize("wrong", ["nothing", "frame", "sum"])

@@ -13,11 +13,11 @@ import pytest
 
 from needs import needs
 from oscar.coding.asc.model import count_group
-from oscar.coding.asc.params import GROUP_ROWS, LANES
+from oscar.coding.asc.params import CONSTANT, GROUP_ROWS, LANES
 from oscar.coding.asc.reference import ReferenceCoder
 from oscar.coding.asc.state import TableState
 from oscar_sim import stress
-from oscar_sim.batches import DecoderBatch, run
+from oscar_sim.batches import DecoderBatch, EncoderBatch, run
 from oscar_sim.blocks import Coder, counted
 from oscar_sim.frames import Generator
 from oscar_sim.units import FAULTS, faults
@@ -68,6 +68,17 @@ def test_wrong_values_bytes_and_counts_are_seen(units: dict[str, Any], seed: int
         assert len(found) == 1
         assert found[0].startswith("block 2 of 1024 values")
         assert words in found[0]
+
+
+def test_a_constant_block_of_large_values_has_room(units: dict[str, Any], seed: int) -> None:
+    """Nobody sends its bytes, but a unit gives them: three a value, and the classes of its groups."""
+    values = np.full(1 << 15, -32768, np.int16)
+    frame = Coder(log2=15).encode(values, np.full(values.size, 6, np.uint8), TableState.initial())
+    assert frame.entries["kind"].tolist() == [CONSTANT]
+    batch = EncoderBatch([frame], np.random.default_rng(seed), stress=False)
+    _, done, found = run(units["barrel_encoder"], batch, seed)
+    assert (done, found) == (1, [])
+    assert batch.batch.blocks[0]["given"] > 3 * values.size + 400
 
 
 def test_what_a_nic_does_wrong_is_seen(units: dict[str, Any], seed: int) -> None:

@@ -101,6 +101,18 @@ def sink(clk: Any, rst: Any, stream: Stream, taken: list[Any], pause: Pause = ne
     return drive
 
 
+def run_until(simulator: Any, condition: Callable[[], Any], *, limit: int = 60_000) -> int:
+    """Run a CycleSimulator or CompiledSimulator until the condition holds; return the clocks it took.
+
+    Raises TimeoutError after `limit` clocks, so that a block that waits for ever fails its test.
+    """
+    for clocks in range(limit):
+        if condition():
+            return clocks
+        simulator.run(1)
+    raise TimeoutError(f"what the test waits for did not come within {limit} clocks")
+
+
 def simulate(top: Callable[[], Any], clk: Any, *, until: Callable[[], bool], limit: int) -> int:
     """Run `top` (a block without arguments) until the condition holds; return the clocks it took.
 

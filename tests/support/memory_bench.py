@@ -25,6 +25,7 @@ from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.compiled import copy_of
 from oscar_sim.driver.row_packets import Lines
 from support.bank_units import BLOCK, BLOCK_BITS, ROW_BITS, ROWS, Rows, UnitsModel, signed
+from support.bench import run_until
 
 Trace = list[tuple[list[int], list[int]]]
 
@@ -216,10 +217,7 @@ class MemoryBench:
         for stream in (self.out_values, self.out_descriptors, self.sums):
             self.taken[stream].clear()
         self.start("unload", first, count)
-        end = self.sim.clocks + 10_000 + 100 * count
-        while not self.commands["unload"].idle:
-            self.sim.run(1)
-            assert self.sim.clocks < end, "what is read hangs"
+        run_until(self.sim, lambda: self.commands["unload"].idle, limit=10_000 + 100 * count)
         words, described = self.taken[self.out_values], self.taken[self.out_descriptors]
         steps = self.lines.places(first, -(-count // 32))[2]
         assert [last for _, last in words] == [False] * (len(words) - 1) + [True]

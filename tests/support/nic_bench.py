@@ -198,10 +198,14 @@ class Bench:
                 return result
             yield
 
+    def raised(self, flag: str) -> Script:
+        """Wait until a flag of IRQ_STATUS is set."""
+        while not (yield from self.read("IRQ_STATUS"))[flag]:
+            yield
+
     def arrived(self) -> Script:
         """Wait for a frame to come, and clear what tells it."""
-        while not (yield from self.read("IRQ_STATUS"))["arrived"]:
-            yield
+        yield from self.raised("arrived")
         yield from self.write("IRQ_STATUS", arrived=1)
 
     def send(self, values: np.ndarray, positions: np.ndarray, *, row: int, **fields: int) -> Script:

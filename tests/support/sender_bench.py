@@ -11,6 +11,7 @@ from oscar_hdl.coder.ports import SourcePort, TablesPort, banks_of
 from oscar_hdl.nic.ports import FrameCommand, TopPort, frames_out
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.compiled import copy_of
+from support.bench import run_until
 from support.sent_frames import ROW_BITS, Frame, Part, checksum
 
 
@@ -230,10 +231,7 @@ class SenderBench:
 
     def until(self, condition: Callable[[], bool], *, limit: int = 60_000) -> None:
         """Run until it is so."""
-        end = self.simulator.clocks + limit
-        while not condition():
-            self.simulator.run(1)
-            assert self.simulator.clocks < end, "nothing happens"
+        run_until(self.simulator, condition, limit=limit)
 
     def reset(self) -> None:
         """Reset sender and models, and forget what came."""

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from oscar.version import __version__
+from oscar_hdl.flow import vhdl_bench
 from oscar_hdl.flow.elaboration import shallow_stacks
 from oscar_hdl.flow.tools import write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, Value, check_parameters, find, parameter, shape
@@ -152,12 +153,10 @@ def rename(text: str, language: str) -> str:
         raise ConvertError(f"a port is called {found.pop()!r}, a word of {NAMES[language]}")
     text = _started(_replaced(text, names, r"\1_0", COMMENT[language]), language)
     if language == "verilog":
-        text = _of_constant_widths(_looked_at(text))
-    if language == "vhdl":
-        types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
-        states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
-        text = _cut_to_slices(_replaced(text, states, r"S_\1", COMMENT[language]))
-    return text
+        return _of_constant_widths(_looked_at(text))
+    types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
+    states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
+    return _cut_to_slices(_replaced(text, states, r"S_\1", COMMENT[language]))
 
 
 def _started(text: str, language: str) -> str:
@@ -292,12 +291,11 @@ def run_tool(command: Sequence[str | Path], what: str, *, stdout: Path | None = 
 
 
 def check_vhdl(names: Sequence[str], out: Path, *, note: bool = True) -> None:
-    """Analyse, elaborate and synthesise converted tops with GHDL; netlists go to `out`/synth.
+    """Analyse, elaborate, clock and synthesise converted tops with GHDL; netlists go to `out`/synth.
 
-    Raises ConvertError when GHDL is missing or refuses a file.
+    Raises ConvertError when GHDL is missing, refuses a file, or warns of a number while it simulates.
     """
-    ghdl = shutil.which("ghdl")
-    if ghdl is None:
+    if not (ghdl := shutil.which("ghdl")):
         raise ConvertError(f"{GHDL_MISSING}; files are in {out}, unchecked")
     work, netlists = out / "ghdl", out / "synth"
     shutil.rmtree(work, ignore_errors=True)
@@ -307,10 +305,12 @@ def check_vhdl(names: Sequence[str], out: Path, *, note: bool = True) -> None:
     run_tool([ghdl, "-a", *options, out / "vhdl" / PACKAGE], PACKAGE)
     for block in map(block_name, names):
         if note:
-            print(f"{block:<16} GHDL: analyse, elaborate, synthesise", flush=True)
+            print(f"{block:<16} GHDL: analyse, elaborate, simulate, synthesise", flush=True)
         run_tool([ghdl, "-a", *options, out / "vhdl" / f"{block}.vhd"], f"analysis of {block}")
         run_tool([ghdl, "-e", *options, block], f"elaboration of {block}")
-        run_tool([ghdl, "-r", *options, block, "--no-run"], f"elaboration of {block}")
+        bench = vhdl_bench.write(out / "vhdl" / f"{block}.vhd", work)
+        run_tool([ghdl, "-a", *options, bench], f"analysis of a bench of {block}")
+        run_tool([ghdl, "-r", *options, bench.stem, *vhdl_bench.STRICT], f"simulation of {block}")
         run_tool(
             [ghdl, "--synth", *options, "--out=verilog", block],
             f"synthesis of {block}",

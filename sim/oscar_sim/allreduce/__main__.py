@@ -111,9 +111,8 @@ def parser() -> argparse.ArgumentParser:
         help="read sums while a list runs, by asking which entries have ended; clocks are until all are read",
     )  # fmt: skip
     p.add_argument(
-        "--simulator", choices=("verilator", "myhdl"), default="verilator" if installed() else "myhdl",
-        help="verilator where it is installed, else myhdl (here: %(default)s)",
-    )  # fmt: skip
+        "--simulator", choices=("verilator", "myhdl"), help="(verilator where it is installed, else myhdl)"
+    )
     p.add_argument(
         "--host",
         type=int,
@@ -135,6 +134,18 @@ def _check(args: argparse.Namespace) -> None:
                 raise OscarError(f"--{name}: expected {least:,g} to {most:,g}, got {number:,g}")
 
 
+def _simulator() -> str:
+    """Return the faster simulator of those that are installed, and say so where it is the slow one."""
+    if installed():
+        return "verilator"
+    print(
+        "# Verilator is not installed: MyHDL simulates instead, which takes many minutes; `make verilator` "
+        "installs Verilator",
+        file=sys.stderr,
+    )
+    return "myhdl"
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run what is asked for, print tables; return 1 when anything differs from the host."""
     args = parser().parse_args(argv)
@@ -143,13 +154,14 @@ def main(argv: list[str] | None = None) -> int:
     faults: list[str] = []
     try:
         _check(args)
+        simulator = args.simulator or _simulator()
         skipped = "registers" if args.driver == "all" else None  # by --asks, which is for lists
         jobs = [
             Options(
                 schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
                 units=args.units, bits=args.bits, rate=args.rate, latency=args.latency,
                 driver=driver, host=tuple(args.host), make=args.make, order=args.order,
-                asks=args.asks and driver != skipped, simulator=args.simulator,
+                asks=args.asks and driver != skipped, simulator=simulator,
                 subframes=args.subframes, workload=args.workload,
             )
             for schedule in (SCHEDULES if args.schedule == "both" else (args.schedule,))

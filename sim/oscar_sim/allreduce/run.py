@@ -23,6 +23,7 @@ from oscar_sim.allreduce.node import BUS_BITS, SimulatedNode
 from oscar_sim.allreduce.timeline import picture, rows
 from oscar_sim.compiled import CompiledSimulator, copies_of
 from oscar_sim.driver.nic_driver import Place, Script, together
+from oscar_sim.errors import RtlError
 from oscar_sim.verilated import VerilatedSimulator, verilated
 
 RESET_CLOCKS = 8
@@ -96,6 +97,7 @@ class Run:
         for node in self.nodes:
             node.port.peers = [peer.port for peer in self.nodes]
         self.clocks = 0
+        self.limit = round((40 + options.make) * options.values) + 100_000  # clocks of an AllReduce
         self.rows: list[dict[str, Any]] = []
         self.faults: list[str] = []
         self.counters: list[dict[str, int]] = [{} for _ in self.nodes]
@@ -123,8 +125,10 @@ class Run:
 
     def _perform(self, simulator: CompiledSimulator | VerilatedSimulator, script: Script) -> None:
         """Clock the NICs and what is around them until a script ends."""
-        self.script, self.ended = script, False
+        self.script, self.ended, end = script, False, self.clocks + 2 * self.limit
         while not self.ended:
+            if self.clocks >= end:
+                raise RtlError(f"expected an end within {2 * self.limit:,} clocks, the NICs still wait")
             simulator.run(1)
 
     def _reset(self, clearing: int, scripts: Iterable[Script]) -> Script:
@@ -157,7 +161,7 @@ class Run:
         start = self.clocks
         running = together(node.start(expected) for node in self.nodes)
         while next(running, self) is not self:
-            if self.clocks - start > (40 + self.options.make) * self.options.values + 100_000:
+            if self.clocks - start > self.limit:
                 self.faults.append(f"iteration {index} did not end")
                 return
             if self.clocks % 500 == 0:

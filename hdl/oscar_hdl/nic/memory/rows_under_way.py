@@ -29,7 +29,7 @@ def row_under_way(clk, rst, phase, row2, row_before, valid_before, row, valid, h
 
 @block
 def same_row(clk, valid, row, other, same):
-    """Say whether a row that is under way is another one, a clock later."""
+    """Set `same` one clock after a valid row under way equals `other`."""
 
     @always(clk.posedge)
     def compare():

@@ -96,6 +96,7 @@ def line_turns(clk, rst, turn, rooms: Sequence, span: ThreadSpan, chunk: ChunkAs
     """
     CHUNK, LINE, AT = len(chunk.at), len(line), len(span.at)
     SHIFT, COLUMNS = CHUNK - LINE, 1 << (CHUNK - LINE)
+    LATE = 2 % (1 << len(turn))  # VHDL warns of a number that has more bits than the signal
     wants, pause, ends3 = [word(THREADS) for _ in rooms], bit(), bit()
     thread2, some2, at2, turn2 = word(THREAD_BITS), bit(), word(AT), word(len(turn))
     top3, bottom3, whole3, some3, at3 = word(CHUNK), word(CHUNK), bit(), bit(), word(AT)
@@ -115,7 +116,7 @@ def line_turns(clk, rst, turn, rooms: Sequence, span: ThreadSpan, chunk: ChunkAs
     def look():
         ends3.next = some3 and whole3
         pause.next = span.put or chunk.ask
-        turn2.next = turn - 2
+        turn2.next = turn - LATE
         put4.next = puts[PUT_LATER - 1]
         line3.next = top3[CHUNK:SHIFT]
         below3.next = top3[CHUNK:SHIFT] - 1

@@ -147,9 +147,9 @@ def block_judge(
 ):  # fmt: skip
     """Take the results of a frame's blocks in its order, and settle each: coded, raw, constant, or dropped.
 
-    raw, raw_row: raw_packer's job and the first row of its
-    block. A raw block waits for the one before it, others do not wait for it. block_log2: see bank_place;
-    store_bits, size_bits: see place_counter. rst: nothing is under way.
+    raw, raw_row: raw_packer's job and the first row of its block. A raw block waits for the one before it,
+    others do not wait for it. block_log2: see bank_place; store_bits, size_bits: see place_counter.
+    rst: nothing is under way.
     """
     readies, takes = [ring.ready for ring in rings], [ring.take for ring in rings]
     earlies, settles = [ring.early for ring in rings], [ring.settle for ring in rings]
