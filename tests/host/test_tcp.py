@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -18,8 +19,17 @@ from typing import Any
 import pytest
 
 from oscar.errors import OscarError
-from oscar.transports.lines import DIRECT_BYTES, HELPED_BYTES, STAGE_BYTES, Lines, head_of
-from oscar.transports.tcp import _end, _introduce, _who, connect
+from oscar.transports.base import TransportError
+from oscar.transports.line import (
+    DIRECT_BYTES,
+    EARLY_BYTES,
+    EARLY_COST,
+    HELPED_BYTES,
+    STAGE_BYTES,
+    head_of,
+)
+from oscar.transports.lines import Lines
+from oscar.transports.tcp import TcpTransport, _end, _introduce, _who, connect
 from support.ranks import on_ranks
 
 SIZES = [0, 1, 15, 16, DIRECT_BYTES - 1, DIRECT_BYTES, STAGE_BYTES - 16, STAGE_BYTES, HELPED_BYTES, 5_000_000]
@@ -157,6 +167,7 @@ def lose(lines: Lines, peer: int) -> str:
 def test_after_damage_a_last_notice_leaves_but_never_within_a_message(ends: list[Lines], half: bool) -> None:
     one, two = ends
     if half:
+        two.expect(0, 7, 20_000_000)
         post(one, 1, 7, bytes(20_000_000))
         assert one.unsent()
     two.send(0, 9, (bytes(15) + b"!",))
@@ -180,6 +191,106 @@ def test_a_message_above_its_cap_gets_no_room(ends: list[Lines]) -> None:
     two.expect(0, 5, 10)
     one.send(1, 5, (head_of(1 << 62, 5),))
     assert lose(two, 0) == f"it sent {1 << 62} bytes (tag 5), at most 10 fit"
+
+
+HUGE = 12 << 30
+
+
+def test_a_head_that_nobody_awaits_takes_no_memory_and_costs_no_processor_time(ends: list[Lines]) -> None:
+    one, two = ends
+    tracemalloc.start()
+    try:
+        one.send(1, 5, (head_of(HUGE, 5), bytes(100)))
+        while two.by_peer[0].blocked is None:
+            two.pause()
+        assert two.by_peer[0].blocked == (5, HUGE)
+        assert two.by_peer[0].lost is None
+        post(one, 1, 9, bytes(100))
+        two.pause(0)
+        assert two._poll.poll(0) == []  # nobody looks for what has no room
+        assert tracemalloc.get_traced_memory()[1] < 2 * STAGE_BYTES
+    finally:
+        tracemalloc.stop()
+    two.expect(0, 5, 10)
+    assert "at most 10 fit" in str(two.by_peer[0].lost)
+
+
+def test_messages_ahead_of_their_receives_wait_in_the_socket_and_arrive_in_order(
+    ends: list[Lines], seed: int
+) -> None:
+    """A peer may be ahead by some calls; what it may fill here is bounded by what was awaited."""
+    dice = random.Random(seed)
+    sent = [(dice.randrange(4), os.urandom(dice.choice(SIZES) // 4)) for _ in range(60)]
+    one, two = ends
+    for tag, message in sent:
+        post(one, 1, tag, message)
+    largest = dict[int, int]()
+    for tag, message in sent:
+        for _ in range(dice.randrange(3)):
+            one.pause(0)
+            two.pause(0)
+        waiting = [each for queue in two.by_peer[0].arrived.values() for each in queue]
+        assert sum(len(body) for body, _ in waiting) <= sum(largest.values()) + EARLY_BYTES
+        two.expect(0, tag, len(message))
+        largest[tag] = max(len(message), largest.get(tag, 0))
+        stop = time.monotonic() + 20
+        while (came := two.take(0, tag)) is None:
+            assert time.monotonic() < stop
+            one.pause(0)
+            two.pause(0.001)
+        assert came == message
+    assert two.by_peer[0].blocked is None
+
+
+def test_small_messages_that_nobody_awaits_are_few(ends: list[Lines]) -> None:
+    one, two = ends
+    line = two.by_peer[0]
+    for tag in range(5000):
+        post(one, 1, tag, b"")
+    stop = time.monotonic() + 20
+    while line.blocked is None:
+        assert time.monotonic() < stop
+        one.pause(0)
+        two.pause(0.001)
+    assert sum(map(len, line.arrived.values())) == EARLY_BYTES // EARLY_COST
+    for tag in range(5000):  # none is lost
+        two.expect(0, tag, 0)
+        assert await_one(two, 0, tag) == b""
+        one.pause(0)
+
+
+def test_a_peer_that_goes_while_it_is_blocked_is_noticed(ends: list[Lines]) -> None:
+    one, two = ends
+    one.send(1, 5, (head_of(HUGE, 5),))
+    while two.by_peer[0].blocked is None:
+        two.pause()
+    one.close()
+    post(two, 0, 5, b"to nobody")
+    assert lose(two, 0)
+
+
+def test_a_wait_behind_a_message_that_nobody_awaits_ends_at_once() -> None:
+    def work(end: Any) -> Any:
+        transport = object.__new__(TcpTransport)
+        transport._lines = Lines({1 - end[0]: end[1]})
+        transport._begin(end[0], [0, 1])
+        if end[0] == 1:
+            transport.post_send(0, 7, b"early enough")
+            transport._lines.send(0, 5, (head_of(HUGE, 5),))
+            transport.post_send(0, 8, b"too late")
+            transport.flush(time.monotonic() + 20)
+        for tag in (7, 8) if end[0] == 0 else ():
+            transport.post_recv(1, tag, 100)
+            held.append(bytes(transport.wait(1, tag, time.monotonic() + 50)))
+        return transport
+
+    held = list[bytes]()
+    error, _ = on_ranks([*enumerate(socket.socketpair())], work)
+    assert held == [b"early enough"]
+    assert isinstance(error, TransportError)
+    assert str(error).startswith(
+        f"expected a message of tag 8 from rank 1, got one of tag 5 and {HUGE} bytes"
+    )
 
 
 def test_a_collection_in_the_helper_may_close_its_lines(

@@ -22,9 +22,10 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from oscar.errors import OscarError
-from oscar.transports.base import STATE_TAG, Bytes, Transport, TransportError
+from oscar.transports.base import CONTROL_TAGS, STATE_TAG, Bytes, Transport, TransportError
 from oscar.transports.gloo import first_line, load_torch, meeting, start
-from oscar.transports.lines import Lines, head_of
+from oscar.transports.line import head_of
+from oscar.transports.lines import Lines
 
 MAKING = timedelta(minutes=5)  # how late another rank may be to the making of a transport
 TRY_S = 5.0  # seconds for one address, and for a caller to say who it is
@@ -86,6 +87,23 @@ class TcpTransport(Transport):
                 raise TransportError(text, peer=peer, kind="aborted", tag=tag)
         elif (lost := self._lines.by_peer[peer].lost) is not None:
             self.dead.setdefault(peer, lost)
+        elif (blocked := self._lines.by_peer[peer].blocked) is not None and tag not in CONTROL_TAGS:
+            came = self._behind(peer, tag, *blocked)
+        return came
+
+    def _behind(self, peer: int, tag: int, other: int, size: int) -> memoryview | None:
+        """Return the message, where it came before the connection was blocked by a message of tag `other`.
+
+        Raises TransportError where it did not: it would be behind a message for which this rank, which waits
+        here, will never make room.
+        """
+        came = self._lines.take(peer, tag)
+        if came is None and other not in CONTROL_TAGS:
+            text = (
+                f"expected a message of tag {tag} from rank {peer}, got one of tag {other} and {size} bytes"
+            )
+            advice = "that this rank does not await; run one release and one program on all ranks"
+            raise TransportError(f"{text} {advice}", peer=peer, kind="aborted", tag=tag)
         return came
 
     def _unsent(self) -> list[tuple[int, int]]:
