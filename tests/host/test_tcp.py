@@ -1,8 +1,7 @@
-"""TCP connections between ranks: strangers, damage, messages of all sizes both ways at once."""
+"""TCP connections between ranks: damage, and messages of all sizes, both ways at once, ahead of receives."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -11,14 +10,11 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import suppress
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from oscar.errors import OscarError
 from oscar.transports.base import TransportError
 from oscar.transports.line import (
     DIRECT_BYTES,
@@ -29,7 +25,7 @@ from oscar.transports.line import (
     head_of,
 )
 from oscar.transports.lines import Lines
-from oscar.transports.tcp import TcpTransport, _end, _introduce, _who, connect
+from oscar.transports.tcp import TcpTransport, _end
 from support.ranks import on_ranks
 
 SIZES = [0, 1, 15, 16, DIRECT_BYTES - 1, DIRECT_BYTES, STAGE_BYTES - 16, STAGE_BYTES, HELPED_BYTES, 5_000_000]
@@ -333,136 +329,3 @@ def test_a_child_that_ends_while_the_helper_held_the_lock_is_no_hang(ends: list[
     go_on.set()
     holder.join()
     assert os.waitpid(child, 0)[1] == 0
-
-
-class Store:
-    """The part of torch's store that ranks meet over."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, str] = {}
-
-    def set(self, name: str, value: str) -> None:
-        self.held[name] = value
-
-    def get(self, name: str) -> bytes:
-        return self.held[name].encode()
-
-    def wait(self, names: list[str], timeout: timedelta) -> None:
-        stop = time.monotonic() + timeout.total_seconds()
-        while not self.held.keys() >= {*names}:
-            if time.monotonic() > stop:
-                raise RuntimeError("wait timeout")
-            time.sleep(0.001)
-
-
-def test_strangers_are_sent_away_and_all_ranks_meet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    store, nodes = Store(), 5
-
-    def stranger() -> None:
-        store.wait(["at 0"], timedelta(seconds=20))
-        port = json.loads(store.get("at 0"))["port"]
-        for said in (b"", os.urandom(20), b"GET / HTTP/1.1\r\n\r\n"):
-            with socket.create_connection(("127.0.0.1", port)) as call:
-                call.sendall(said)
-
-    def work(rank: int) -> Any:
-        if rank == nodes - 1:
-            time.sleep(0.2)  # the stranger is first
-        return connect(store, rank, nodes, time.monotonic() + 20)
-
-    threading.Thread(target=stranger, daemon=True).start()
-    found = on_ranks([*range(nodes)], work)
-    for rank, mine in enumerate(found):
-        assert mine.keys() == {*range(nodes)} - {rank}
-        for peer, call in mine.items():
-            call.sendall(bytes([rank, peer]))
-    for rank, mine in enumerate(found):
-        for peer, call in mine.items():
-            assert call.recv(2) == bytes([peer, rank])
-            call.close()
-
-
-def test_a_place_taken_by_a_stranger_learns_no_secret_and_the_error_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("MASTER_ADDR", raising=False)
-    store, heard = Store(), bytearray()
-    with socket.create_server(("127.0.0.1", 0)) as thief:
-
-        def listen() -> None:
-            with suppress(OSError):
-                while True:
-                    call, _ = thief.accept()
-                    with call:
-                        call.sendall(bytes(48))
-                        while came := call.recv(100):
-                            heard.extend(came)
-
-        threading.Thread(target=listen, daemon=True).start()
-        card = {"addresses": ["127.0.0.1"], "port": thief.getsockname()[1], "secret": "5a" * 16}
-        store.set("at 0", json.dumps(card))
-        with pytest.raises(
-            OscarError, match=r"rank 1 of 2 .* rank 0 .*127.0.0.1 port .*GLOO_SOCKET_IFNAME"
-        ) as error:
-            connect(store, 1, 2, time.monotonic() + 0.5)
-    assert "another process answers" in str(error.value)
-    secret = json.loads(store.get("at 1"))["secret"]
-    assert heard
-    assert bytes.fromhex("5a" * 16) not in heard
-    assert bytes.fromhex(secret) not in heard
-
-
-def test_a_rank_that_nobody_calls_says_who_is_missing() -> None:
-    store = Store()
-    store.set("at 1", json.dumps({"addresses": ["127.0.0.1"], "port": 9, "secret": "5a" * 16}))
-    with pytest.raises(OscarError, match=r"rank 1 did not reach rank 0 of 2 .*GLOO_SOCKET_IFNAME"):
-        connect(store, 0, 2, time.monotonic() + 0.2)
-
-
-def test_a_handshake_may_come_in_pieces_and_ends_with_both_sides_knowing() -> None:
-    cards = [{"secret": secret * 16} for secret in ("5a", "a5")]
-    one, two = socket.socketpair()
-
-    class Split:
-        """A connection that sends every byte by itself."""
-
-        recv, settimeout = one.recv, one.settimeout
-
-        @staticmethod
-        def sendall(said: bytes) -> None:
-            for each in said:
-                one.sendall(bytes([each]))
-                time.sleep(0.001)
-
-    with one, two:
-        who = threading.Thread(target=lambda: came.append(_who(two, 0, cards)))
-        came: list[int] = []
-        who.start()
-        _introduce(Split(), cards, 0, 1, 20)  # type: ignore[arg-type]
-        who.join(20)
-        assert came == [1]
-
-
-def test_silent_strangers_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MASTER_ADDR", raising=False)
-    store, silent = Store(), list[socket.socket]()
-
-    def work(rank: int) -> Any:
-        if rank == 1:
-            store.wait(["at 0"], timedelta(seconds=20))
-            port = json.loads(store.get("at 0"))["port"]
-            silent.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(10))
-        return connect(store, rank, 2, time.monotonic() + 20)  # ten times five seconds would be too late
-
-    for found in on_ranks([0, 1], work):
-        for call in found.values():
-            call.close()
-    for call in silent:
-        assert call.recv(1) == b""
-        call.close()
-
-
-def test_a_rank_that_does_not_come_is_no_hang() -> None:
-    with pytest.raises(RuntimeError, match="wait timeout"):
-        connect(Store(), 0, 2, time.monotonic() + 0.2)
