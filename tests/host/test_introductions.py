@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import secrets
@@ -248,6 +249,27 @@ def test_a_rank_that_cannot_even_listen_tells_those_that_wait_for_it(monkeypatch
         assert "raise its limit of" in str(error)
 
 
+def test_a_caller_that_proves_nothing_in_its_time_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(introductions, "CALLER_S", 0.05)
+    monkeypatch.setattr(introductions, "NEWS_S", 0.05)
+    store = Store()
+
+    def work(rank: int) -> Any:
+        if rank:
+            store.wait(["at 0"], timedelta(seconds=20))
+            store.set("at 1", json.dumps(json.loads(store.get("at 0")) | {"public": Exponent().public}))
+            with socket.create_connection(("127.0.0.1", json.loads(store.get("at 0"))["port"]), 20) as call:
+                call.sendall(HELLO_OF_1[:9])
+                heard = call.recv(1)
+            store.set(introductions.GAVE_UP, json.dumps([1, "enough"]))
+            return heard
+        return connect(store, 0, 2, time.monotonic() + 50)
+
+    error, heard = on_ranks([0, 1], work)
+    assert heard == b""
+    assert str(error) == "rank 1 gave up: enough"
+
+
 def test_no_secret_is_in_the_store_or_on_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, keys, said = list[bytes](), list[bytes](), list[bytes]()
     bits, digest, go_on = secrets.randbits, proofs.hmac.digest, introductions.Talk.go_on
@@ -354,7 +376,10 @@ def test_the_group_is_that_of_a_safe_prime_and_other_values_are_refused() -> Non
     for number in (PRIME, PRIME // 2):  # Fermat's test: a wrong digit is found
         assert pow(3, number - 1, number) == 1
     one, two = Exponent(), Exponent()
-    assert one.key(two.public) == two.key(one.public) != one.key(one.public)
+    shared = pow(int(two.public, 16), one._exponent, PRIME)
+    values = [*sorted([one.public, two.public]), shared.to_bytes(proofs.PUBLIC_BYTES, "big").hex()]
+    text = proofs.CONTEXT + bytes.fromhex("".join(values))
+    assert one.key(two.public) == two.key(one.public) == hashlib.sha256(text).digest()
     for value in (0, 1, PRIME - 1, PRIME, PRIME + 1):
         with pytest.raises(ValueError, match="expected a public value"):
             one.key(value.to_bytes(proofs.PUBLIC_BYTES, "big").hex())

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Print a row for each attack; "ok" tells whether memory was bounded and the training did as it should."""
+    """Print a row for each attack; "ok" tells whether memory was bounded and each training did its part."""
     print(
         f"# {args.ranks} ranks, {args.callers} callers, {args.seconds:g} s each, timeout {args.timeout_s:g} s"
     )
