@@ -185,6 +185,39 @@ def test_hundreds_of_callers_hold_up_nobody_and_take_few_connections(
     assert 20 < most[0] <= 2 * introductions.STRANGERS + 2
 
 
+@pytest.mark.parametrize(
+    ("words", "more"), [(b"", 0), (HELLO_OF_1, 1)], ids=["silent", "claims to be a rank"]
+)
+def test_the_oldest_of_too_many_callers_go(words: bytes, more: int) -> None:
+    with introductions.listener() as ear:
+        place = ("127.0.0.1", ear.getsockname()[1])
+        most = introductions.STRANGERS + more
+        with Introductions(ear, 0, [{}, {}], {1: bytes(32)}) as meeting:
+            calls = list[socket.socket]()
+            for _ in range(most + 5):
+                calls.append(socket.create_connection(place))
+                calls[-1].sendall(words)
+            stop = time.monotonic() + 20
+            while sum(map(call_ended, calls)) < 5:
+                assert time.monotonic() < stop
+                meeting._accept()
+                for talk in [*meeting._talks]:
+                    meeting._hear(talk)
+            assert [call_ended(call) for call in calls] == [True] * 5 + [False] * most
+            for call in calls:
+                call.close()
+
+
+def call_ended(call: socket.socket) -> bool:
+    """Return whether the other end has hung up; what it said before is dropped."""
+    call.setblocking(False)
+    with suppress(BlockingIOError):
+        while call.recv(100):
+            continue
+        return True
+    return False
+
+
 class Few(socket.socket):
     """A listener of a process with room for few connections."""
 
