@@ -79,11 +79,9 @@ class TcpTransport(Transport):
         """
         came = self._lines.take(peer, tag)
         if came is None and other not in CONTROL_TAGS:
-            text = (
-                f"expected a message of tag {tag} from rank {peer}, got one of tag {other} and {size} bytes"
-            )
-            advice = "that this rank does not await; run one release and one program on all ranks"
-            raise TransportError(f"{text} {advice}", peer=peer, kind="aborted", tag=tag)
+            expected = f"expected a message of tag {tag} from rank {peer}"
+            text = f"{expected}, got one of tag {other} and {size} bytes, which nobody awaits"
+            raise TransportError(text, peer=peer, kind="aborted", tag=tag)
         return came
 
     def _unsent(self) -> list[tuple[int, int]]:
