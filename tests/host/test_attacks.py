@@ -26,7 +26,7 @@ def test_a_head_that_nobody_awaits_ends_each_call_and_takes_no_memory() -> None:
     case = argparse.Namespace(seconds=0.2, ranks=2, callers=10, timeout_s=60.0)
     row, output = attacks.attack("head", case)
     assert not attacks.fault(row, case.timeout_s), output
-    assert row["meetings"] == row["calls"] == row["errors"] > 0
+    assert row["meetings"] == row["errors"] > 0
     assert any("which nobody awaits" in text for text in row["texts"])
 
 

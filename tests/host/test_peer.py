@@ -20,6 +20,9 @@ from oscar.errors import ConfigError, GradientError, OscarError, PeerError, Satu
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator, PeerResult
 from oscar.reducers.greeting import greeting
+from oscar.reducers.party import Party
+from oscar.reducers.remote_wire import FIRST_ROOM, RemoteWire
+from oscar.schemes.base import Message
 from oscar.transports import handshake
 from oscar.transports.base import CONTROL_CAP, Notice, Transport, TransportError
 from oscar.transports.handshake import first_difference
@@ -212,6 +215,28 @@ class Alike(Transport):
 
     def part(self, deadline: float) -> None:
         return
+
+
+@pytest.mark.parametrize(("op", "parts"), [("gather", ()), ("exchange", (5, 5))])
+def test_a_length_that_no_rank_can_have_makes_no_room(op: Any, parts: tuple[int, ...]) -> None:
+    posted = list[int]()
+
+    def work(transport: ThreadTransport) -> Any:
+        wire, room = RemoteWire(Party(transport, 20.0), {}), transport._make_room
+        transport._make_room = lambda *where: posted.append(where[-1]) or room(*where)  # type: ignore
+        wire.values = 1000
+        gather = wire._gather_bytes
+        if transport.rank == 1:
+            huge = (12 << 30).to_bytes(8, "little")
+            wire._gather_bytes = lambda mine, cap: gather(  # type: ignore[method-assign]
+                huge + bytes(FIRST_ROOM) if op == "gather" else huge + huge, cap
+            )
+        return wire.combine([Message("x", np.zeros(10, np.uint8), op, 8, parts=parts)])
+
+    for error in on_ranks(local_transports(2), work):
+        assert isinstance(error, PeerError), error
+        assert f"rank 1 announced {12 << 30} bytes of 1000 values, expected 1064576 at most" in str(error)
+    assert max(posted) < 1 << 20
 
 
 def test_ranks_of_two_groups_that_got_connected_are_told_so() -> None:
