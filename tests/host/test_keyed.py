@@ -172,7 +172,7 @@ def test_no_nonce_is_used_twice_under_one_key() -> None:
     nonces = list[bytes]()
 
     def work(end: Any) -> None:
-        keyed = KeyedTransport(end, KEY, timeout_s=20)
+        keyed = KeyedTransport(end, KEY, timeout_s=50)
         cipher = keyed._aead
 
         def encrypt(nonce: bytes, message: Any, more: None) -> bytes:
@@ -180,11 +180,11 @@ def test_no_nonce_is_used_twice_under_one_key() -> None:
             return bytes(cipher.encrypt(nonce, message, more))
 
         keyed._aead = SimpleNamespace(encrypt=encrypt, decrypt=cipher.decrypt)
-        communicator = Communicator(CONFIG, keyed, timeout_s=20)
+        communicator = Communicator(CONFIG, keyed, timeout_s=50)
         for i in range(2):
             communicator.allreduce(gradients(3, i)[end.rank])
         keyed.meet(range(3))
-        keyed.hand_over([b"alike"] * 3, [8] * 3, time.monotonic() + 20, "a message to each")
+        keyed.hand_over([b"alike"] * 3, [8] * 3, time.monotonic() + 50, "a message to each")
 
     assert on_ranks(local_transports(3), work) == [None] * 3
     assert len(nonces) > 50
