@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from oscar.errors import ConfigError, PeerError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.transports.base import CONTROL_TAGS, GATHER_TAGS, Notice, TransportError
-from oscar.transports.keyed import TAG_BYTES, KeyedTransport, read_key, secured
+from oscar.transports.keyed import MAX_MESSAGES, TAG_BYTES, KeyedTransport, read_key, secured
 from oscar.transports.threads import ThreadTransport, local_transports
 from support.gradients import laplace
 from support.ranks import on_ranks
@@ -164,6 +165,53 @@ def test_a_rank_without_a_key_is_named() -> None:
 
 def keyed_pair() -> list[KeyedTransport]:
     return on_ranks(local_transports(2), lambda end: KeyedTransport(end, KEY, timeout_s=5))
+
+
+def test_no_nonce_is_used_twice_under_one_key() -> None:
+    """AES-GCM with a nonce used twice tells the sum of both messages, and how to forge others."""
+    nonces = list[bytes]()
+
+    def work(end: Any) -> None:
+        keyed = KeyedTransport(end, KEY, timeout_s=50)
+        cipher = keyed._aead
+
+        def encrypt(nonce: bytes, message: Any, more: None) -> bytes:
+            nonces.append(bytes(nonce))
+            return bytes(cipher.encrypt(nonce, message, more))
+
+        keyed._aead = SimpleNamespace(encrypt=encrypt, decrypt=cipher.decrypt)
+        communicator = Communicator(CONFIG, keyed, timeout_s=50)
+        for i in range(2):
+            communicator.allreduce(gradients(3, i)[end.rank])
+        keyed.meet(range(3))
+        keyed.hand_over([b"alike"] * 3, [8] * 3, time.monotonic() + 50, "a message to each")
+
+    assert on_ranks(local_transports(3), work) == [None] * 3
+    assert len(nonces) > 50
+    assert len({*nonces}) == len(nonces)
+
+
+def test_a_message_on_another_tag_or_to_another_rank_is_refused() -> None:
+    ends = on_ranks(local_transports(3), lambda end: KeyedTransport(end, KEY, timeout_s=20))
+    inside = [end.inner for end in ends]
+    (sealed,) = ends[0]._seal(1, 7, b"pay 100")
+    for sender, receiver, tag in ((0, 1, 8), (0, 2, 7), (2, 1, 7)):
+        ends[receiver].post_recv(sender, tag, 64)
+        inside[sender].post_send(receiver, tag, bytes(sealed))
+        with pytest.raises(
+            TransportError, match=f"message 0 of tag {tag} from rank {sender} is not authentic"
+        ):
+            ends[receiver].wait(sender, tag, time.monotonic() + 20)
+
+
+def test_a_session_ends_before_its_nonces_are_used_up() -> None:
+    one, two = keyed_pair()
+    one._sent[1, 7] = two._opened[0, 7] = MAX_MESSAGES - 1
+    two.post_recv(0, 7, 64)
+    one.post_send(1, 7, b"the last one")
+    assert two.wait(0, 7, time.monotonic() + 20) == b"the last one"
+    with pytest.raises(TransportError, match="the key of this session is used up; start again"):
+        one.post_send(1, 7, b"one more")
 
 
 def test_a_message_that_was_interrupted_uses_its_number_up(monkeypatch: pytest.MonkeyPatch) -> None:

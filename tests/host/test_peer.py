@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+import tracemalloc
 import zlib
 from typing import Any
 
@@ -18,6 +20,9 @@ from oscar.errors import ConfigError, GradientError, OscarError, PeerError, Satu
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator, PeerResult
 from oscar.reducers.greeting import greeting
+from oscar.reducers.party import Party
+from oscar.reducers.remote_wire import FIRST_ROOM, RemoteWire
+from oscar.schemes.base import Message
 from oscar.transports import handshake
 from oscar.transports.base import CONTROL_CAP, Notice, Transport, TransportError
 from oscar.transports.handshake import first_difference
@@ -162,6 +167,76 @@ def test_another_release_and_another_model_are_found_by_all_ranks() -> None:
             "rank 1 sent a greeting of another format"
         )
     assert first_difference([{"a": 1}, {"a": 1, "b": 2}]) == "rank 1 has b = 2, rank 0 has nothing"
+
+
+def test_greetings_that_grow_when_unpacked_take_the_memory_of_few() -> None:
+    members = [0] * 10
+    text = json.dumps({"group": members, "process": 0, "pairs": {"a": ["?"]}}).replace(
+        '"?"', "[]," * 5000 + "0"
+    )
+    whole, cut = (handshake.MAGIC + zlib.compress(each.encode()) for each in (text, text[:-3]))
+    mine = handshake._pack({"a": 1}, members, 0)
+    tracemalloc.start()
+    try:
+        line = Alike([mine, *[whole] * 8, cut])
+        with pytest.raises(ConfigError, match="rank 9 sent a greeting of another format"):
+            handshake.compare(line, {"a": 1}, 0.0, "handshake", advice="")
+        one = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert one < 1.5e6  # all would take 2.6 MB
+    pairs = {"long": "x" * (2 * handshake.MAX_TEXT)}  # packed, it fits; unpacked, it does not
+    for changed in (pairs, {"long": "y" + "x" * (2 * handshake.MAX_TEXT - 1)}):
+        ends = local_transports(2)
+        results = on_ranks(
+            ends,
+            lambda end, other=changed: handshake.compare(
+                end, other if end.rank else pairs, time.monotonic() + 20, "handshake", advice="run one"
+            ),
+        )
+        if changed is pairs:
+            assert results == [None, None]
+        else:
+            assert all("rank 1 has greeting = " in str(error) for error in results), results
+
+
+class Alike(Transport):
+    """A rank of one process that hears the messages that it was given."""
+
+    rank, members = 0, (0,) * 10
+    _make_room = _send = _arrived = _unsent = _pause = close = None  # type: ignore[assignment]
+
+    def __init__(self, messages: list[bytes]) -> None:
+        self.messages = messages
+
+    def gather(self, mine: bytes, cap: int, deadline: float, what: str) -> list[bytes]:
+        assert len(mine) <= cap
+        return self.messages
+
+    def part(self, deadline: float) -> None:
+        return
+
+
+@pytest.mark.parametrize(("op", "parts"), [("gather", ()), ("exchange", (5, 5))])
+def test_a_length_that_no_rank_can_have_makes_no_room(op: Any, parts: tuple[int, ...]) -> None:
+    posted = list[int]()
+
+    def work(transport: ThreadTransport) -> Any:
+        wire, room = RemoteWire(Party(transport, 20.0), {}), transport._make_room
+        transport._make_room = lambda *where: posted.append(where[-1]) or room(*where)  # type: ignore
+        wire.values = 1000
+        gather = wire._gather_bytes
+        if transport.rank == 1:
+            huge = (12 << 30).to_bytes(8, "little")
+            wire._gather_bytes = lambda mine, cap: gather(  # type: ignore[method-assign]
+                huge + bytes(FIRST_ROOM) if op == "gather" else huge + huge, cap
+            )
+        return wire.combine([Message("x", np.zeros(10, np.uint8), op, 8, parts=parts)])
+
+    for error in on_ranks(local_transports(2), work):
+        assert isinstance(error, PeerError), error
+        assert f"rank 1 announced {12 << 30} bytes of 1000 values, expected 1064576 at most" in str(error)
+    assert max(posted) < 1 << 20
 
 
 def test_ranks_of_two_groups_that_got_connected_are_told_so() -> None:

@@ -1,25 +1,31 @@
-"""TCP connections between ranks: strangers, damage, messages of all sizes both ways at once."""
+"""TCP connections between ranks: damage, and messages of all sizes, both ways at once, ahead of receives."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
-from contextlib import suppress
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from oscar.errors import OscarError
-from oscar.transports.lines import DIRECT_BYTES, HELPED_BYTES, STAGE_BYTES, Lines, head_of
-from oscar.transports.tcp import _end, _introduce, _who, connect
+from oscar.transports.base import TransportError
+from oscar.transports.line import (
+    DIRECT_BYTES,
+    EARLY_BYTES,
+    EARLY_COST,
+    HELPED_BYTES,
+    STAGE_BYTES,
+    head_of,
+)
+from oscar.transports.lines import Lines
+from oscar.transports.tcp import TcpTransport, _end
 from support.ranks import on_ranks
 
 SIZES = [0, 1, 15, 16, DIRECT_BYTES - 1, DIRECT_BYTES, STAGE_BYTES - 16, STAGE_BYTES, HELPED_BYTES, 5_000_000]
@@ -157,6 +163,7 @@ def lose(lines: Lines, peer: int) -> str:
 def test_after_damage_a_last_notice_leaves_but_never_within_a_message(ends: list[Lines], half: bool) -> None:
     one, two = ends
     if half:
+        two.expect(0, 7, 20_000_000)
         post(one, 1, 7, bytes(20_000_000))
         assert one.unsent()
     two.send(0, 9, (bytes(15) + b"!",))
@@ -180,6 +187,106 @@ def test_a_message_above_its_cap_gets_no_room(ends: list[Lines]) -> None:
     two.expect(0, 5, 10)
     one.send(1, 5, (head_of(1 << 62, 5),))
     assert lose(two, 0) == f"it sent {1 << 62} bytes (tag 5), at most 10 fit"
+
+
+HUGE = 12 << 30
+
+
+def test_a_head_that_nobody_awaits_takes_no_memory_and_costs_no_processor_time(ends: list[Lines]) -> None:
+    one, two = ends
+    tracemalloc.start()
+    try:
+        one.send(1, 5, (head_of(HUGE, 5), bytes(100)))
+        while two.by_peer[0].blocked is None:
+            two.pause()
+        assert two.by_peer[0].blocked == (5, HUGE)
+        assert two.by_peer[0].lost is None
+        post(one, 1, 9, bytes(100))
+        two.pause(0)
+        assert two._poll.poll(0) == []  # nobody looks for what has no room
+        assert tracemalloc.get_traced_memory()[1] < 2 * STAGE_BYTES
+    finally:
+        tracemalloc.stop()
+    two.expect(0, 5, 10)
+    assert "at most 10 fit" in str(two.by_peer[0].lost)
+
+
+def test_messages_ahead_of_their_receives_wait_in_the_socket_and_arrive_in_order(
+    ends: list[Lines], seed: int
+) -> None:
+    """A peer may be ahead by some calls; what it may fill here is bounded by what was awaited."""
+    dice = random.Random(seed)
+    sent = [(dice.randrange(4), os.urandom(dice.choice(SIZES) // 4)) for _ in range(60)]
+    one, two = ends
+    for tag, message in sent:
+        post(one, 1, tag, message)
+    largest = dict[int, int]()
+    for tag, message in sent:
+        for _ in range(dice.randrange(3)):
+            one.pause(0)
+            two.pause(0)
+        waiting = [each for queue in two.by_peer[0].arrived.values() for each in queue]
+        assert sum(len(body) for body, _ in waiting) <= sum(largest.values()) + EARLY_BYTES
+        two.expect(0, tag, len(message))
+        largest[tag] = max(len(message), largest.get(tag, 0))
+        stop = time.monotonic() + 20
+        while (came := two.take(0, tag)) is None:
+            assert time.monotonic() < stop
+            one.pause(0)
+            two.pause(0.001)
+        assert came == message
+    assert two.by_peer[0].blocked is None
+
+
+def test_small_messages_that_nobody_awaits_are_few(ends: list[Lines]) -> None:
+    one, two = ends
+    line = two.by_peer[0]
+    for tag in range(5000):
+        post(one, 1, tag, b"")
+    stop = time.monotonic() + 20
+    while line.blocked is None:
+        assert time.monotonic() < stop
+        one.pause(0)
+        two.pause(0.001)
+    assert sum(map(len, line.arrived.values())) == EARLY_BYTES // EARLY_COST
+    for tag in range(5000):  # none is lost
+        two.expect(0, tag, 0)
+        assert await_one(two, 0, tag) == b""
+        one.pause(0)
+
+
+def test_a_peer_that_goes_while_it_is_blocked_is_noticed(ends: list[Lines]) -> None:
+    one, two = ends
+    one.send(1, 5, (head_of(HUGE, 5),))
+    while two.by_peer[0].blocked is None:
+        two.pause()
+    one.close()
+    post(two, 0, 5, b"to nobody")
+    assert lose(two, 0)
+
+
+def test_a_wait_behind_a_message_that_nobody_awaits_ends_at_once() -> None:
+    def work(end: Any) -> Any:
+        transport = object.__new__(TcpTransport)
+        transport._lines = Lines({1 - end[0]: end[1]})
+        transport._begin(end[0], [0, 1])
+        if end[0] == 1:
+            transport.post_send(0, 7, b"early enough")
+            transport._lines.send(0, 5, (head_of(HUGE, 5),))
+            transport.post_send(0, 8, b"too late")
+            transport.flush(time.monotonic() + 20)
+        for tag in (7, 8) if end[0] == 0 else ():
+            transport.post_recv(1, tag, 100)
+            held.append(bytes(transport.wait(1, tag, time.monotonic() + 50)))
+        return transport
+
+    held = list[bytes]()
+    error, _ = on_ranks([*enumerate(socket.socketpair())], work)
+    assert held == [b"early enough"]
+    assert isinstance(error, TransportError)
+    assert str(error).startswith(
+        f"expected a message of tag 8 from rank 1, got one of tag 5 and {HUGE} bytes"
+    )
 
 
 def test_a_collection_in_the_helper_may_close_its_lines(
@@ -222,136 +329,3 @@ def test_a_child_that_ends_while_the_helper_held_the_lock_is_no_hang(ends: list[
     go_on.set()
     holder.join()
     assert os.waitpid(child, 0)[1] == 0
-
-
-class Store:
-    """The part of torch's store that ranks meet over."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, str] = {}
-
-    def set(self, name: str, value: str) -> None:
-        self.held[name] = value
-
-    def get(self, name: str) -> bytes:
-        return self.held[name].encode()
-
-    def wait(self, names: list[str], timeout: timedelta) -> None:
-        stop = time.monotonic() + timeout.total_seconds()
-        while not self.held.keys() >= {*names}:
-            if time.monotonic() > stop:
-                raise RuntimeError("wait timeout")
-            time.sleep(0.001)
-
-
-def test_strangers_are_sent_away_and_all_ranks_meet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    store, nodes = Store(), 5
-
-    def stranger() -> None:
-        store.wait(["at 0"], timedelta(seconds=20))
-        port = json.loads(store.get("at 0"))["port"]
-        for said in (b"", os.urandom(20), b"GET / HTTP/1.1\r\n\r\n"):
-            with socket.create_connection(("127.0.0.1", port)) as call:
-                call.sendall(said)
-
-    def work(rank: int) -> Any:
-        if rank == nodes - 1:
-            time.sleep(0.2)  # the stranger is first
-        return connect(store, rank, nodes, time.monotonic() + 20)
-
-    threading.Thread(target=stranger, daemon=True).start()
-    found = on_ranks([*range(nodes)], work)
-    for rank, mine in enumerate(found):
-        assert mine.keys() == {*range(nodes)} - {rank}
-        for peer, call in mine.items():
-            call.sendall(bytes([rank, peer]))
-    for rank, mine in enumerate(found):
-        for peer, call in mine.items():
-            assert call.recv(2) == bytes([peer, rank])
-            call.close()
-
-
-def test_a_place_taken_by_a_stranger_learns_no_secret_and_the_error_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("MASTER_ADDR", raising=False)
-    store, heard = Store(), bytearray()
-    with socket.create_server(("127.0.0.1", 0)) as thief:
-
-        def listen() -> None:
-            with suppress(OSError):
-                while True:
-                    call, _ = thief.accept()
-                    with call:
-                        call.sendall(bytes(48))
-                        while came := call.recv(100):
-                            heard.extend(came)
-
-        threading.Thread(target=listen, daemon=True).start()
-        card = {"addresses": ["127.0.0.1"], "port": thief.getsockname()[1], "secret": "5a" * 16}
-        store.set("at 0", json.dumps(card))
-        with pytest.raises(
-            OscarError, match=r"rank 1 of 2 .* rank 0 .*127.0.0.1 port .*GLOO_SOCKET_IFNAME"
-        ) as error:
-            connect(store, 1, 2, time.monotonic() + 0.5)
-    assert "another process answers" in str(error.value)
-    secret = json.loads(store.get("at 1"))["secret"]
-    assert heard
-    assert bytes.fromhex("5a" * 16) not in heard
-    assert bytes.fromhex(secret) not in heard
-
-
-def test_a_rank_that_nobody_calls_says_who_is_missing() -> None:
-    store = Store()
-    store.set("at 1", json.dumps({"addresses": ["127.0.0.1"], "port": 9, "secret": "5a" * 16}))
-    with pytest.raises(OscarError, match=r"rank 1 did not reach rank 0 of 2 .*GLOO_SOCKET_IFNAME"):
-        connect(store, 0, 2, time.monotonic() + 0.2)
-
-
-def test_a_handshake_may_come_in_pieces_and_ends_with_both_sides_knowing() -> None:
-    cards = [{"secret": secret * 16} for secret in ("5a", "a5")]
-    one, two = socket.socketpair()
-
-    class Split:
-        """A connection that sends every byte by itself."""
-
-        recv, settimeout = one.recv, one.settimeout
-
-        @staticmethod
-        def sendall(said: bytes) -> None:
-            for each in said:
-                one.sendall(bytes([each]))
-                time.sleep(0.001)
-
-    with one, two:
-        who = threading.Thread(target=lambda: came.append(_who(two, 0, cards)))
-        came: list[int] = []
-        who.start()
-        _introduce(Split(), cards, 0, 1, 20)  # type: ignore[arg-type]
-        who.join(20)
-        assert came == [1]
-
-
-def test_silent_strangers_hold_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MASTER_ADDR", raising=False)
-    store, silent = Store(), list[socket.socket]()
-
-    def work(rank: int) -> Any:
-        if rank == 1:
-            store.wait(["at 0"], timedelta(seconds=20))
-            port = json.loads(store.get("at 0"))["port"]
-            silent.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(10))
-        return connect(store, rank, 2, time.monotonic() + 20)  # ten times five seconds would be too late
-
-    for found in on_ranks([0, 1], work):
-        for call in found.values():
-            call.close()
-    for call in silent:
-        assert call.recv(1) == b""
-        call.close()
-
-
-def test_a_rank_that_does_not_come_is_no_hang() -> None:
-    with pytest.raises(RuntimeError, match="wait timeout"):
-        connect(Store(), 0, 2, time.monotonic() + 0.2)

@@ -215,6 +215,7 @@ class Reducer(ABC):
             self.config, self.codec, nodes=nodes, shapes=shapes, schedule=schedule, device=device
         )
         wire = self._make_wire(nodes, scheme.channels(default))
+        wire.values = sum(sizes_of(shapes))
         workers = [scheme.make_worker(rank) for rank in wire.ranks]
         if self.bandit is not None and isinstance(scheme, Exact):
             scheme.steps.coarseness = self.bandit.coarseness

@@ -26,6 +26,8 @@ from oscar.transports.base import Bytes, TransportError
 Combine = Callable[[Array, Array], Array]
 LENGTH_BYTES = 8  # bytes of the length in front of a gathered buffer
 FIRST_ROOM = 1024  # bytes of room for a channel's first gather
+MOST_BYTES_A_VALUE = 16  # that a rank gathers or hands over: a position of 8, a value of 4, and more
+MOST_BYTES_OF_HEADS = 1 << 20  # beside these
 
 
 class RemoteWire(Wire):
@@ -162,6 +164,7 @@ class RemoteWire(Wire):
         lengths = [int.from_bytes(one[:LENGTH_BYTES], "little") for one in every]
         for source, (one, length) in enumerate(zip(every, lengths, strict=True)):
             self._expect(one, LENGTH_BYTES + min(length, room), source)
+        self._limit(lengths)
         longest = max(lengths)
         if longest > room:
             rest = self._gather_bytes(mine[room:].tobytes(), longest - room)
@@ -184,6 +187,7 @@ class RemoteWire(Wire):
         for source, part in enumerate(told):
             self._expect(part, len(packed), source)
         due = [int(np.frombuffer(part, "<u8")[rank]) for part in told]
+        self._limit(due)
         parts = [message.part(to).tobytes() for to in range(nodes)]
         came = self._straight(parts, due, "an exchange")
         for source, part in enumerate(came):
@@ -205,6 +209,17 @@ class RemoteWire(Wire):
             return self.transport.hand_over(parts, caps, self.party.deadline, what)
         except TransportError as error:
             self.party.blame(error, f"during {what}", None)
+
+    def _limit(self, lengths: Sequence[int]) -> None:
+        """Raise PeerError where a rank announced more bytes than the values of a call can have."""
+        most = MOST_BYTES_OF_HEADS + MOST_BYTES_A_VALUE * (self.values or 0)
+        for source, length in enumerate(lengths):
+            if self.values is not None and length > most:
+                text = (
+                    f"rank {source} announced {length} bytes of {self.values} values, expected {most} at most"
+                )
+                error = TransportError(text, peer=source, kind="aborted")
+                self.party.blame(error, "during a collective", None)
 
     def _expect(self, came: Bytes, expected: int, source: int) -> None:
         """Raise PeerError unless `source` sent the expected number of bytes."""

@@ -57,7 +57,8 @@ class Wire(ABC):
     """Combines the messages of the local workers with the messages of all others.
 
     nodes: number of workers. ranks: the local workers. channels: as of Scheme.channels. The wire keeps the
-    links of coded messages, as one Node for each local rank. weighs: whether nodes count a NIC's work. keeps:
+    links of coded messages, as one Node for each local rank. values: of a call, where it is known; it bounds
+    the lengths that peers may announce. weighs: whether nodes count a NIC's work. keeps:
     whether they leave what workers hand in as it is.
     """
 
@@ -66,6 +67,7 @@ class Wire(ABC):
 
     def __init__(self, nodes: int, ranks: Sequence[int], channels: Mapping[str, Channel]) -> None:
         self.nodes, self.ranks, self.channels = nodes, ranks, channels
+        self.values: int | None = None
         self.links: dict[str, list[Node]] = {}
         self._classes: dict[str, Array] = {}
         self._programs: dict[tuple[int, str], tuple[Action, ...]] = {}

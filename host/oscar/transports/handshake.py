@@ -16,7 +16,7 @@ from oscar.transports.base import STATE_TAG, Transport
 
 MAGIC = b"OSCAR greeting 2\n"  # begins this module's messages in every release
 CAP = 1 << 16  # most bytes of a greeting
-MAX_TEXT = 1 << 22  # most characters of an unpacked greeting
+MAX_TEXT = 1 << 20  # most bytes of an unpacked greeting; as objects of Python it takes up to 30 times as much
 NEWS = b"OSCAR new shapes 1\n"  # begins the message that a rank with new shapes sends in place of digests
 STATE_CAP = 2048  # most bytes of digests, and of news
 KEY_CHARS = 100  # characters of a key in news
@@ -47,14 +47,13 @@ def compare(
     """
     members = list(transport.members)
     mine = _pack(pairs, members, transport.rank)
-    if len(mine) > CAP:
-        mine = _pack({"greeting": fingerprint(pairs)}, members, transport.rank)
-    came = [_unpack(text) for text in transport.gather(mine, CAP, deadline, what)]
+    mine = mine or _pack({"greeting": fingerprint(pairs)}, members, transport.rank)
+    came = _Greetings(transport.gather(mine, CAP, deadline, what))
     difference = misplaced(came, members)
     if difference is not None:
         advice = "make the transports of a group on all of its ranks, on no other, in one order"
     else:
-        difference = first_difference([None if one is None else one["pairs"] for one in came])
+        difference = first_difference(_Greetings(came.messages, "pairs"))
     if difference is not None:
         transport.part(deadline)
         raise ConfigError(f"{what}: {difference}; {advice}")
@@ -168,9 +167,29 @@ def first_difference(greetings: Sequence[Mapping[str, Any] | None]) -> str | Non
     return None
 
 
+class _Greetings(Sequence[Any]):
+    """The greetings in messages of all ranks, or a part of each. Each is unpacked when it is looked at.
+
+    So memory is that of two greetings, whatever a peer sent.
+    """
+
+    def __init__(self, messages: Sequence[bytes], part: str | None = None) -> None:
+        self.messages, self._part = messages, part
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __getitem__(self, rank: Any) -> Any:
+        content = _unpack(self.messages[rank])
+        return content if content is None or self._part is None else content[self._part]
+
+
 def _pack(pairs: Mapping[str, Any], members: Sequence[int], rank: int) -> bytes:
+    """Return the greeting with `pairs`, or nothing where it is too long."""
     content = {"group": list(members), "process": members[rank], "pairs": dict(pairs)}
-    return MAGIC + zlib.compress(json.dumps(content).encode())
+    text = json.dumps(content).encode()
+    packed = MAGIC + zlib.compress(text)
+    return packed if len(text) <= MAX_TEXT and len(packed) <= CAP else b""
 
 
 def _unpack(message: bytes) -> dict[str, Any] | None:

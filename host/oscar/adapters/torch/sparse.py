@@ -67,6 +67,7 @@ class Rows:
         (items,) = check_tensors([gradient.values().detach().float().numpy()], self.party.rank)
         size, width = int(np.prod(shape[:dims])), int(np.prod(shape[dims:]))
         exchange = self._exchange(self._choose(counts, size), size, width)
+        self.wire.values = size * width
         worker = SparseWorker(self.party.rank, 0)
         (union, sums), sent = self._run(exchange.run(worker, (positions, items), _Alone()))
         mean = sums / np.float32(self.party.nodes)
