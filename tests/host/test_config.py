@@ -174,6 +174,19 @@ def test_refuses(text: str, tmp_path: Path) -> None:
     assert "\n" not in said
 
 
+def test_a_call_refuses_what_a_file_with_this_key_does() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^unknown key 'node'; did you mean 'nodes'\? valid keys here: nodes,"
+    ):
+        Config(node=4)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"^nodes: Input should be a valid integer, got '4'$"):
+        Config(nodes="4")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^unknown key 'transport.timeout'; did you mean 'timeout_s'\?"):
+        Config.model_validate({"transport": {"timeout": 3}})
+    with pytest.raises(TypeError, match=r"expected keyword arguments, as in Config\(key=value\), got dict"):
+        Config({"nodes": 4})  # type: ignore[call-arg]
+
+
 def test_numbers_are_those_of_yaml_1_2(tmp_path: Path) -> None:
     text = "nodes: 0x10\nseed: 0o17\nlink: {gbps: 1e1}\noutput: no"
     config = load_config(write(tmp_path, text))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -32,6 +32,7 @@ def load_array(path: Path) -> np.ndarray:
     """Return the array in an .npy file; raises ConfigError on anything but one of numbers."""
     try:
         with open(path, "rb") as file:
+            _check_shape(file)
             array = np.lib.format.read_array(file, allow_pickle=False)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; np.save('{path}', array) writes one") from None
@@ -41,6 +42,18 @@ def load_array(path: Path) -> np.ndarray:
     if array.dtype.kind not in "iuf":
         raise ConfigError(f"{path}: expected integers or floats, got {array.dtype}; convert it first")
     return array
+
+
+def _check_shape(file: BinaryIO) -> None:
+    """Raise ValueError for a negative size, which NumPy reads as "what is left of the file"."""
+    version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+    if version == (1, 0):
+        shape = np.lib.format.read_array_header_1_0(file)[0]
+    else:
+        shape = np.lib.format.read_array_header_2_0(file)[0]
+    file.seek(0)
+    if min(shape, default=0) < 0:
+        raise ValueError(f"the shape {list(shape)}")
 
 
 def load_classes(path: Path | None) -> np.ndarray | None:
