@@ -266,3 +266,12 @@ def test_rows_change_what_methods_say_and_nothing_else() -> None:
     assert row.model_dump(exclude={"asc", "schedule", "plan", "methods"}) == config.model_dump(
         exclude={"asc", "schedule", "plan", "methods"}
     )
+
+
+def test_a_variant_keeps_what_was_left_to_its_default() -> None:
+    """Hooks take the process group's timeout where none was set, also after `variant`."""
+    for config in (Config(), Config().variant(nodes=4), Config(method="fp32").variant(transport={})):
+        assert config.transport.given_timeout_s is None
+        assert config.transport.timeout_s == 60
+    given = Config.model_validate({"transport": {"timeout_s": 60.0}})
+    assert given.transport.given_timeout_s == given.variant(nodes=4).transport.given_timeout_s == 60
