@@ -23,7 +23,7 @@ needs("torch")
 import torch  # noqa: E402
 
 RANKS, STEPS = 4, 12
-PARTS = "gradients of some of a module's parameters alone"
+PARTS = "gradients of some of a module's trained parameters alone have no state"
 FINE = Config.model_validate({"quantiser": {"error_feedback": True}})
 
 
