@@ -14,7 +14,7 @@ LEAST_RATE, MOST = 1e-6, 1e9  # bounds of the time model: beyond them times mean
 
 
 if TYPE_CHECKING:
-    _Explained = type(BaseModel)
+    _Base = BaseModel
 else:
 
     class _Explained(type(BaseModel)):
@@ -32,21 +32,22 @@ else:
             except ValidationError as error:
                 raise _refused(error, cls) from None
 
-
-class Section(BaseModel, metaclass=_Explained):
-    """Part of a configuration: unknown keys and values of another type are refused with a ConfigError."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    if not TYPE_CHECKING:
+    class _Base(BaseModel, metaclass=_Explained):
+        """A model whose errors are ConfigErrors, whoever makes it."""
 
         @classmethod
         def model_validate(cls, obj: Any, **options: Any) -> Any:
-            """Return `obj`, a dict, as a section; raises ConfigError that explains every error."""
+            """Return `obj`, a dict, as a model; raises ConfigError that explains every error."""
             try:
                 return super().model_validate(obj, **options)
             except ValidationError as error:
                 raise _refused(error, cls) from None
+
+
+class Section(_Base):
+    """Part of a configuration: unknown keys and values of another type are refused with a ConfigError."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def _printable(text: str) -> str:

@@ -59,10 +59,8 @@ def _as_float(tensor: Any) -> np.ndarray:
 
 
 def _no_float(dtype: Any) -> TypeError:
-    return TypeError(
-        f"expected float32, or floats to convert to it, got {dtype}; integers and complex numbers are not "
-        "averaged: convert them first (torch.view_as_real for complex)"
-    )
+    how = "give the real view, view_as_real" if "complex" in str(dtype) else "convert it first"
+    return TypeError(f"expected float32, got {dtype}; {how}")
 
 
 def on_host(tensor: Any) -> Any:

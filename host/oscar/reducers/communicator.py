@@ -165,7 +165,8 @@ class Communicator(Reducer):
         Raises TypeError or ConfigError, before any other rank waits, where tensors cannot be reduced on
         `device`; PeerError when a peer fails, or when the shapes are new on some ranks only; ConfigError for
         unequal shapes that are new on all ranks; GradientError (NaN, Inf, all below float32's range) and
-        TypeError for this rank's own tensors. When one rank raises, all ranks raise within the timeout, and their state is as before.
+        TypeError for this rank's own tensors. When one rank raises, all ranks raise within the timeout, and
+        their state is as before.
         After an error the communicator cannot be used again, except after GradientOverflowError, which all
         ranks raise alike. A SaturationWarning is given last: if warnings are errors, the call has succeeded
         anyway.

@@ -15,8 +15,8 @@ MAX_NODES = 256  # ranks; message tags have no room for more
 def check_gradients(gradients: Sequence[Sequence[np.ndarray]]) -> list[tuple[int, ...]]:
     """Return the tensors' shapes, which must be equal on all nodes.
 
-    gradients: arrays of any dtype, [node][tensor]. Raises TypeError unless `gradients` is a sequence of lists;
-    GradientError unless there are 1 to 256 nodes with equal numbers of tensors and equal shapes.
+    gradients: arrays of any dtype, [node][tensor]. Raises TypeError unless `gradients` is a sequence of
+    lists; GradientError unless there are 1 to 256 nodes with equal numbers of tensors and equal shapes.
     """
     if not isinstance(gradients, (Sequence, np.ndarray)):
         raise TypeError(f"expected gradients[node][tensor], got {type(gradients).__name__}")

@@ -46,7 +46,7 @@ def load_array(path: Path) -> np.ndarray:
 
 def _check_shape(file: BinaryIO) -> None:
     """Raise ValueError for a negative size, which NumPy reads as "what is left of the file"."""
-    version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+    version = np.lib.format.read_magic(file)
     if version == (1, 0):
         shape = np.lib.format.read_array_header_1_0(file)[0]
     else:

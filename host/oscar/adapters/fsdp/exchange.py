@@ -139,8 +139,8 @@ class HostExchange:
         """Return why torch reduces a gradient, or None; raises TypeError where torch cannot either."""
         if gradient.dtype.itemsize == 1:
             raise TypeError(
-                f"expected gradients to reduce between hosts in a dtype that torch adds, got {gradient.dtype}; "
-                "set MixedPrecisionPolicy(reduce_dtype=torch.float32)"
+                f"expected gradients of a dtype that torch adds between hosts, got {gradient.dtype}; set "
+                "MixedPrecisionPolicy(reduce_dtype=torch.float32)"
             )
         reason = why_uncoded(gradient.dtype)
         if reason is None and gradient.device.type not in Staging.DEVICES:

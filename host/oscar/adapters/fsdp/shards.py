@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 
 
 class Shards:
-    """The parameters that FSDP reduces for `module`, without those of modules below that have shards themselves.
+    """The parameters that FSDP reduces for `module`, without those of modules below under fully_shard.
 
     shapes: of the parameters' padded shards on this rank, in the order in which FSDP lays out gradients.
     """
