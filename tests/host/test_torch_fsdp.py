@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import pickle
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +46,14 @@ class Net(torch.nn.Module):
         return self.seldom(x) if seldom else x
 
 
-def make(mesh: Any) -> Any:
+def make(mesh: Any, **options: Any) -> Any:
     from torch.distributed.fsdp import fully_shard
 
     torch.manual_seed(0)
     model = Net()
     for layer in model.layers:
-        fully_shard(layer, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+        fully_shard(layer, mesh=mesh, **options)
+    return fully_shard(model, mesh=mesh, **options)
 
 
 def train(model: Any, optimiser: Any, steps: range, **how: Any) -> list[float]:
@@ -91,6 +92,96 @@ def compared(mesh: Any) -> dict[str, Any]:
         train(model, adam(model), range(2), seldom=False)
         found["seldom"] = dict(exchange.uncoded_values)
     return found
+
+
+def gradients(model: Any, steps: range, parts: int = 1) -> list[np.ndarray]:
+    """Return the gradients of some steps, of so many micro-batches each."""
+    results = []
+    for step in steps:
+        model.zero_grad()
+        for part in range(parts):
+            model.set_requires_gradient_sync(part == parts - 1)
+            random = torch.Generator().manual_seed(100 * step + 10 * part + torch.distributed.get_rank())
+            model(torch.randn(64, 32, generator=random)).square().mean().backward()
+        full = [p.grad.full_tensor().float().flatten() for p in model.parameters() if p.grad is not None]
+        results.append(torch.cat(full).numpy())
+    return results
+
+
+def beside_native(mesh: Any, build: Any, steps: range, parts: int = 1) -> list[float]:
+    """Return the relative error of each step's gradients, against those of native HSDP."""
+    from oscar.torch_fsdp import between_hosts
+
+    native = gradients(build(mesh), steps, parts)
+    model = build(mesh["inside"])
+    with between_hosts(model, mesh["hosts"], FINE):
+        coded = gradients(model, steps, parts)
+    pairs = zip(coded, native, strict=True)
+    return [float(np.linalg.norm(one - two) / np.linalg.norm(two)) for one, two in pairs]
+
+
+def divided(mesh: Any) -> dict[str, list[float]]:
+    """Divide factors of the user's, with other dtypes to reduce in, and accumulated gradients."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    def build(factor: float | None, dtype: Any, mesh: Any) -> Any:
+        model = make(mesh, mp_policy=MixedPrecisionPolicy(reduce_dtype=dtype))
+        for module in (*model.layers, model):
+            module.set_force_sum_reduction_for_comms(True)  # Gloo has no op with a factor
+            if factor is not None:
+                module.set_gradient_divide_factor(factor)
+        return model
+
+    cases = {
+        "none": (None, torch.float32, 1),
+        "1": (1.0, torch.float32, 1),
+        "8": (8.0, torch.float32, 2),
+        "8 in float16": (8.0, torch.float16, 1),
+        "3 in bfloat16": (3.0, torch.bfloat16, 2),
+    }
+    return {
+        name: beside_native(mesh, partial(build, factor, dtype), range(2), parts)
+        for name, (factor, dtype, parts) in cases.items()
+    }
+
+
+def swapped(mesh: Any) -> dict[str, Any]:
+    """Two layers of one shape in a module, of which one at a time is trained; and what forget leaves."""
+    from torch.distributed.fsdp import fully_shard
+
+    from oscar.torch_fsdp import between_hosts
+
+    def build(mesh: Any) -> Any:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(*(torch.nn.Linear(32, 32, bias=False) for _ in range(2)))
+        return fully_shard(model, mesh=mesh)
+
+    def turns(model: Any) -> list[np.ndarray]:
+        results = []
+        for step in range(6):
+            for number, layer in enumerate(model):
+                layer.weight.requires_grad_(number == step // 2 % 2)
+                layer.weight.grad = None
+            random = torch.Generator().manual_seed(100 * step + torch.distributed.get_rank())
+            scale = (1e3, 1.0)[step // 2 % 2]
+            (model(torch.randn(64, 32, generator=random)).square().mean() * scale).backward()
+            results.append(model[step // 2 % 2].weight.grad.full_tensor().numpy())
+        return results
+
+    native, model = turns(build(mesh)), build(mesh["inside"])
+    with between_hosts(model, mesh["hosts"], FINE) as exchange:
+        pairs = zip(turns(model), native, strict=True)
+        states = exchange._coded.states
+        saw: dict[str, Any] = {
+            "errors": [float(np.linalg.norm(one - two) / np.linalg.norm(two)) for one, two in pairs],
+            "keys": sorted(states),
+            "uncoded": dict(exchange.uncoded_values),
+            "timeout": exchange._coded.party.timeout_s,
+        }
+        saw["residuals"] = [state.workers[0].residual is not None for state in states.values()]
+        exchange.forget()
+        saw["after"] = [state.workers[0].residual is not None for state in states.values()]
+    return saw
 
 
 def resumed(mesh: Any, folder: Path) -> dict[str, Any]:
@@ -199,6 +290,8 @@ def main(folder: Path) -> None:
     mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2, 2), mesh_dim_names=("hosts", "inside"))
     found = {
         "compared": compared(mesh),
+        "divided": divided(mesh),
+        "swapped": swapped(mesh),
         "resumed": resumed(mesh, folder),
         "refused": refused(mesh),
         "spoilt": spoilt(mesh),
@@ -242,6 +335,19 @@ def test_every_parameter_has_a_shard_and_every_module_a_state_of_its_own(seen: l
     assert one["shapes"]["layers.0"] == one["shapes"]["layers.1"] == [(16, 32), (16,)]
     assert one["shapes"][""] == [(4, 32), (4,), (4, 7), (4,)]  # 7 rows on two ranks: padded
     assert one["keys"] == ["", "layers.0", "layers.1"]
+
+
+def test_gradients_are_native_hsdp_s_with_each_divide_factor(seen: list[dict[str, Any]]) -> None:
+    for name, errors in (item for each in seen for item in each["divided"].items()):
+        assert 0 < max(errors) < 0.1, (name, errors)
+
+
+def test_layers_that_are_trained_in_turn_have_a_state_each(seen: list[dict[str, Any]]) -> None:
+    for one in (each["swapped"] for each in seen):
+        assert max(one["errors"]) < 0.1, one["errors"]
+        assert (one["keys"], one["uncoded"]) == ([" 0", " 1"], {})
+        assert (one["residuals"], one["after"]) == ([True, True], [False, False])
+        assert one["timeout"] == 30 * 60  # torch's own
 
 
 def test_a_module_of_which_some_parameters_have_gradients_goes_uncompressed(

@@ -11,7 +11,6 @@ import operator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
 from oscar.coding.asc import Decoder, Encoder
@@ -29,6 +28,7 @@ from oscar.coding.message import (
 )
 from oscar.coding.tensors import FLOATS, bits_dtype, flat_bits, from_bits
 from oscar.errors import GradientError
+from oscar.kernels import njit
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.quantiser_kernels import FLOAT32_MAX, all_finite, hold_within
 from oscar.numerics.steps import MIN_EXPONENT
