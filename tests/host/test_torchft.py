@@ -165,7 +165,7 @@ def test_a_fragment_of_which_nothing_is_coded_has_its_turn(meet: Any, middle: An
 
 @pytest.mark.parametrize("named", [True, False])
 def test_tensors_of_one_size_that_take_turns_do_not_share_state(meet: Any, named: bool) -> None:
-    """As layers do that are trained in turn: after a large one, the mean of a small one has its usual error."""
+    """As layers do that are trained in turn: a small one after a large one has its usual error."""
     groups = pair(meet)
     for turn in range(8):
         layer, scale = turn % 2, (100.0, 1.0)[turn % 2]

@@ -45,8 +45,9 @@ class ProcessGroupOscar(ProcessGroupGloo):
 
     State (error feedback, step size, tables) belongs to a tensor's name (`name_next`), which torchft's DDP
     classes give, or to its place in the step if the group is ordered, as it is for DiLoCo and LocalSGD. Other
-    tensors are coded without state, which takes more bytes and a message more. All replicas reduce the same tensors in one order. All state lives for one quorum.
-    `coded_values`, `uncoded_values` (by reason) and `sent_bytes` count since the group was made.
+    tensors are coded without state, which takes more bytes and a message more. All replicas reduce the same
+    tensors in one order. All state lives for one quorum. `coded_values`, `uncoded_values` (by reason) and
+    `sent_bytes` count since the group was made.
 
     Raises ConfigError for keyed frames, and in `configure`, on all replicas, where two have other versions or
     configurations.
