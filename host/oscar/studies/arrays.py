@@ -69,11 +69,13 @@ def load_classes(path: Path | None) -> np.ndarray | None:
     return array.reshape(-1).astype(np.uint8)
 
 
-def as_float32(flat: np.ndarray) -> tuple[np.ndarray, str]:
-    """Return floats as a link carries them, and in words what changed: nothing for float32."""
+def as_float32(flat: np.ndarray) -> tuple[np.ndarray, str, bool]:
+    """Return floats as a link carries them, in words what changed, and whether values did."""
     values = flat.astype(np.float32, copy=False)
-    how = "" if flat.dtype == np.float32 else f"float codecs take float32: converted from {flat.dtype}"
-    return values, how
+    rounded = not np.array_equal(values, flat, equal_nan=True)
+    how = "rounded" if rounded else "converted"
+    text = "" if flat.dtype == np.float32 else f"float codecs take float32: {how} from {flat.dtype}"
+    return values, text, rounded
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
@@ -145,12 +147,14 @@ def code(
     width: int | None,
     stored: int,
     lenient: bool = False,
+    rounded: bool = False,
 ) -> CodedArray:
     """Encode and decode `values` on a fresh link; times are the best of a few rounds, compilation excluded.
 
     stored: bytes of the array as it was given. lenient: a codec that cannot take these values says so in its
-    line, as does one whose package is missing.
+    line, as does one whose package is missing. rounded: `values` are not the array's own any more.
     """
+    lossless = codec.lossless and not rounded
     used = context if codec.uses_context else None
 
     def encode() -> bytes:
@@ -162,11 +166,11 @@ def code(
         if not (lenient or isinstance(error, MissingExtraError)):
             raise
         return CodedArray(
-            name, codec.lossless, b"", values.size, stored, 0.0, 0.0, not codec.lossless, str(error)
+            name, lossless, b"", values.size, stored, 0.0, 0.0, not lossless, str(error)
         )
     back, decode_s = _timed(lambda: codec.make_decoder().decode(frame, step=step, context=used))
-    exact = bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))
-    return CodedArray(name, codec.lossless, frame, values.size, stored, encode_s, decode_s, exact)
+    exact = not rounded and bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))
+    return CodedArray(name, lossless, frame, values.size, stored, encode_s, decode_s, exact)
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float]:

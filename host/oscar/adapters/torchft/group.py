@@ -202,6 +202,8 @@ class ProcessGroupOscar(ProcessGroupGloo):
 
         Raises TypeError for dtypes and layouts that Gloo does not reduce either.
         """
+        if any(hasattr(tensor, "to_local") for tensor in tensors):
+            raise TypeError("expected plain tensors, got a DTensor; give to_local()")
         self._stepped = True
         name, self._next_name = self._next_name, None
         operation = getattr(opts, "reduceOp", opts)
@@ -279,6 +281,8 @@ class ProcessGroupOscar(ProcessGroupGloo):
 
 def _check_taken(tensor: Any) -> None:
     """Raise TypeError where neither OSCAR nor Gloo reduces a tensor."""
+    if tensor.device.type == "meta":
+        raise TypeError("expected a tensor with values, got one on meta")
     if tensor.layout not in (torch.strided, torch.sparse_coo):
         raise TypeError(
             f"expected a dense tensor or a sparse one in COO layout, got {tensor.layout}; convert it with "
