@@ -18,6 +18,7 @@ import pytest
 from needs import needs
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError
+from support import doors
 from support.torch_ranks import start
 
 needs("torch")
@@ -232,6 +233,34 @@ def refused(mesh: Any) -> dict[str, str]:
     return found
 
 
+def taken(mesh: Any) -> dict[str, set[str]]:
+    """Return by row of docs/doors.md what happens to a shard of its dtype."""
+    from oscar.torch_fsdp import between_hosts
+
+    words: dict[str, set[str]] = {}
+    cells = {row: cells["FSDP2"] for row, cells in doors.table().items() if row in doors.tensors(torch)}
+    model, exchange = make(mesh["inside"]), None
+    for row, tensor in ((row, one) for row, held in doors.tensors(torch).items() for one in held):
+        if cells[row] == "-":
+            continue
+        exchange = exchange or between_hosts(model, mesh["hosts"], FINE)
+        shard = tensor.reshape(-1)[: sum(map(math.prod, exchange.shapes["layers.0"]))].clone()
+        before = exchange.uncoded_values.total()
+        try:
+            exchange.reduce("layers.0", shard)
+            word = "uncompressed" if exchange.uncoded_values.total() > before else "coded"
+            right = tensor.reshape(-1)[: shard.numel()]
+            bound = 0.0 if word == "uncompressed" else 0.5
+            assert (shard.to(torch.complex128) - right.to(torch.complex128)).abs().max() <= bound, row
+        except TypeError as error:
+            word, exchange = "refused", exchange.close()
+            assert "expected" in str(error)
+        words.setdefault(row, set()).add(word)
+    if exchange is not None:
+        exchange.close()
+    return words
+
+
 def spoilt(mesh: Any) -> list[str]:
     """NaN on rank 3 alone: its pair raises in backward, and so does the next call of it."""
     from oscar.torch_fsdp import between_hosts
@@ -294,6 +323,7 @@ def main(folder: Path) -> None:
         "swapped": swapped(mesh),
         "resumed": resumed(mesh, folder),
         "refused": refused(mesh),
+        "taken": taken(mesh),
         "spoilt": spoilt(mesh),
         "unhooked": unhooked(mesh),
     }
@@ -372,6 +402,13 @@ def test_what_cannot_be_reduced_is_refused_on_all_ranks(seen: list[dict[str, Any
     assert GradientError.__name__ in seen[3]["spoilt"][0]
     assert "PeerError" in seen[1]["spoilt"][0]
     assert all("failed before" in seen[rank]["spoilt"][1] for rank in (1, 3))
+
+
+def test_each_dtype_goes_as_the_page_says(seen: list[dict[str, Any]]) -> None:
+    cells = {row: {cells["FSDP2"]} for row, cells in doors.table().items()}
+    for each in seen:
+        assert each["taken"] == {row: cells[row] for row in each["taken"]}
+    assert len(seen[0]["taken"]) == sum(cell != {"-"} for cell in cells.values()) - 1  # no CUDA device
 
 
 def test_connections_end_with_a_refused_hook_and_hooks_outlive_them(seen: list[dict[str, Any]]) -> None:

@@ -21,6 +21,7 @@ import pytest
 from needs import needs
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
+from support import doors
 from support.gradients import laplace
 
 needs("torchft")
@@ -123,6 +124,33 @@ def test_what_is_not_coded_is_exact_counted_and_told_once(
     told = [record.getMessage() for record in caplog.records if record.name == "oscar.torchft"]
     assert len(told) == 2 * (len(others) - 1)  # by two groups, once each; small ones are expected
     assert all("uncompressed" in line for line in told)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_each_tensor_goes_as_the_page_says(meet: Any) -> None:
+    cells = {row: cells["torchft"] for row, cells in doors.table().items()}
+    assert cells["DTensor"] == "refused"
+    groups = pair(meet, ordered=True)
+    for row, held in doors.tensors(torch).items():
+        for tensor in held:
+            mine = [tensor.detach().clone() for _ in groups]
+            for one in mine:
+                one.requires_grad_(tensor.requires_grad)
+            coded, uncoded = groups[0].coded_values, groups[0].uncoded_values.total()
+            if cells[row] == "refused":
+                for group, one in zip(groups, mine, strict=True):
+                    with pytest.raises(TypeError, match="expected a "):
+                        group.allreduce([one], options(ReduceOp.SUM))
+                continue
+            assert step(groups, *([one] for one in mine)) == [None, None], row
+            word = "coded" if groups[0].coded_values > coded else "uncompressed"
+            assert word == cells[row], row
+            assert word == "coded" or groups[0].uncoded_values.total() == uncoded + tensor.numel()
+            ours, sums = mine[0].detach().to_dense(), (tensor + tensor).detach().to_dense()
+            bound = 0.0 if word == "uncompressed" else 1.0
+            assert (ours.to(torch.complex128) - sums.to(torch.complex128)).abs().max() <= bound, row
+    with pytest.raises(TypeError, match=r"expected plain tensors, got a DTensor; give to_local\(\)"):
+        groups[0].allreduce([SimpleNamespace(to_local=None)], options(ReduceOp.SUM))
 
 
 def test_bf16_is_coded_and_stays_bf16(meet: Any) -> None:

@@ -165,9 +165,7 @@ def code(
     except (MissingExtraError, ValueError) as error:
         if not (lenient or isinstance(error, MissingExtraError)):
             raise
-        return CodedArray(
-            name, lossless, b"", values.size, stored, 0.0, 0.0, not lossless, str(error)
-        )
+        return CodedArray(name, lossless, b"", values.size, stored, 0.0, 0.0, not lossless, str(error))
     back, decode_s = _timed(lambda: codec.make_decoder().decode(frame, step=step, context=used))
     exact = not rounded and bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))
     return CodedArray(name, lossless, frame, values.size, stored, encode_s, decode_s, exact)
