@@ -252,9 +252,8 @@ def taken(mesh: Any) -> dict[str, set[str]]:
             right = tensor.reshape(-1)[: shard.numel()]
             bound = 0.0 if word == "uncompressed" else 0.5
             assert (shard.to(torch.complex128) - right.to(torch.complex128)).abs().max() <= bound, row
-        except TypeError as error:
+        except TypeError:
             word, exchange = "refused", exchange.close()
-            assert "expected" in str(error)
         words.setdefault(row, set()).add(word)
     if exchange is not None:
         exchange.close()
