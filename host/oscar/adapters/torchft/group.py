@@ -76,7 +76,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
             timeout = TIMEOUT if given is None else timedelta(seconds=given)
         super().__init__(timeout=timeout)
         self.least, self.fragments, self.parameters = least, fragments, parameters
-        self.ordered = ordered or parameters or fragments > 1
+        self.ordered, self._places_fixed = ordered, ordered or parameters or fragments > 1
         self.coded_values = 0
         self.uncoded_values: Counter[str] = Counter()  # by reason
         self.coded_bytes = self.plain_bytes = 0
@@ -97,7 +97,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
                 f"{self.parameters}: make it before the Manager starts a quorum, or give both options to "
                 "ProcessGroupOscar"
             )
-        self.fragments, self.parameters, self.ordered = fragments, parameters, True
+        self.fragments, self.parameters, self._places_fixed = fragments, parameters, True
 
     def name_next(self, name: str) -> None:
         """Name the tensor of the next `allreduce`: its state follows the name, not its place in the step.
@@ -158,6 +158,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
         timeout_s = self._timeout.total_seconds()
         store = create_store_client(f"{store_addr}/oscar", timeout=self._timeout)
         own = {"least": self.least, "fragments": self.fragments, "parameters": self.parameters}
+        own["ordered"] = self.ordered
         extra = {f"torchft.{name}": value for name, value in own.items()}
         quorum = Quorum(
             self.config, store, rank, world_size, timeout_s=timeout_s, relative=self.parameters, extra=extra
@@ -224,7 +225,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
         if key is None:
             key = f"{self._turn % self.fragments}.{self._calls}"
             self._calls += 1
-        known = self.ordered or name is not None
+        known = self._places_fixed or name is not None
         if not known and UNNAMED not in self._told:
             self._told.add(UNNAMED)
             LOG.warning("tensor %s of %s values has %s", key, f"{tensor.numel():,}", UNNAMED)
