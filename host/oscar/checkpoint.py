@@ -10,6 +10,7 @@ import base64
 import hashlib
 import io
 import json
+import math
 import os
 from collections import defaultdict
 from collections.abc import Callable
@@ -81,7 +82,10 @@ def flatten(tree: Any) -> tuple[str, dict[str, Array]]:
 
 def rebuild(text: str, arrays: dict[str, Array]) -> Any:
     """Return the tree that `flatten` was given; its arrays are copies."""
-    return _unpack(json.loads(text), _Cursor(arrays))
+    cursor = _Cursor(arrays)
+    tree = _unpack(json.loads(text), cursor)
+    cursor.finish()
+    return tree
 
 
 def digest(tree: Any) -> str:
@@ -141,11 +145,22 @@ class _Cursor:
         self.held, self.at = held, dict.fromkeys(held, 0)
 
     def __call__(self, dtype: str, shape: tuple[int, ...]) -> Array:
-        size = int(np.prod(shape, dtype=np.int64))
-        low = self.at[dtype]
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise ValueError(f"expected a shape of integers of 0 or more, got {list(shape)}")
+        size, low, flat = math.prod(shape), self.at[dtype], self.held[dtype]
+        if flat.ndim != 1 or flat.dtype != np.dtype(dtype) or flat.dtype.kind not in _KINDS:
+            raise ValueError(f"expected a flat array of {dtype}, got {flat.dtype} of shape {flat.shape}")
+        if size > flat.size - low:
+            raise ValueError(f"expected {size} values of {dtype} for a shape, got {flat.size - low}")
         self.at[dtype] = low + size
         native = np.dtype(dtype).newbyteorder("=")
-        return self.held[dtype][low : low + size].reshape(shape).astype(native)  # a copy
+        return flat[low : low + size].reshape(shape).astype(native)  # a copy
+
+    def finish(self) -> None:
+        """Raise ValueError where values are left over: shapes were changed."""
+        for dtype, flat in self.held.items():
+            if self.at[dtype] != flat.size:
+                raise ValueError(f"expected {self.at[dtype]} values of {dtype} in all, got {flat.size}")
 
 
 def _refuse(target: Path, came: str) -> ConfigError:

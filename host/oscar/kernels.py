@@ -1,16 +1,88 @@
-"""Says that kernels are compiled, before the first one is: numba's cache may lack what a process needs."""
+"""How kernels are compiled: where they are cached, what is logged before the first one, what goes wrong.
+
+All kernels are made with this module's `njit`, so that Python and the command line raise the same errors.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
+import stat
+import tempfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
+from pathlib import Path
 from typing import Any
 
+import numba
 from numba.core import event
 
+from oscar.errors import OscarError
+
+CACHE_ELSEWHERE = "set NUMBA_CACHE_DIR to a folder you can write to"
+NO_JIT = "compiled kernels cannot run while NUMBA_DISABLE_JIT is set; unset it"
 COMPILES = "numba:compile"  # the event; a kernel that comes from the cache has none
 LOG = logging.getLogger("oscar.kernels")
+
+
+def njit(*args: Any, **options: Any) -> Any:
+    """Return `numba.njit(*args, **options)`, whose cache has a folder of its own where numba finds none.
+
+    Numba looks beside the code and in the user's home. An installation that another user made, without a
+    home, has neither. Raises OscarError where the folder cannot be made either.
+    """
+    if args and callable(args[0]):
+        return njit(*args[1:], **options)(args[0])
+
+    def decorate(function: Any) -> Any:
+        if numba.config.DISABLE_JIT:
+            return _plain(function)
+        try:
+            return numba.njit(*args, **options)(function)
+        except RuntimeError as error:
+            if "no locator available" not in str(error):
+                raise
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_private_folder())
+        try:
+            return numba.njit(*args, **options)(function)
+        except RuntimeError as error:
+            raise OscarError(f"compiled kernels cannot be kept anywhere: {CACHE_ELSEWHERE}") from error
+        finally:
+            numba.config.CACHE_DIR = before
+
+    return decorate
+
+
+def _plain(function: Any) -> Any:
+    """Return a kernel as Python runs it, for numba without its compiler: some have no such form."""
+
+    @wraps(function)
+    def call(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except NotImplementedError as error:
+            raise OscarError(NO_JIT) from error
+
+    return call
+
+
+@cache
+def _private_folder() -> Path:
+    """Return a folder for compiled kernels in the temporary folder, which nobody else can write to.
+
+    Kernels are code, so one that another user made, or could change, is refused with an OscarError.
+    """
+    nowhere = "compiled kernels can be kept neither beside the code nor in your home"
+    try:
+        folder = Path(tempfile.gettempdir()) / f"oscar-kernels-{os.getuid()}"
+        folder.mkdir(0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        raise OscarError(f"{nowhere}, nor in the temporary folder ({error}): {CACHE_ELSEWHERE}") from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise OscarError(f"{nowhere}, and others can write to {folder}: {CACHE_ELSEWHERE}")
+    LOG.info("%s: they are kept in %s; NUMBA_CACHE_DIR names another folder", nowhere, folder)
+    return folder
 
 
 class Compiling(event.Listener):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
 from enum import IntEnum
 from pathlib import Path
@@ -19,6 +21,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.state import Saved
+from oscar.studies.arrays import load_array
 from oscar.workloads import Workload, exact_mean, make_workload, trace
 
 
@@ -115,6 +118,26 @@ def test_foreign_and_missing_files_are_named(tmp_path: Path) -> None:
         checkpoint.load(tmp_path / "none")
     with pytest.raises(ConfigError, match="cannot write there"):
         checkpoint.save(tmp_path / "no" / "folder", {})
+
+
+@pytest.mark.parametrize(
+    "shape", [[-1], [-1, 2], [-2, -2], [True, 7], [7.0], ["7"], [8], [6], [1 << 62, 4], [10**30]], ids=str
+)
+def test_a_shape_that_was_changed_is_refused(shape: list[Any]) -> None:
+    text, arrays = checkpoint.flatten({"a": np.arange(7, dtype=np.float32)})
+    crafted = text.replace("[7]", json.dumps(shape))
+    assert crafted != text
+    with pytest.raises(ValueError, match=r"expected (a shape of integers|.* values of <f4)"):
+        checkpoint.rebuild(crafted, arrays)
+
+
+def test_an_array_file_with_a_negative_size_is_refused(tmp_path: Path) -> None:
+    """NumPy takes -1 for what is left of the file."""
+    whole = io.BytesIO()
+    np.save(whole, np.arange(6.0))
+    (tmp_path / "a.npy").write_bytes(whole.getvalue().replace(b"(6,), }", b"(-1,),}"))
+    with pytest.raises(ConfigError, match=r"expected an array written by np\.save, got the shape \[-1\]"):
+        load_array(tmp_path / "a.npy")
 
 
 def test_a_death_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -788,8 +789,9 @@ def test_every_package_that_the_host_needs_is_looked_for() -> None:
 def test_nowhere_to_keep_kernels_is_one_line(
     monkeypatch: pytest.MonkeyPatch, tiny: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from numba import njit
     from numba.core.caching import CacheImpl
+
+    from oscar.kernels import njit
 
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
     monkeypatch.setattr("oscar.cli.report.read_results", lambda *_: njit(cache=True)(run))
@@ -797,6 +799,41 @@ def test_nowhere_to_keep_kernels_is_one_line(
     error = capsys.readouterr().err
     assert "set NUMBA_CACHE_DIR to a folder you can write to" in error
     assert error.count("\n") == 1
+
+
+ELSEWHERE = """
+import sys
+from numba.core import caching
+caching.CacheImpl._locator_classes = [caching._UserProvidedCacheLocator]  # a read-only install, and no home
+for door in sys.argv[1:]: exec(door)
+"""
+DOORS = ["import oscar.pseudo", "import oscar; oscar.LocalCluster(oscar.Config(nodes=2))"]
+DOORS += ["import oscar.torch_ddp"] if find_spec("torch") else []
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_python_has_a_cache_of_its_own_where_numba_has_none(private: bool, tmp_path: Path) -> None:
+    """As for another user than the one who installed; a folder that others can write to is not taken."""
+    folder = tmp_path / f"oscar-kernels-{os.getuid()}"
+    if not private:
+        folder.mkdir()
+        folder.chmod(0o777)
+    env = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, *DOORS], env={**env, "TMPDIR": str(tmp_path)},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    if private:
+        assert (done.returncode, done.stderr) == (0, "")
+        assert folder.stat().st_mode & 0o777 == 0o700
+    else:
+        last = done.stderr.splitlines()[-1]
+        assert last.startswith(
+            "oscar.errors.OscarError: compiled kernels can be kept neither beside the code"
+        )
+        assert last.endswith(
+            f"others can write to {folder}: set NUMBA_CACHE_DIR to a folder you can write to"
+        )
 
 
 def test_debug_shows_where(tiny: Path) -> None:

@@ -174,6 +174,17 @@ def test_refuses(text: str, tmp_path: Path) -> None:
     assert "\n" not in said
 
 
+def test_a_call_refuses_what_a_file_with_this_key_does() -> None:
+    with pytest.raises(ConfigError, match=r"^unknown key 'node'; did you mean 'nodes'\? valid keys"):
+        Config(node=4)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"^nodes: Input should be a valid integer, got '4'$"):
+        Config(nodes="4")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^unknown key 'transport.timeout'; did you mean 'timeout_s'\?"):
+        Config.model_validate({"transport": {"timeout": 3}})
+    with pytest.raises(TypeError, match=r"expected keyword arguments, as in Config\(key=value\), got dict"):
+        Config({"nodes": 4})  # type: ignore[call-arg]
+
+
 def test_numbers_are_those_of_yaml_1_2(tmp_path: Path) -> None:
     text = "nodes: 0x10\nseed: 0o17\nlink: {gbps: 1e1}\noutput: no"
     config = load_config(write(tmp_path, text))
@@ -253,3 +264,12 @@ def test_rows_change_what_methods_say_and_nothing_else() -> None:
     assert row.model_dump(exclude={"asc", "schedule", "plan", "methods"}) == config.model_dump(
         exclude={"asc", "schedule", "plan", "methods"}
     )
+
+
+def test_a_variant_keeps_what_was_left_to_its_default() -> None:
+    """Hooks take the process group's timeout where none was set, also after `variant`."""
+    for config in (Config(), Config().variant(nodes=4), Config(method="fp32").variant(transport={})):
+        assert config.transport.given_timeout_s is None
+        assert config.transport.timeout_s == 60
+    given = Config.model_validate({"transport": {"timeout_s": 60.0}})
+    assert given.transport.given_timeout_s == given.variant(nodes=4).transport.given_timeout_s == 60

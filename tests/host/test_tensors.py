@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from oscar.config import Config
+from oscar.numerics.dtypes import why_uncoded
 from oscar.numerics.tensors import Room, split
 from oscar.reducers.cluster import LocalCluster
 
@@ -66,3 +69,26 @@ def test_results_that_a_caller_keeps_stay_as_they_are(seed: int) -> None:
     for result, mean, sums in kept:
         assert np.array_equal(result.mean[0], mean)
         assert np.array_equal(result.sums, sums)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "reason"),
+    [
+        (np.float32, None),
+        (np.float16, None),
+        ("torch.bfloat16", None),
+        (np.float64, "float64: float32, in which gradients are coded, has neither its range"),
+        (np.complex64, "complex64: complex numbers have no codec"),
+        (np.complex128, "complex128: complex numbers have no codec"),
+        ("torch.float8_e4m3fn", "float8_e4m3fn has no codec"),
+    ],
+)
+def test_every_dtype_of_gradients_is_coded_or_the_reason_is_given(dtype: Any, reason: str | None) -> None:
+    given = why_uncoded(dtype if isinstance(dtype, str) else np.dtype(dtype))
+    assert given is None if reason is None else str(given).startswith(reason)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool", "torch.int64", "<U3", "object"])
+def test_a_dtype_that_gradients_cannot_have_is_refused(dtype: str) -> None:
+    with pytest.raises(TypeError, match="expected floating-point gradients, got"):
+        why_uncoded(dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import pickle
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ import pytest
 from needs import needs
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError
+from support import doors
 from support.torch_ranks import start
 
 needs("torch")
 import torch  # noqa: E402
 
 RANKS, STEPS = 4, 12
-PARTS = "gradients of some of a module's parameters alone"
+PARTS = "gradients of some of a module's trained parameters alone have no state"
 FINE = Config.model_validate({"quantiser": {"error_feedback": True}})
 
 
@@ -45,14 +47,14 @@ class Net(torch.nn.Module):
         return self.seldom(x) if seldom else x
 
 
-def make(mesh: Any) -> Any:
+def make(mesh: Any, **options: Any) -> Any:
     from torch.distributed.fsdp import fully_shard
 
     torch.manual_seed(0)
     model = Net()
     for layer in model.layers:
-        fully_shard(layer, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+        fully_shard(layer, mesh=mesh, **options)
+    return fully_shard(model, mesh=mesh, **options)
 
 
 def train(model: Any, optimiser: Any, steps: range, **how: Any) -> list[float]:
@@ -91,6 +93,96 @@ def compared(mesh: Any) -> dict[str, Any]:
         train(model, adam(model), range(2), seldom=False)
         found["seldom"] = dict(exchange.uncoded_values)
     return found
+
+
+def gradients(model: Any, steps: range, parts: int = 1) -> list[np.ndarray]:
+    """Return the gradients of some steps, of so many micro-batches each."""
+    results = []
+    for step in steps:
+        model.zero_grad()
+        for part in range(parts):
+            model.set_requires_gradient_sync(part == parts - 1)
+            random = torch.Generator().manual_seed(100 * step + 10 * part + torch.distributed.get_rank())
+            model(torch.randn(64, 32, generator=random)).square().mean().backward()
+        full = [p.grad.full_tensor().float().flatten() for p in model.parameters() if p.grad is not None]
+        results.append(torch.cat(full).numpy())
+    return results
+
+
+def beside_native(mesh: Any, build: Any, steps: range, parts: int = 1) -> list[float]:
+    """Return the relative error of each step's gradients, against those of native HSDP."""
+    from oscar.torch_fsdp import between_hosts
+
+    native = gradients(build(mesh), steps, parts)
+    model = build(mesh["inside"])
+    with between_hosts(model, mesh["hosts"], FINE):
+        coded = gradients(model, steps, parts)
+    pairs = zip(coded, native, strict=True)
+    return [float(np.linalg.norm(one - two) / np.linalg.norm(two)) for one, two in pairs]
+
+
+def divided(mesh: Any) -> dict[str, list[float]]:
+    """Divide factors of the user's, with other dtypes to reduce in, and accumulated gradients."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    def build(factor: float | None, dtype: Any, mesh: Any) -> Any:
+        model = make(mesh, mp_policy=MixedPrecisionPolicy(reduce_dtype=dtype))
+        for module in (*model.layers, model):
+            module.set_force_sum_reduction_for_comms(True)  # Gloo has no op with a factor
+            if factor is not None:
+                module.set_gradient_divide_factor(factor)
+        return model
+
+    cases = {
+        "none": (None, torch.float32, 1),
+        "1": (1.0, torch.float32, 1),
+        "8": (8.0, torch.float32, 2),
+        "8 in float16": (8.0, torch.float16, 1),
+        "3 in bfloat16": (3.0, torch.bfloat16, 2),
+    }
+    return {
+        name: beside_native(mesh, partial(build, factor, dtype), range(2), parts)
+        for name, (factor, dtype, parts) in cases.items()
+    }
+
+
+def swapped(mesh: Any) -> dict[str, Any]:
+    """Two layers of one shape in a module, of which one at a time is trained; and what forget leaves."""
+    from torch.distributed.fsdp import fully_shard
+
+    from oscar.torch_fsdp import between_hosts
+
+    def build(mesh: Any) -> Any:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(*(torch.nn.Linear(32, 32, bias=False) for _ in range(2)))
+        return fully_shard(model, mesh=mesh)
+
+    def turns(model: Any) -> list[np.ndarray]:
+        results = []
+        for step in range(6):
+            for number, layer in enumerate(model):
+                layer.weight.requires_grad_(number == step // 2 % 2)
+                layer.weight.grad = None
+            random = torch.Generator().manual_seed(100 * step + torch.distributed.get_rank())
+            scale = (1e3, 1.0)[step // 2 % 2]
+            (model(torch.randn(64, 32, generator=random)).square().mean() * scale).backward()
+            results.append(model[step // 2 % 2].weight.grad.full_tensor().numpy())
+        return results
+
+    native, model = turns(build(mesh)), build(mesh["inside"])
+    with between_hosts(model, mesh["hosts"], FINE) as exchange:
+        pairs = zip(turns(model), native, strict=True)
+        states = exchange._coded.states
+        saw: dict[str, Any] = {
+            "errors": [float(np.linalg.norm(one - two) / np.linalg.norm(two)) for one, two in pairs],
+            "keys": sorted(states),
+            "uncoded": dict(exchange.uncoded_values),
+            "timeout": exchange._coded.party.timeout_s,
+        }
+        saw["residuals"] = [state.workers[0].residual is not None for state in states.values()]
+        exchange.forget()
+        saw["after"] = [state.workers[0].residual is not None for state in states.values()]
+    return saw
 
 
 def resumed(mesh: Any, folder: Path) -> dict[str, Any]:
@@ -139,6 +231,33 @@ def refused(mesh: Any) -> dict[str, str]:
         except (TypeError, ConfigError) as error:
             found[name] = f"{type(error).__name__}: {error}"
     return found
+
+
+def taken(mesh: Any) -> dict[str, set[str]]:
+    """Return by row of docs/doors.md what happens to a shard of its dtype."""
+    from oscar.torch_fsdp import between_hosts
+
+    words: dict[str, set[str]] = {}
+    cells = {row: cells["FSDP2"] for row, cells in doors.table().items() if row in doors.tensors(torch)}
+    model, exchange = make(mesh["inside"]), None
+    for row, tensor in ((row, one) for row, held in doors.tensors(torch).items() for one in held):
+        if cells[row] == "-":
+            continue
+        exchange = exchange or between_hosts(model, mesh["hosts"], FINE)
+        shard = tensor.reshape(-1)[: sum(map(math.prod, exchange.shapes["layers.0"]))].clone()
+        before = exchange.uncoded_values.total()
+        try:
+            exchange.reduce("layers.0", shard)
+            word = "uncompressed" if exchange.uncoded_values.total() > before else "coded"
+            right = tensor.reshape(-1)[: shard.numel()]
+            bound = 0.0 if word == "uncompressed" else 0.75  # a step and a half
+            assert (shard.to(torch.complex128) - right.to(torch.complex128)).abs().max() <= bound, row
+        except TypeError:
+            word, exchange = "refused", exchange.close()
+        words.setdefault(row, set()).add(word)
+    if exchange is not None:
+        exchange.close()
+    return words
 
 
 def spoilt(mesh: Any) -> list[str]:
@@ -199,8 +318,11 @@ def main(folder: Path) -> None:
     mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2, 2), mesh_dim_names=("hosts", "inside"))
     found = {
         "compared": compared(mesh),
+        "divided": divided(mesh),
+        "swapped": swapped(mesh),
         "resumed": resumed(mesh, folder),
         "refused": refused(mesh),
+        "taken": taken(mesh),
         "spoilt": spoilt(mesh),
         "unhooked": unhooked(mesh),
     }
@@ -244,6 +366,19 @@ def test_every_parameter_has_a_shard_and_every_module_a_state_of_its_own(seen: l
     assert one["keys"] == ["", "layers.0", "layers.1"]
 
 
+def test_gradients_are_native_hsdp_s_with_each_divide_factor(seen: list[dict[str, Any]]) -> None:
+    for name, errors in (item for each in seen for item in each["divided"].items()):
+        assert 0 < max(errors) < 0.1, (name, errors)
+
+
+def test_layers_that_are_trained_in_turn_have_a_state_each(seen: list[dict[str, Any]]) -> None:
+    for one in (each["swapped"] for each in seen):
+        assert max(one["errors"]) < 0.1, one["errors"]
+        assert (one["keys"], one["uncoded"]) == ([" 0", " 1"], {})
+        assert (one["residuals"], one["after"]) == ([True, True], [False, False])
+        assert one["timeout"] == 30 * 60  # torch's own
+
+
 def test_a_module_of_which_some_parameters_have_gradients_goes_uncompressed(
     seen: list[dict[str, Any]],
 ) -> None:
@@ -266,6 +401,13 @@ def test_what_cannot_be_reduced_is_refused_on_all_ranks(seen: list[dict[str, Any
     assert GradientError.__name__ in seen[3]["spoilt"][0]
     assert "PeerError" in seen[1]["spoilt"][0]
     assert all("failed before" in seen[rank]["spoilt"][1] for rank in (1, 3))
+
+
+def test_each_dtype_goes_as_the_page_says(seen: list[dict[str, Any]]) -> None:
+    cells = {row: {cells["FSDP2"]} for row, cells in doors.table().items()}
+    for each in seen:
+        assert each["taken"] == {row: cells[row] for row in each["taken"]}
+    assert len(seen[0]["taken"]) == sum(cell != {"-"} for cell in cells.values()) - 1  # no CUDA device
 
 
 def test_connections_end_with_a_refused_hook_and_hooks_outlive_them(seen: list[dict[str, Any]]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ import pytest
 from needs import needs
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
+from support import doors
 from support.gradients import laplace
 
 needs("torchft")
@@ -124,6 +126,33 @@ def test_what_is_not_coded_is_exact_counted_and_told_once(
     assert all("uncompressed" in line for line in told)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_each_tensor_goes_as_the_page_says(meet: Any) -> None:
+    cells = {row: cells["torchft"] for row, cells in doors.table().items()}
+    assert cells["DTensor"] == "refused"
+    groups = pair(meet, ordered=True)
+    for row, held in doors.tensors(torch).items():
+        for tensor in held:
+            mine = [tensor.detach().clone() for _ in groups]
+            for one in mine:
+                one.requires_grad_(tensor.requires_grad)
+            coded, uncoded = groups[0].coded_values, groups[0].uncoded_values.total()
+            if cells[row] == "refused":
+                for group, one in zip(groups, mine, strict=True):
+                    with pytest.raises(TypeError, match="expected a "):
+                        group.allreduce([one], options(ReduceOp.SUM))
+                continue
+            assert step(groups, *([one] for one in mine)) == [None, None], row
+            word = "coded" if groups[0].coded_values > coded else "uncompressed"
+            assert word == cells[row], row
+            assert word == "coded" or groups[0].uncoded_values.total() == uncoded + tensor.numel()
+            ours, sums = mine[0].detach().to_dense(), (tensor + tensor).detach().to_dense()
+            bound = 0.0 if word == "uncompressed" else 1.0
+            assert (ours.to(torch.complex128) - sums.to(torch.complex128)).abs().max() <= bound, row
+    with pytest.raises(TypeError, match=r"expected plain tensors, got a DTensor; give to_local\(\)"):
+        groups[0].allreduce([SimpleNamespace(to_local=None)], options(ReduceOp.SUM))
+
+
 def test_bf16_is_coded_and_stays_bf16(meet: Any) -> None:
     groups = pair(meet)
     mine = [gradient(rank, 0).bfloat16() for rank in range(2)]
@@ -160,6 +189,76 @@ def test_a_fragment_of_which_nothing_is_coded_has_its_turn(meet: Any, middle: An
         assert step(groups, *([one] for one in mine)) == [None, None]
         assert turn % 3 == 0 or mine[0].std() == 0, turn
     assert sorted(groups[0]._quorum._coded.states) == ["0.0", "2.0"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_tensors_of_one_size_that_take_turns_do_not_share_state(meet: Any, named: bool) -> None:
+    """As layers do that are trained in turn: a small one after a large one has its usual error."""
+    groups = pair(meet)
+    for turn in range(8):
+        layer, scale = turn % 2, (100.0, 1.0)[turn % 2]
+        mine = [scale * gradient(rank, turn) for rank in range(2)]
+        exact = (mine[0] + mine[1]).clone()
+        for group in groups:
+            if named:
+                group.name_next(f"layer {layer}")
+        assert step(groups, *([one] for one in mine)) == [None, None]
+        assert (mine[0] - exact).norm() < 0.15 * exact.norm(), turn
+    assert sorted(groups[0]._quorum._coded.states) == (["layer 0", "layer 1"] if named else [])
+
+
+def test_forget_drops_residuals_and_keeps_the_rest(meet: Any) -> None:
+    groups = pair(meet, config=COARSE, ordered=True)
+    step(groups, *([gradient(rank, 0)] for rank in range(2)))
+    (state,) = groups[0]._quorum._coded.states.values()
+    assert state.workers[0].residual is not None
+    groups[0].forget()
+    assert state.workers[0].residual is None
+    assert step(groups, *([gradient(rank, 1)] for rank in range(2))) == [None, None]
+    ProcessGroupOscar().forget()  # without a quorum there is nothing to drop
+
+
+def test_a_tensor_without_a_name_or_an_order_is_logged_once(
+    meet: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups = pair(meet)
+    with caplog.at_level(logging.WARNING, "oscar.torchft"):
+        for turn in range(2):
+            step(groups, *([gradient(rank, turn)] for rank in range(2)))
+    lines = [record.getMessage() for record in caplog.records if record.name == "oscar.torchft"]
+    assert len(lines) == len(groups)
+    assert all(
+        "call name_next(name) before its allreduce, or make the group with ordered=True" in x for x in lines
+    )
+
+
+def test_the_timeout_is_the_configuration_s_if_it_sets_one() -> None:
+    config = Config.model_validate({"transport": {"timeout_s": 7.0}})
+    assert ProcessGroupOscar(config)._timeout == timedelta(seconds=7)
+    assert ProcessGroupOscar(config, timeout=timedelta(seconds=3))._timeout == timedelta(seconds=3)
+    assert ProcessGroupOscar()._timeout == timedelta(seconds=60)
+
+
+def test_torchft_s_ddp_names_gradients_by_their_parameters() -> None:
+    """The same name whichever layers have gradients; two models of one manager have other names."""
+    from torchft import ddp
+
+    group = ProcessGroupOscar()
+    manager = Naming(group)
+    first, second = (
+        torch.nn.Sequential(*(torch.nn.Linear(3, 3, bias=False) for _ in range(2))) for _ in range(2)
+    )
+    pure = ddp.PureDistributedDataParallel(manager, first)
+    for layer in (0, 1, 0):
+        first.requires_grad_(False)[layer].requires_grad_(True)
+        pure(torch.ones(1, 3, requires_grad=True)).sum().backward()
+    assert manager.names == [f"{layer}.weight of model 1" for layer in (0, 1, 0)]
+    manager.names.clear()
+    model = ddp.DistributedDataParallel(manager, second)
+    for _ in range(2):
+        model(torch.ones(1, 3)).sum().backward()
+    assert len(set(manager.names)) == len(manager.names) / 2
+    assert all("of model 2" in name for name in manager.names)
 
 
 def test_parameters_are_sent_as_changes(meet: Any) -> None:
@@ -257,6 +356,21 @@ class Managed:
 
     def register_state_dict_fn(self, *_: Any) -> None:
         """Take it."""
+
+
+class Naming(Managed):
+    """A Manager that reduces nothing, and writes down how each tensor was named."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__(group)
+        self.names: list[str | None] = []
+
+    def allreduce(self, tensor: Any) -> Any:
+        self.names.append(self._pg._next_name)
+        self._pg._next_name = None
+        future: Any = torch.futures.Future()
+        future.set_result(tensor)
+        return SimpleNamespace(wait=lambda: True, get_future=lambda: SimpleNamespace(_fut=future))
 
 
 def diloco(group: Any, **options: Any) -> Any:

@@ -34,11 +34,9 @@ COMMANDS = (
 
 COMPILE_NOTHING = "init", "report", "schedule"
 
-CACHE_ELSEWHERE = "set NUMBA_CACHE_DIR to a folder you can write to"
-NO_CACHE = f"compiled kernels can be kept neither beside the code nor in your home: {CACHE_ELSEWHERE}"
+CACHE_ELSEWHERE = "set NUMBA_CACHE_DIR to a folder you can write to"  # as oscar.kernels has it
 NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # our own writes name their file
 
-NO_JIT = "compiled kernels cannot run while NUMBA_DISABLE_JIT is set; unset it"
 SMALLER = "lower nodes, iterations or the workload's sizes (batch, hidden, ...)"
 ADDRESS_SPACE = 768 << 20  # bytes: with less, OpenBLAS and LLVM end or hang while they are loaded
 
@@ -142,10 +140,6 @@ def _said(error: BaseException) -> str | None:
         return None if root == "oscar" else lacking(root)
     if isinstance(error, MemoryError):
         return one_line(f"not enough memory ({error or 'an allocation failed'}); {SMALLER}")
-    if isinstance(error, RuntimeError) and "no locator available" in str(error):  # numba's
-        return NO_CACHE
-    if isinstance(error, NotImplementedError) and "not usable in pure-python" in str(error):  # numba's too
-        return NO_JIT
     if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:  # numba's cache
         return f"no room for the compiled kernels ({error.strerror}); make room, or {CACHE_ELSEWHERE}"
     expected = isinstance(error, (OscarError, ValueError, TypeError, OSError))

@@ -96,17 +96,18 @@ def _code(args: argparse.Namespace) -> int:
         raise ValueError(f"--nodes: expected 1 or more, got {args.nodes}")
     array = load_array(args.file)
     flat = integers = floats = array.reshape(-1)
-    exponent = None
+    exponent, rounded = None, False
     print(f"# {args.file}: {array.dtype} of shape {list(array.shape)}, coded flat; headers counted")
     if flat.dtype.kind == "f":
         integers, exponent, how = quantise(flat, args.scale, args.coarseness, args.bits)
         print(f"# {how}")
-        floats, how = as_float32(flat)
+        floats, how, rounded = as_float32(flat)
         if how:
             print(f"# {how}")
     classes = load_classes(args.classes)
     width = None if args.nodes is None else sum_width(args.bits, args.nodes)
     given = {"step": args.step, "context": classes, "width": width, "stored": array.nbytes}
+    given["rounded"] = rounded
     codec, frame, failed = _table(args, floats, integers, given)
     if args.reference:
         same, text = same_as_reference(_params(args.context), integers, classes, step=args.step, width=width)
@@ -134,8 +135,9 @@ def _table(
                 continue
             raise ValueError(f"{name} codes floats, {args.file} holds {floats.dtype}")
         values = floats if codec.domain == "float" else integers
-        result = code(name, codec, values, **given, lenient=args.all)
-        failed |= not result.missing and codec.lossless and not result.exact
+        own = {**given, "rounded": given["rounded"] and codec.domain == "float"}
+        result = code(name, codec, values, **own, lenient=args.all)
+        failed |= not result.missing and result.lossless and not result.exact
         frame = result.frame or frame
         print(result.line())
     if not frame:

@@ -11,7 +11,6 @@ import operator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
 from oscar.coding.asc import Decoder, Encoder
@@ -29,14 +28,17 @@ from oscar.coding.message import (
 )
 from oscar.coding.tensors import FLOATS, bits_dtype, flat_bits, from_bits
 from oscar.errors import GradientError
+from oscar.kernels import njit
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.quantiser_kernels import FLOAT32_MAX, all_finite, hold_within
 from oscar.numerics.steps import MIN_EXPONENT
 from oscar.numerics.sum_kernels import to_means
+from oscar.numerics.tensors import narrowed
 
 PIECE = 1 << 26  # values of a frame; larger tensors take several
 BITS = 16  # of the integers that floats become
 MOST_IN_BYTE = (1 << MAX_BLOCK_LOG2) // DIRECTORY_BYTES + 1  # values: those of a constant block
+KEPT = "send it by oscar.floats, which keeps every bit, or "
 SUMS = 16  # of squares, side by side: their order is part of what `encode` does, and a vector's width
 # What rounds to these, and keeps finite values finite
 NARROW: dict[str, Bf16 | Fp16] = {"bfloat16": Bf16(), "float16": Fp16()}
@@ -74,7 +76,7 @@ def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
     shape: of the whole tensor, needed with a plain pair. positions: integers, distinct, in the flat tensor;
     in any order, but ascending ones take less time, and they come back ascending.
     Raises TypeError for what is no tensor, or of a dtype that is not carried, ValueError for other bad
-    arguments, GradientError for floats that are NaN, Inf or beyond float32.
+    arguments, GradientError for floats that are NaN, Inf, beyond float32, or all below its range.
 
     >>> data = encode((np.array([3, 9]), np.array([1, -2], np.int8)), shape=(4, 4))
     >>> decode(data).positions.tolist(), decode(data).values.tolist()
@@ -200,14 +202,13 @@ def _integers(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int, i
 
 def _quantised(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int]:
     params = QuantiserParams(coarseness=coarseness, bits=BITS)
-    with np.errstate(over="ignore"):
-        values = from_bits(flat, dtype, flat.shape, as_torch=False).astype(np.float32, copy=False)
+    values = narrowed(from_bits(flat, dtype, flat.shape, as_torch=False))
     if not all_finite(values):
         bad = int(np.flatnonzero(~np.isfinite(values))[0])
         came = from_bits(flat[bad : bad + 1], dtype, (), as_torch=False)  # of bfloat16, not its bits
         raise GradientError(
             f"expected finite values within float32, got {came} at flat index {bad}",
-            advice="; send it by oscar.floats, which keeps every bit, or skip this step",
+            advice=f"; {KEPT if dtype in ('float32', 'bfloat16') else ''}skip this step",
         )
     largest = max(-float(values.min(initial=0)), float(values.max(initial=0)))
     if not largest:

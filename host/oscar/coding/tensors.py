@@ -12,6 +12,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.errors import OscarError
+from oscar.numerics.tensors import on_host
 
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16")
@@ -27,7 +28,8 @@ def flat_bits(tensor: Any) -> tuple[Array, str, tuple[int, ...]]:
     """Return a tensor's values, flat and contiguous in native byte order, the name of its dtype, its shape.
 
     tensor: array of NumPy (ml_dtypes' bfloat16 too) or tensor of PyTorch, on any device. Copied only where it
-    has to be. Raises TypeError for what is neither, and for a dtype that is not in DTYPES.
+    has to be. Raises TypeError for what is neither, for a dtype that is not in DTYPES, and for a tensor of
+    PyTorch that is not dense, or is distributed.
     """
     if not (hasattr(tensor, "shape") and hasattr(tensor, "dtype")):
         raise TypeError(
@@ -36,16 +38,22 @@ def flat_bits(tensor: Any) -> tuple[Array, str, tuple[int, ...]]:
         )
     name = str(tensor.dtype).removeprefix("torch.")
     if hasattr(tensor, "detach"):
-        held = tensor.detach().cpu().contiguous()
-        held = held.view(sys.modules["torch"].int16) if name == "bfloat16" else held
-        array = held.numpy()
+        if name not in DTYPES:
+            raise _not_carried(name)
+        plain = on_host(tensor)
+        plain = plain.view(sys.modules["torch"].int16) if name == "bfloat16" else plain
+        array = plain.numpy()
     else:
         array = np.asarray(tensor)
         array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
         name = array.dtype.name
     if name not in DTYPES:
-        raise TypeError(f"expected a tensor of one of {', '.join(DTYPES)}, got {name}; convert it first")
+        raise _not_carried(name)
     return array.reshape(-1).view(bits_dtype(name)), name, tuple(tensor.shape)
+
+
+def _not_carried(name: str) -> TypeError:
+    return TypeError(f"expected a tensor of one of {', '.join(DTYPES)}, got {name}; convert it first")
 
 
 def from_bits(flat: Array, name: str, shape: tuple[int, ...], *, as_torch: bool) -> Any:

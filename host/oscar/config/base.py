@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -13,8 +13,39 @@ from oscar.errors import ConfigError, did_you_mean
 LEAST_RATE, MOST = 1e-6, 1e9  # bounds of the time model: beyond them times mean nothing or overflow
 
 
-class Section(BaseModel):
-    """Part of a configuration: unknown keys and values of another type are refused."""
+if TYPE_CHECKING:
+    _Base = BaseModel
+else:
+
+    class _Explained(type(BaseModel)):
+        """Makes a call such as `Config(node=4)` raise the ConfigError that a file with this key gives."""
+
+        def __call__(cls, *args: Any, **keys: Any) -> Any:
+            if args:
+                kinds = ", ".join(type(arg).__name__ for arg in args)
+                raise TypeError(
+                    f"{cls.__name__}: expected keyword arguments, as in {cls.__name__}(key=value), got "
+                    f"{kinds}; {cls.__name__}.model_validate takes a dict"
+                )
+            try:
+                return super().__call__(**keys)
+            except ValidationError as error:
+                raise _refused(error, cls) from None
+
+    class _Base(BaseModel, metaclass=_Explained):
+        """A model whose errors are ConfigErrors, whoever makes it."""
+
+        @classmethod
+        def model_validate(cls, obj: Any, **options: Any) -> Any:
+            """Return `obj`, a dict, as a model; raises ConfigError that explains every error."""
+            try:
+                return super().model_validate(obj, **options)
+            except ValidationError as error:
+                raise _refused(error, cls) from None
+
+
+class Section(_Base):
+    """Part of a configuration: unknown keys and values of another type are refused with a ConfigError."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -44,8 +75,15 @@ def validated(model: type[Model], data: dict[str, Any], source: str = "") -> Mod
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        text = "; ".join(explain(e, model) for e in error.errors())
-        raise ConfigError(f"{source}: {text}" if source else text) from None
+        text = str(_refused(error, model))
+    except ConfigError as error:
+        text = str(error)
+    raise ConfigError(f"{source}: {text}" if source else text)
+
+
+def _refused(error: ValidationError, model: type[BaseModel]) -> ConfigError:
+    """Return pydantic's errors as one ConfigError."""
+    return ConfigError("; ".join(explain(e, model) for e in error.errors()))
 
 
 def explain(error: Any, model: type[BaseModel], under: Sequence[str] = ()) -> str:

@@ -206,8 +206,11 @@ class Config(Choice):
         return AscParams(**self.asc.model_dump())
 
     def variant(self, **changes: Any) -> Config:
-        """Return a copy with some top-level fields replaced, validated again; raises ConfigError."""
+        """Return a copy with some top-level fields replaced, validated again; raises ConfigError.
+
+        What was left to its default stays so, in `model_fields_set` too.
+        """
         return self._changed(changes, "")
 
     def _changed(self, changes: dict[str, Any], where: str) -> Config:
-        return validated(Config, {**self.model_dump(), **changes}, where)
+        return validated(Config, {**self.model_dump(exclude_unset=True), **changes}, where)

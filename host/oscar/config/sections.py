@@ -148,6 +148,11 @@ class TransportSection(Section):
     key: str | None = None
     pad: float = 0.0
 
+    @property
+    def given_timeout_s(self) -> float | None:
+        """`timeout_s` if it was set, else None: the hooks of torch then take the process group's timeout."""
+        return self.timeout_s if "timeout_s" in self.model_fields_set else None
+
     @field_validator("pad", mode="before")
     @classmethod
     def _percent(cls, pad: Any) -> Any:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from oscar.kernels import njit
 
 BLOCK = 1 << 16  # values whose sums stay in the second-level cache
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
+from oscar.kernels import njit
 from oscar.numerics.plans import ChunkPlan
 
 BITE = 1 << 18  # values of one turn: some .2 ms, for which a frame that comes must wait

@@ -14,7 +14,8 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from oscar.kernels import njit
 
 
 @njit(cache=True, nogil=True)

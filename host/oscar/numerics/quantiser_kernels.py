@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, njit, types
+from numba import carray, types
 from numba.extending import intrinsic
+
+from oscar.kernels import njit
 
 FLOAT32_MAX = np.finfo(np.float32).max
 MOST_SHIFT = 8  # octaves that a value's step may be apart from its tensor's

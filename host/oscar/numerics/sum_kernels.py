@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from oscar.kernels import njit
 from oscar.numerics.plans import scatter_range
 
 PIECE = 4096  # values whose squares of differences below 2^10 add up within 32 bits

@@ -15,34 +15,88 @@ from oscar.array import Array, sizes_of
 from oscar.errors import GradientError
 from oscar.numerics.quantiser_kernels import all_finite
 
+LEAST_NORMAL = float(np.finfo(np.float32).tiny)  # floats below it have fewer digits, and then none
 SKIP = "skip this iteration or lower the loss scale"
 
 
-def check_tensors(tensors: Sequence[np.ndarray], node: int, *, remedy: str = SKIP) -> list[np.ndarray]:
+def check_tensors(tensors: Sequence[Any], node: int, *, remedy: str = SKIP) -> list[np.ndarray]:
     """Return what `as_floats` does. Raises as it and `check_finite` do."""
     flat = as_floats(tensors, node)
     check_finite(flat, node, remedy=remedy)
     return flat
 
 
-def as_floats(tensors: Sequence[np.ndarray], node: int) -> list[np.ndarray]:
+def as_floats(tensors: Sequence[Any], node: int) -> list[np.ndarray]:
     """Return `tensors` as contiguous flat float32 arrays (copied only where needed).
 
-    What is too large for float32 becomes Inf. Raises TypeError on anything but floating-point arrays.
+    tensors: floating-point arrays of NumPy, or dense tensors of PyTorch, on any device. What is too large for
+    float32 becomes Inf. Raises TypeError on anything else, GradientError where a tensor is too small.
     """
     flat = []
-    with np.errstate(over="ignore"):
-        for index, tensor in enumerate(tensors):
-            if type(tensor) is np.ndarray and tensor.dtype == np.float32 and tensor.flags.c_contiguous:
-                flat.append(tensor.reshape(-1))  # a model has hundreds
-                continue
-            array = np.asarray(tensor)
-            if array.dtype.kind != "f":
-                raise TypeError(
-                    f"node {node}, tensor {index}: expected float32, got {array.dtype}; convert it first"
-                )
-            flat.append(np.ascontiguousarray(array, dtype=np.float32).reshape(-1))
+    for index, tensor in enumerate(tensors):
+        if type(tensor) is np.ndarray and tensor.dtype == np.float32 and tensor.flags.c_contiguous:
+            flat.append(tensor.reshape(-1))  # a model has hundreds
+            continue
+        try:
+            flat.append(_as_float(tensor))
+        except (TypeError, GradientError) as error:
+            raise type(error)(f"node {node}, tensor {index}: {error}") from None
     return flat
+
+
+def _as_float(tensor: Any) -> np.ndarray:
+    """Return one tensor as contiguous flat float32; errors do not name it."""
+    if hasattr(tensor, "detach"):
+        if not tensor.is_floating_point():
+            raise _no_float(tensor.dtype)
+        plain = on_host(tensor)
+        array = (plain if plain.dtype.itemsize == 8 else plain.float()).numpy()
+    else:
+        array = np.asarray(tensor)
+        if array.dtype.kind != "f" and array.dtype.name != "bfloat16":  # ml_dtypes' kind is V
+            raise _no_float(array.dtype)
+    return narrowed(array).reshape(-1)
+
+
+def _no_float(dtype: Any) -> TypeError:
+    how = "give the real view, view_as_real" if "complex" in str(dtype) else "convert it first"
+    return TypeError(f"expected float32, got {dtype}; {how}")
+
+
+def on_host(tensor: Any) -> Any:
+    """Return a tensor of PyTorch on the CPU, contiguous and without a graph; copied only where needed.
+
+    Raises TypeError where it has no plain values: sparse, distributed (DTensor), quantised, or on `meta`.
+    """
+    if hasattr(tensor, "to_local"):
+        raise TypeError("expected a plain tensor, got a DTensor; give to_local() or full_tensor()")
+    if str(tensor.layout) != "torch.strided":
+        raise TypeError(
+            f"expected a dense tensor, got the layout {tensor.layout}; give to_dense(), or its values and "
+            "positions apart"
+        )
+    if tensor.device.type == "meta" or tensor.is_quantized:
+        kind = "a quantised tensor" if tensor.is_quantized else "a tensor on meta, which has no values"
+        raise TypeError(f"expected a tensor with plain values, got {kind}")
+    return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+
+
+def narrowed(array: Array) -> Array:
+    """Return floats as contiguous float32; what is too large becomes Inf, and NaN stays.
+
+    Raises GradientError where all values are below float32's range: they would become 0, or lose digits.
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        values = np.ascontiguousarray(array, dtype=np.float32)
+    if array.dtype.itemsize > 4 and array.size:
+        largest = max(float(array.max()), -float(array.min()))
+        if 0 < largest < LEAST_NORMAL:
+            raise GradientError(
+                f"expected values within float32's range, {LEAST_NORMAL:.3g} to 3.4e+38, got {array.dtype} "
+                f"of at most {largest:.3g}, which would become 0",
+                advice="; multiply them by a factor first",
+            )
+    return values
 
 
 def check_finite(

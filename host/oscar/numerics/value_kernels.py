@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from oscar.kernels import njit
 from oscar.numerics.plans import scatter_range
 from oscar.numerics.quantiser_kernels import MOST_SHIFT, power
 from oscar.numerics.sum_kernels import PIECE, find_classes

@@ -94,11 +94,13 @@ class LocalCluster(Reducer):
     ) -> AllReduceResult:
         """Return the mean of gradients[node][tensor] over the nodes, as every node computed it.
 
-        gradients: float32 arrays, equal shapes on all nodes, 1 to 256 nodes; never written to.
+        gradients: floating-point arrays of NumPy or dense tensors of PyTorch, equal shapes on all nodes, 1 to
+        256 nodes; they are converted to float32 (docs/doors.md) and never written to.
         faults: faults to inject; codecs only.
-        Raises GradientError (NaN, Inf, unequal shapes), GradientOverflowError (a mean beyond float32),
-        TypeError (not floating point), PeerError (an injected fault, or a frame that does not decode) and
-        ConfigError (an option that does not allow this number of nodes, or faults with a scheme).
+        Raises GradientError (NaN, Inf, all below float32's range, unequal shapes), GradientOverflowError (a
+        mean beyond float32), TypeError (not floating point, not dense), PeerError (an injected fault, or a
+        frame that does not decode) and ConfigError (an option that does not allow this number of nodes, or
+        faults with a scheme).
         """
         with self._kept(KEY):
             return self._attempt(gradients, faults)

@@ -16,11 +16,11 @@ from oscar.collective.schedule import Schedule
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientOverflowError
 from oscar.numerics.tensors import as_floats
-from oscar.reducers.gradients import MAX_NODES
+from oscar.reducers.gradients import MAX_NODES, check_list
 from oscar.reducers.greeting import greeting
 from oscar.reducers.on_device import flat_on, place_of, there, why_on_host
 from oscar.reducers.party import Party
-from oscar.reducers.reducer import Call, Reducer, Shapes, State
+from oscar.reducers.reducer import Call, Reducer, Shapes, State, check_config
 from oscar.reducers.remote_wire import RemoteWire
 from oscar.reducers.scheduling import shares_of
 from oscar.schemes.base import Channel
@@ -97,6 +97,7 @@ class Communicator(Reducer):
         weights: Sequence[float] | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
+        check_config(config)
         if not timeout_s > 0:
             raise ValueError(f"expected a timeout above 0 s, got {timeout_s}")
         if transport.nodes > MAX_NODES:
@@ -154,7 +155,8 @@ class Communicator(Reducer):
     def allreduce(self, tensors: Sequence[Any], *, key: Hashable = 0, device: Any = None) -> PeerResult:
         """Return the mean of `tensors` over all ranks. Collective.
 
-        tensors: float32 arrays, equal shapes on all ranks; never written to. key: names the state to use. A
+        tensors: floating-point arrays of NumPy or dense tensors of PyTorch, equal shapes on all ranks; they
+        are converted to float32 (docs/doors.md) and never written to. key: names the state to use. A
         training that reduces in buckets uses one key for each; all ranks call in the same order.
         device: torch's, of a GPU on which all tensors are (torch.Tensor); they are coded there and so is the
         result, with the bits of the host's. Needs that `why_on_host` returns None. Other ranks may be on the
@@ -162,13 +164,15 @@ class Communicator(Reducer):
 
         Raises TypeError or ConfigError, before any other rank waits, where tensors cannot be reduced on
         `device`; PeerError when a peer fails, or when the shapes are new on some ranks only; ConfigError for
-        unequal shapes that are new on all ranks; GradientError (NaN, Inf) and TypeError for this rank's own
-        tensors. When one rank raises, all ranks raise within the timeout, and their state is as before.
+        unequal shapes that are new on all ranks; GradientError (NaN, Inf, all below float32's range) and
+        TypeError for this rank's own tensors. When one rank raises, all ranks raise within the timeout, and
+        their state is as before.
         After an error the communicator cannot be used again, except after GradientOverflowError, which all
         ranks raise alike. A SaturationWarning is given last: if warnings are errors, the call has succeeded
         anyway.
         """
         self.party.check_alive()
+        check_list(tensors, "a list of tensors")
         if device is not None:
             device = self._admitted(tensors, key, device)
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
@@ -29,8 +31,15 @@ def why_on_host(config: Config, schedule: Schedule, nodes: int, values: int) -> 
         f"plan.granule is {plan.granule}": plan.name in USES_COSTS and TILE % plan.granule > 0,
         f"{values:,} values are too many or none": not 0 < values <= MOST_VALUES,
         "triton is not installed": find_spec("triton") is None,
+        "triton finds no C compiler (install gcc, or set CC)": not _has_compiler(),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def _has_compiler() -> bool:
+    """Whether Triton can compile what starts its kernels; its interpreter needs no compiler."""
+    given = os.environ.get("CC") or os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
+    return bool(given or shutil.which("gcc") or shutil.which("clang"))
 
 
 def there(device: Any) -> AbstractContextManager[Any]:

@@ -172,6 +172,7 @@ class Reducer(ABC):
     def __init__(
         self, config: Config, *, codec: Codec | None = None, weights: Sequence[float] | None = None
     ) -> None:
+        check_config(config)
         if config.policy is not None:
             raise ConfigError(
                 f"policy: expected none here, got {config.policy}: `oscar train` and OscarState take "
@@ -364,6 +365,15 @@ def advance(running: Messages, answer: Any) -> Any:
         return next(running) if answer is None else running.send(answer)
     except StopIteration:
         return None
+
+
+def check_config(config: Any) -> None:
+    """Raise TypeError unless `config` is a Config."""
+    if not isinstance(config, Config):
+        raise TypeError(
+            f"expected an oscar.Config, got {type(config).__name__}; write oscar.Config(nodes=4) or "
+            "oscar.load_config(path)"
+        )
 
 
 def checked_weights(weights: Sequence[float]) -> Array:

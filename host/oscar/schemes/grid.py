@@ -15,9 +15,9 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
+from oscar.kernels import njit
 from oscar.numerics.integers import floor_log2
 from oscar.numerics.quantiser_kernels import energies_beyond
 from oscar.numerics.saturation import Saturation

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
+from oscar.kernels import njit
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution

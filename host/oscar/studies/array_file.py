@@ -85,7 +85,7 @@ def _parse(header: bytes, wanted: str) -> ArrayFile:
     wrong = [name for name, kind in _TYPES.items() if not isinstance(pairs[name], kind)]
     wrong += [] if isinstance(about.exponent, int | None) else ["exponent"]
     wrong += [] if about.context in get_args(ContextMode) else ["context"]
-    wrong += [] if wrong or all(isinstance(n, int) and n >= 0 for n in about.shape) else ["shape"]
+    wrong += [] if wrong or all(type(n) is int and n >= 0 for n in about.shape) else ["shape"]
     wrong += [] if wrong or about.dtype[1:2] in ("i", "u", "f") else ["dtype"]
     if wrong:
         raise ConfigError(f"{wanted} of this release; {', '.join(wrong)} is something else here")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -32,6 +32,7 @@ def load_array(path: Path) -> np.ndarray:
     """Return the array in an .npy file; raises ConfigError on anything but one of numbers."""
     try:
         with open(path, "rb") as file:
+            _check_shape(file)
             array = np.lib.format.read_array(file, allow_pickle=False)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; np.save('{path}', array) writes one") from None
@@ -41,6 +42,18 @@ def load_array(path: Path) -> np.ndarray:
     if array.dtype.kind not in "iuf":
         raise ConfigError(f"{path}: expected integers or floats, got {array.dtype}; convert it first")
     return array
+
+
+def _check_shape(file: BinaryIO) -> None:
+    """Raise ValueError for a negative size, which NumPy reads as "what is left of the file"."""
+    version = np.lib.format.read_magic(file)
+    if version == (1, 0):
+        shape = np.lib.format.read_array_header_1_0(file)[0]
+    else:
+        shape = np.lib.format.read_array_header_2_0(file)[0]
+    file.seek(0)
+    if min(shape, default=0) < 0:
+        raise ValueError(f"the shape {list(shape)}")
 
 
 def load_classes(path: Path | None) -> np.ndarray | None:
@@ -56,11 +69,13 @@ def load_classes(path: Path | None) -> np.ndarray | None:
     return array.reshape(-1).astype(np.uint8)
 
 
-def as_float32(flat: np.ndarray) -> tuple[np.ndarray, str]:
-    """Return floats as a link carries them, and in words what changed: nothing for float32."""
+def as_float32(flat: np.ndarray) -> tuple[np.ndarray, str, bool]:
+    """Return floats as a link carries them, in words what changed, and whether values did."""
     values = flat.astype(np.float32, copy=False)
-    how = "" if flat.dtype == np.float32 else f"float codecs take float32: converted from {flat.dtype}"
-    return values, how
+    rounded = not np.array_equal(values, flat, equal_nan=True)
+    how = "rounded" if rounded else "converted"
+    text = "" if flat.dtype == np.float32 else f"float codecs take float32: {how} from {flat.dtype}"
+    return values, text, rounded
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
@@ -132,12 +147,14 @@ def code(
     width: int | None,
     stored: int,
     lenient: bool = False,
+    rounded: bool = False,
 ) -> CodedArray:
     """Encode and decode `values` on a fresh link; times are the best of a few rounds, compilation excluded.
 
     stored: bytes of the array as it was given. lenient: a codec that cannot take these values says so in its
-    line, as does one whose package is missing.
+    line, as does one whose package is missing. rounded: `values` are not the array's own any more.
     """
+    lossless = codec.lossless and not rounded
     used = context if codec.uses_context else None
 
     def encode() -> bytes:
@@ -148,12 +165,10 @@ def code(
     except (MissingExtraError, ValueError) as error:
         if not (lenient or isinstance(error, MissingExtraError)):
             raise
-        return CodedArray(
-            name, codec.lossless, b"", values.size, stored, 0.0, 0.0, not codec.lossless, str(error)
-        )
+        return CodedArray(name, lossless, b"", values.size, stored, 0.0, 0.0, not lossless, str(error))
     back, decode_s = _timed(lambda: codec.make_decoder().decode(frame, step=step, context=used))
-    exact = bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))
-    return CodedArray(name, codec.lossless, frame, values.size, stored, encode_s, decode_s, exact)
+    exact = not rounded and bool(np.array_equal(back, values, equal_nan=back.dtype.kind == "f"))
+    return CodedArray(name, lossless, frame, values.size, stored, encode_s, decode_s, exact)
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float]:

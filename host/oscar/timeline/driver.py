@@ -18,13 +18,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from oscar.coding.costs import check_seconds
 from oscar.collective.actions import SENDS, Op
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
+from oscar.kernels import njit
 
 Part = tuple[int, int]  # chunk and sub-frame
 # Seconds of a driver: until its last command is given, own values loaded, sums read, its question answered.

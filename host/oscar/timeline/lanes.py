@@ -10,9 +10,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from oscar.kernels import njit
 from oscar.timeline.engine import Floats
 from oscar.timeline.graph import BACKWARD, COMPUTE, Step
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from oscar.collective.frames import Frames
 from oscar.collective.gather import RAW, Gather
 from oscar.collective.ring import Ring
+from oscar.kernels import njit
 from oscar.timeline.driver import DESK, fetch, give
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.sizes import Sizes, cut_tables, dense_tables, divide, ring_tables, work_tables

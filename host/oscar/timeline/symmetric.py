@@ -14,11 +14,11 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from oscar.collective.actions import SENDS, Op
 from oscar.collective.schedule import Schedule
+from oscar.kernels import njit
 from oscar.timeline.driver import DESK, fetch, give, read_order
 from oscar.timeline.link import LinkModel
 from oscar.timeline.sizes import cut_tables, dense_tables

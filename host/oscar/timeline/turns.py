@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
+from oscar.kernels import njit
 
 # Units. A pair is for encoders and decoders, in that order.
 TURN, THREADS = 4, 8  # clocks of a turn; threads of a unit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from oscar.kernels import njit
 from oscar.timeline.turns import (
     BEGUN,
     BEHIND_SENT,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from oscar.coding.asc.params import DIRECTORY_BYTES, PREFIX_BYTES
 from oscar.coding.frame import HEADER_BYTES
+from oscar.kernels import njit
 from oscar.timeline.turns import (
     BEHIND,
     BUFFER,

@@ -26,6 +26,23 @@ def ranks_of(group: Any) -> list[int]:
     return ranks
 
 
+def timeout_of(group: Any) -> float:
+    """Return the seconds that a collective of `group` (None: all) may take, as torch was told.
+
+    Where its backends differ, the longest counts. Torch's default is 30 minutes, or 10 with NCCL.
+    """
+    _, dist = load_torch()
+    default = float(dist.default_pg_timeout.total_seconds())
+    given = dist.group.WORLD if group is None else group
+    found = []
+    for device in getattr(given, "_device_types", ()):
+        try:
+            found.append(given._get_backend(device).options._timeout.total_seconds())
+        except (AttributeError, RuntimeError):  # a backend without options, or none
+            continue
+    return float(max(found, default=default))
+
+
 def meeting(group: Any, what: str) -> tuple[Any, list[int], Callable[[Exception, timedelta], OscarError]]:
     """Return a store for the ranks of `group` (None: all) alone, their numbers, and the maker of an error.
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
+from oscar.kernels import njit
 from oscar.state import Saved
 from oscar.workloads.base import DataParallel, batch_generator
 from oscar.workloads.ngrams import NgramSamples, code_samples

@@ -18,6 +18,8 @@ import numba
 import numpy as np
 from numba import types
 
+from oscar.kernels import njit
+
 SLOTS = 8192  # packets that may be under way from one host; more wait in its socket
 ROOM = 2048  # bytes of a packet at most
 BATCH = 64  # packets of a system call
@@ -53,13 +55,13 @@ class PacketBatch(NamedTuple):
     vectors: Any
 
 
-@numba.njit(cache=True)
+@njit(cache=True)
 def _now(moment: Any) -> Any:
     _clock_gettime(CLOCK_MONOTONIC, moment.ctypes.data)
     return moment[0] * 1_000_000_000 + moment[1]
 
 
-@numba.njit(cache=True)
+@njit(cache=True)
 def _address(packet: Any, at: int) -> Any:
     value = np.int64(0)
     for byte in packet[at : at + 6]:
@@ -67,7 +69,7 @@ def _address(packet: Any, at: int) -> Any:
     return value
 
 
-@numba.njit(cache=True)
+@njit(cache=True)
 def _take(
     fd: int, port: int, head: int, tail: int, ring: DelayLine, call: PacketBatch, known: Any, when: int
 ) -> int:
@@ -85,7 +87,7 @@ def _take(
     return head + max(got, 0)
 
 
-@numba.njit(cache=True)
+@njit(cache=True)
 def _give(
     fd: int, out: int, port: int, low: int, high: int, ring: DelayLine, call: PacketBatch, known: Any
 ) -> None:
@@ -106,7 +108,7 @@ def _give(
             count = 0
 
 
-@numba.njit(cache=True)
+@njit(cache=True)
 def _serve(fds: Any, delay_ns: int, ring: DelayLine, call: PacketBatch, polled: Any) -> None:
     """Move packets for ever."""
     ports = len(fds)

@@ -106,7 +106,7 @@ class Settings(Section):
 def read_settings(config: Config) -> Settings:
     """Return the section `lab` of `config`, checked with every method's own configuration; or ConfigError."""
     try:
-        settings = Settings.model_validate(config.lab)
+        settings: Settings = Settings.__pydantic_validator__.validate_python(config.lab)
     except ValidationError as error:
         raise ConfigError("; ".join(_reasons(error))) from None
     sources = {method.of for method in settings.methods if method.kind == "replay"}

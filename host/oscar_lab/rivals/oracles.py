@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from oscar.errors import ConfigError
+from oscar.kernels import njit
 from oscar.planning.synthesis.model import MilpModel
 from oscar.planning.tuning.policy import Policy, PolicyProblem
 from oscar.planning.tuning.select import SELECTORS, Finder, Selection

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.adapters.fsdp.shards import Shape, shapes_of, sharded_modules
+from oscar.adapters.fsdp.shards import Shape, Shards, shards_of
 from oscar.adapters.torch.ends import default_config
 from oscar.adapters.torch.saving import packed, read_tree
 from oscar.adapters.torch.staging import Staging
@@ -20,13 +20,14 @@ from oscar.array import Array
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.kernels import log_compiling
+from oscar.numerics.dtypes import why_uncoded
 from oscar.numerics.tensors import split
 from oscar.reducers.communicator import Communicator
-from oscar.transports.gloo import load_torch, ranks_of
+from oscar.transports.gloo import load_torch, ranks_of, timeout_of
 from oscar.transports.tcp import TcpTransport
 
 PLAIN = "fp32"  # method of what goes uncompressed over the same transport
-PARTS = "gradients of some of a module's parameters alone"
+PARTS = "gradients of some of a module's trained parameters alone have no state"
 LOG = logging.getLogger("oscar.torch_fsdp")
 
 
@@ -35,7 +36,8 @@ def between_hosts(model: Any, hosts: Any, config: Config | None = None) -> HostE
 
     model: `fully_shard` was called on it, and on modules of it, with a mesh of one dimension, inside a host.
     hosts: the other dimension: a DeviceMesh, or a group of torch.distributed, of the ranks that hold the same
-    shard. config: codec or scheme and its options; None takes ASC with error feedback.
+    shard. config: codec or scheme and its options; None takes ASC with error feedback. A partner may be
+    silent for `transport.timeout_s`, by default for the timeout of the group.
     Collective between the ranks of `hosts`. Returns what holds the state: to be saved with a checkpoint, and
     to be closed. Raises TypeError for a model without fully_shard, ConfigError where FSDP replicates it,
     where ranks differ, and for keyed frames.
@@ -52,7 +54,7 @@ class HostExchange:
 
     def __init__(self, model: Any, hosts: Any, config: Config | None = None) -> None:
         group = hosts.get_group() if hasattr(hosts, "get_group") else hosts
-        modules = sharded_modules(model)
+        modules = shards_of(model)
         chosen = default_config() if config is None else config
         if chosen.transport.security != "none":
             raise ConfigError(
@@ -65,24 +67,30 @@ class HostExchange:
         self.error: Exception | None = None
         self.coded_values = self.sent_bytes = 0
         self.uncoded_values: Counter[str] = Counter()  # by reason
-        self.shapes: dict[str, list[Shape]] = {name: shapes_of(module) for name, module in modules.items()}
+        self._shards: dict[str, Shards] = {name: shards for name, (_, shards) in modules.items()}
+        self.shapes: dict[str, list[Shape]] = {name: shards.shapes for name, shards in self._shards.items()}
         self._transport = TcpTransport(group)
         log_compiling(self._transport.rank)
         try:
-            timeout_s = self.config.transport.timeout_s
-            extra = {"fsdp.shards": {name: [list(one) for one in own] for name, own in self.shapes.items()}}
+            timeout_s = self.config.transport.given_timeout_s or timeout_of(group)
+            shapes = {name: list(map(list, each)) for name, each in self.shapes.items()}
+            extra = {"fsdp.shards": shapes}
             self._coded = Communicator(self.config, self._transport, timeout_s=timeout_s, extra=extra)
             plain = Config(method=PLAIN, nodes=self.config.nodes)
             self._plain = Communicator(plain, self._transport, timeout_s=timeout_s)
             self.rank, self.nodes = self._coded.rank, self._coded.nodes
-            for name, module in modules.items():
+            for name, (module, _) in modules.items():
                 module.set_all_reduce_hook(partial(self.reduce, name))
         except BaseException:
             self._transport.close()
             raise
 
     def reduce(self, name: str, gradient: Any) -> None:
-        """Make `gradient`, a module's flat shard, its mean over all hosts, in place; FSDP's hook."""
+        """Make `gradient`, a module's flat shard, its mean over all hosts, in place; FSDP's hook.
+
+        It becomes the sum where the module has a divide factor, as with native HSDP. Raises TypeError for
+        dtypes that nothing reduces.
+        """
         if self.error is not None:
             raise OscarError(f"the exchange between hosts failed before ({self.error}); {ADVICE}")
         try:
@@ -95,40 +103,64 @@ class HostExchange:
             raise
 
     def _reduce(self, name: str, gradient: Any) -> None:
-        reason = self._reason(name, gradient)
-        if reason is None:
-            values = self._staging.fetch(gradient, self._staging.mark(gradient))
-            self._staging.put(gradient, self._mean(self._coded, name, split(values, self.shapes[name])))
-            self.coded_values += gradient.numel()
-            return
-        self._count(name, gradient, reason)
-        if gradient.dtype.itemsize > 4 or not gradient.is_floating_point() or reason.startswith("the device"):
+        shards = self._shards[name]
+        trained, times = shards.trained(), self.nodes if shards.adds else 1
+        shapes = [shards.shapes[number] for number in trained]
+        whole = gradient.numel() == sum(map(math.prod, shapes))
+        reason = self._reason(gradient)
+        if reason is not None:
+            self._count(name, gradient, reason)
             self._dist.all_reduce(gradient, group=self._group)
-            gradient.div_(self.nodes)
+            if times == 1:
+                gradient.div_(self.nodes)
             return
         values = self._staging.fetch(gradient, self._staging.mark(gradient))
-        self._staging.put(gradient, self._mean(self._plain, f"{name} {gradient.numel()}", [values]))
+        if whole:
+            mean = self._mean(self._coded, self._key(name, trained), split(values, shapes))
+            self.coded_values += gradient.numel()
+        else:
+            self._count(name, gradient, PARTS)
+            mean = self._mean(self._plain, f"{name} {gradient.numel()}", [values])
+        self._staging.put(gradient, mean if times == 1 else mean * np.float32(times))
+
+    def _key(self, name: str, trained: list[int]) -> str:
+        """Return the name of a state: each set of parameters that is trained together has one."""
+        if len(trained) == len(self.shapes[name]):
+            return name
+        return f"{name} {','.join(map(str, trained))}"
 
     def _mean(self, communicator: Communicator, key: str, tensors: list[Array]) -> Array:
         result = communicator.allreduce(tensors, key=key)
         self.sent_bytes += result.stats.sent_bytes
         return np.concatenate([tensor.reshape(-1) for tensor in result.mean])
 
-    def _reason(self, name: str, gradient: Any) -> str | None:
-        """Return why a gradient goes uncompressed, or None."""
-        if gradient.device.type not in Staging.DEVICES:
-            return f"the device {gradient.device.type}"
-        if not gradient.is_floating_point() or gradient.dtype.itemsize > 4:
-            return f"the dtype {gradient.dtype}"
-        return None if gradient.numel() == sum(map(math.prod, self.shapes[name])) else PARTS
+    @staticmethod
+    def _reason(gradient: Any) -> str | None:
+        """Return why torch reduces a gradient, or None; raises TypeError where torch cannot either."""
+        if gradient.dtype.itemsize == 1:
+            raise TypeError(
+                f"expected gradients of a dtype that torch adds between hosts, got {gradient.dtype}; set "
+                "MixedPrecisionPolicy(reduce_dtype=torch.float32)"
+            )
+        reason = why_uncoded(gradient.dtype)
+        if reason is None and gradient.device.type not in Staging.DEVICES:
+            reason = f"gradients on {gradient.device.type} are not coded"
+        return reason
 
     def _count(self, name: str, gradient: Any, reason: str) -> None:
         if not self.uncoded_values[reason] and self.rank == 0:
             LOG.warning(
-                "module %s: %s values go uncompressed, as all later ones will: %s are not coded",
+                "module %s: %s values go uncompressed, as all later ones will: %s",
                 repr(name), f"{gradient.numel():,}", reason,
             )  # fmt: skip
         self.uncoded_values[reason] += gradient.numel()
+
+    def forget(self) -> None:
+        """Drop what error feedback carries over: for a training loop that skips the optimiser's step.
+
+        A rank may call it alone. Tables and step sizes stay.
+        """
+        self._coded.forget()
 
     def state_dict(self) -> dict[str, bytes]:
         """Return this rank's state under a name of its own: text and tensors, as torch.save writes them.

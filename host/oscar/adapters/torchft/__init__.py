@@ -6,6 +6,7 @@ docs/torchft.md. The extra `torchft` is needed.
 from oscar.errors import MissingExtraError, install
 
 try:
+    from torchft import ddp as _ddp
     from torchft import local_sgd as _local_sgd
 except ImportError as error:
     raise MissingExtraError(f"ProcessGroupOscar needs torchft: {install('torchft')} ({error})") from error
@@ -13,6 +14,6 @@ except ImportError as error:
 from oscar.adapters.torchft.group import ProcessGroupOscar
 from oscar.adapters.torchft.local_training import watch
 
-watch(_local_sgd)
+watch(_local_sgd, _ddp)
 
 __all__ = ["ProcessGroupOscar"]

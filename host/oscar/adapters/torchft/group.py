@@ -18,11 +18,18 @@ from oscar.adapters.torch.staging import Staging
 from oscar.adapters.torchft.quorum import Quorum
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
+from oscar.numerics.dtypes import CODED, name_of
 
 CODED_OPS = ("SUM", "AVG", "PREMUL_SUM")
-CODED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+WIDE = ("float64", "complex32", "complex64", "complex128")
+ADDED_BY_GLOO = (*CODED, *WIDE, "int8", "uint8", "int32", "int64", "bool")
 LEAST = 1024  # values; Gloo is faster below
+TIMEOUT = timedelta(seconds=60)  # of torchft's own groups
 SMALL, ALONE = "small", "one replica"  # reasons that are expected, and not told
+UNNAMED = (
+    "no name, and this group has no order: it is coded without state, and without error feedback; call "
+    "name_next(name) before its allreduce, or make the group with ordered=True"
+)
 LOG = logging.getLogger("oscar.torchft")
 
 
@@ -30,13 +37,16 @@ class ProcessGroupOscar(ProcessGroupGloo):
     """A process group for `Manager(pg=...)`: large float tensors are coded, all else goes over Gloo.
 
     config: codec or scheme and its options; None takes ASC with error feedback. DiLoCo's pseudo-gradients
-    bear `quantiser.coarseness` 1. timeout: longest wait for a replica. least: values of the smallest coded
+    bear `quantiser.coarseness` 1. timeout: longest wait for a replica; None takes `transport.timeout_s` if
+    the configuration sets it, else 60 s, as torchft's own groups do. least: values of the smallest coded
     tensor. fragments: of DiLoCo, which are synchronised in turn; parameters: tensors are parameters, of which
     the change against the last mean is coded. DiLoCo and LocalSGD that are made on this group's Manager set
-    both.
+    both. ordered: all steps reduce the same tensors in one order; True with any of the two.
 
-    A tensor's error feedback is kept by its place in the step, so a step must reduce equal tensors in one
-    order on all replicas. All state lives for one quorum. `coded_values`, `uncoded_values` (by reason) and
+    State (error feedback, step size, tables) belongs to a tensor's name (`name_next`), which torchft's DDP
+    classes give, or to its place in the step if the group is ordered, as it is for DiLoCo and LocalSGD. Other
+    tensors are coded without state, which takes more bytes and a message more. All replicas reduce the same
+    tensors in one order. All state lives for one quorum. `coded_values`, `uncoded_values` (by reason) and
     `sent_bytes` count since the group was made.
 
     Raises ConfigError for keyed frames, and in `configure`, on all replicas, where two have other versions or
@@ -47,10 +57,11 @@ class ProcessGroupOscar(ProcessGroupGloo):
         self,
         config: Config | None = None,
         *,
-        timeout: timedelta = timedelta(seconds=60),
+        timeout: timedelta | None = None,
         least: int = LEAST,
         fragments: int = 1,
         parameters: bool = False,
+        ordered: bool = False,
     ) -> None:
         if least < 1 or fragments < 1:
             raise ValueError(f"expected least and fragments of 1 at least, got {least} and {fragments}")
@@ -60,12 +71,18 @@ class ProcessGroupOscar(ProcessGroupGloo):
                 f"transport.security is {self.config.transport.security}, but Gloo sends for this group, "
                 "too, and has no key: set it to none, and use a network that encrypts"
             )
+        if timeout is None:
+            given = self.config.transport.given_timeout_s
+            timeout = TIMEOUT if given is None else timedelta(seconds=given)
         super().__init__(timeout=timeout)
         self.least, self.fragments, self.parameters = least, fragments, parameters
+        self.ordered, self._places_fixed = ordered, ordered or parameters or fragments > 1
         self.coded_values = 0
         self.uncoded_values: Counter[str] = Counter()  # by reason
         self.coded_bytes = self.plain_bytes = 0
         self._told: set[str] = set()
+        self._next_name: str | None = None  # of the next tensor
+        self._models = 0  # that torchft's DDP has on this group
         self._quorum: Quorum | None = None
         self._failure: Exception | None = None  # why there is no quorum, after there was one
         self._finaliser: weakref.finalize[Any, Any] | None = None
@@ -80,7 +97,27 @@ class ProcessGroupOscar(ProcessGroupGloo):
                 f"{self.parameters}: make it before the Manager starts a quorum, or give both options to "
                 "ProcessGroupOscar"
             )
-        self.fragments, self.parameters = fragments, parameters
+        self.fragments, self.parameters, self._places_fixed = fragments, parameters, True
+
+    def name_next(self, name: str) -> None:
+        """Name the tensor of the next `allreduce`: its state follows the name, not its place in the step.
+
+        name: equal on all replicas, such as that of the parameter; once in a step.
+        """
+        self._next_name = name
+
+    def next_model(self) -> int:
+        """Return a number for a model under torchft's DDP: equal on replicas that make them in one order."""
+        self._models += 1
+        return self._models
+
+    def forget(self) -> None:
+        """Drop what error feedback carries over: for a training loop that skips the optimiser's step.
+
+        A replica may call it alone. Tables and step sizes stay.
+        """
+        if self._quorum is not None:
+            self._quorum.forget()
 
     def getBackendName(self) -> str:
         """Return the name by which torch knows this group."""
@@ -115,11 +152,13 @@ class ProcessGroupOscar(ProcessGroupGloo):
     def _begin(self) -> None:
         self._turn = self._calls = 0  # steps of this quorum, and coded tensors of this step
         self._stepped = False  # whether this step has reduced anything, coded or not
+        self._next_name = None
 
     def _enter(self, store_addr: str, rank: int, world_size: int) -> None:
         timeout_s = self._timeout.total_seconds()
         store = create_store_client(f"{store_addr}/oscar", timeout=self._timeout)
         own = {"least": self.least, "fragments": self.fragments, "parameters": self.parameters}
+        own["ordered"] = self.ordered
         extra = {f"torchft.{name}": value for name, value in own.items()}
         quorum = Quorum(
             self.config, store, rank, world_size, timeout_s=timeout_s, relative=self.parameters, extra=extra
@@ -160,8 +199,14 @@ class ProcessGroupOscar(ProcessGroupGloo):
         return self._quorum.error
 
     def allreduce(self, tensors: list[Any], opts: Any) -> Any:
-        """Reduce a tensor in place and return a Work; see torchft. Lists of several tensors go over Gloo."""
+        """Reduce a tensor in place and return a Work; see torchft. Lists of several tensors go over Gloo.
+
+        Raises TypeError for dtypes and layouts that Gloo does not reduce either.
+        """
+        if any(hasattr(tensor, "to_local") for tensor in tensors):
+            raise TypeError("expected plain tensors, got a DTensor; give to_local()")
         self._stepped = True
+        name, self._next_name = self._next_name, None
         operation = getattr(opts, "reduceOp", opts)
         reason = self._reason(tensors, operation)
         if reason is not None:
@@ -176,10 +221,16 @@ class ProcessGroupOscar(ProcessGroupGloo):
         elif kind_of(operation) == "PREMUL_SUM":
             before = factor_of(operation)
         (tensor,) = tensors
-        key = f"{self._turn % self.fragments}.{self._calls}"
-        self._calls += 1
+        key = name
+        if key is None:
+            key = f"{self._turn % self.fragments}.{self._calls}"
+            self._calls += 1
+        known = self._places_fixed or name is not None
+        if not known and UNNAMED not in self._told:
+            self._told.add(UNNAMED)
+            LOG.warning("tensor %s of %s values has %s", key, f"{tensor.numel():,}", UNNAMED)
         self.coded_values += tensor.numel()
-        return self._quorum.reduce(tensor.detach(), key, before, after)
+        return self._quorum.reduce(tensor.detach(), key, before, after, keeps=known)
 
     def allreduce_coalesced(self, tensors: list[Any], opts: Any) -> Any:
         """Reduce tensors uncompressed, over Gloo."""
@@ -200,11 +251,13 @@ class ProcessGroupOscar(ProcessGroupGloo):
             return f"the layout {first.layout}"
         if first.device.type not in Staging.DEVICES:
             return f"the device {first.device.type}"
-        if first.dtype not in CODED_DTYPES:
+        if name_of(first.dtype) not in CODED:
             return f"the dtype {first.dtype}"
         return SMALL if first.numel() < self.least else None
 
     def _uncoded(self, tensors: list[Any], opts: Any, reason: str) -> Any:
+        for tensor in tensors:
+            _check_taken(tensor)
         self._count(tensors, reason)
         operation = getattr(opts, "reduceOp", opts)
         if kind_of(operation) == "PREMUL_SUM":  # Gloo has none
@@ -219,12 +272,34 @@ class ProcessGroupOscar(ProcessGroupGloo):
         values = sum(tensor.numel() for tensor in tensors)
         self.uncoded_values[reason] += values
         nodes = self.size() if self._pg is not None else 1
-        self.plain_bytes += ring_bytes(sum(tensor.nbytes for tensor in tensors), nodes)
+        self.plain_bytes += ring_bytes(sum(map(_bytes_of, tensors)), nodes)
         if reason not in (SMALL, ALONE) and reason not in self._told:
             self._told.add(reason)
             LOG.warning(
                 "%s values go uncompressed, as all later ones will: %s is not coded", f"{values:,}", reason
             )
+
+
+def _check_taken(tensor: Any) -> None:
+    """Raise TypeError where neither OSCAR nor Gloo reduces a tensor."""
+    if tensor.device.type == "meta":
+        raise TypeError("expected a tensor with values, got one on meta")
+    if tensor.layout not in (torch.strided, torch.sparse_coo):
+        raise TypeError(
+            f"expected a dense tensor or a sparse one in COO layout, got {tensor.layout}; convert it with "
+            "to_sparse_coo() or to_dense()"
+        )
+    name = name_of(tensor.dtype)
+    if name not in ADDED_BY_GLOO or (tensor.is_sparse and name.startswith("complex")):
+        sparse = "sparse " if tensor.is_sparse else ""
+        raise TypeError(f"expected a tensor that Gloo adds, got a {sparse}one of {name}; convert it first")
+
+
+def _bytes_of(tensor: Any) -> int:
+    """Return the bytes of a tensor's values, with the positions of a sparse one."""
+    if not tensor.is_sparse:
+        return int(tensor.nbytes)
+    return int(tensor._values().nbytes + tensor._indices().nbytes)
 
 
 def kind_of(operation: Any) -> str:

@@ -1,4 +1,4 @@
-"""What DiLoCo and LocalSGD tell their process group, and what they would lose silently."""
+"""What torchft's trainings tell their process group, and what they would lose silently."""
 
 from __future__ import annotations
 
@@ -8,22 +8,63 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from torch.utils.weak import WeakTensorKeyDictionary
+
 from oscar.adapters.torchft.group import ProcessGroupOscar
 from oscar.errors import ConfigError
 
 MIB = 1 << 20
+_PLACES: Any = WeakTensorKeyDictionary()  # of the parameters of models under torchft's DDP
 
 
-def watch(local_sgd: Any) -> None:
-    """Have each DiLoCo and LocalSGD of torchft's module tell a ProcessGroupOscar what it will reduce.
+def watch(local_sgd: Any, ddp: Any) -> None:
+    """Have the trainings in torchft's modules tell a ProcessGroupOscar what they will reduce.
 
-    A group sees sizes only, so fragments of equal sizes would share their error feedback. On other groups the
+    A group sees sizes only, so tensors of equal sizes would share their error feedback. On other groups the
     classes do what they did. A second call does nothing.
     """
-    for name, before in (("DiLoCo", _tell_of_fragments), ("LocalSGD", _tell_of_parameters)):
-        kind = getattr(local_sgd, name)
+    for module, name, before in (
+        (local_sgd, "DiLoCo", _tell_of_fragments),
+        (local_sgd, "LocalSGD", _tell_of_parameters),
+        (ddp, "DistributedDataParallel", _number_parameters),
+        (ddp, "PureDistributedDataParallel", _name_gradients),
+    ):
+        kind = getattr(module, name)
         if not hasattr(kind.__init__, "of_oscar"):
             kind.__init__ = _told(kind.__init__, before)
+    hook = ddp.DistributedDataParallel._comm_hook
+    if not hasattr(hook, "of_oscar"):
+        ddp.DistributedDataParallel._comm_hook = staticmethod(_named(hook))
+
+
+def _named(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return DDP's hook, which now names the bucket by its first parameter."""
+
+    @functools.wraps(hook)
+    def with_name(state: Any, bucket: Any) -> Any:
+        group = getattr(state, "_pg", None)
+        if isinstance(group, ProcessGroupOscar):
+            place = _PLACES.get(bucket.parameters()[0])
+            if place is not None:
+                group.name_next(f"bucket from {place}")
+        return hook(state, bucket)
+
+    with_name.of_oscar = True  # type: ignore[attr-defined]
+    return with_name
+
+
+def _number_parameters(group: ProcessGroupOscar, given: dict[str, Any]) -> None:
+    model = group.next_model()
+    for place, parameter in enumerate(given["module"].parameters()):
+        _PLACES[parameter] = f"parameter {place} of model {model}"
+
+
+def _name_gradients(group: ProcessGroupOscar, given: dict[str, Any]) -> None:
+    """Name each gradient just before torchft's hook, which is registered later, reduces it."""
+    model = group.next_model()
+    for name, parameter in given["module"].named_parameters():
+        text = f"{name} of model {model}"
+        parameter.register_post_accumulate_grad_hook(lambda _, text=text: group.name_next(text))
 
 
 def _told(init: Callable[..., None], before: Callable[[ProcessGroupOscar, dict[str, Any]], None]) -> Any:

@@ -69,7 +69,10 @@ class Reduction(TorchWork):
 
 @dataclass(frozen=True)
 class _Job:
-    """A tensor to reduce. before, after: factors of its values and of their mean."""
+    """A tensor to reduce.
+
+    before, after: factors of its values and of their mean. keeps: the state of its key goes on.
+    """
 
     work: Reduction
     tensor: Any
@@ -77,6 +80,7 @@ class _Job:
     key: Hashable
     before: float
     after: float
+    keeps: bool
 
 
 class Quorum:
@@ -122,12 +126,23 @@ class Quorum:
         self._thread = threading.Thread(target=self._serve, name="oscar-torchft", daemon=True)
         self._thread.start()
 
-    def reduce(self, tensor: Any, key: Hashable, before: float, after: float) -> Reduction:
-        """Return the Work that makes `tensor` the mean of all `before` * tensor, times `after`."""
+    def reduce(
+        self, tensor: Any, key: Hashable, before: float, after: float, *, keeps: bool = True
+    ) -> Reduction:
+        """Return the Work that makes `tensor` the mean of all `before` * tensor, times `after`.
+
+        keeps: the next tensor with this key is the same one. Otherwise all state of the key is dropped after
+        the call: residual, step size and tables.
+        """
         work = Reduction(self, tensor, self._staging.future(tensor))
-        if not self._put(_Job(work, tensor, self._staging.mark(tensor), key, before, after)):
+        if not self._put(_Job(work, tensor, self._staging.mark(tensor), key, before, after, keeps)):
             work.finish(self.error)
         return work
+
+    def forget(self) -> None:
+        """Drop all residuals, after the tensors so far."""
+        self.drain()
+        self._coded.forget()
 
     def drain(self) -> None:
         """Wait until all tensors so far are reduced, or have failed."""
@@ -167,6 +182,8 @@ class Quorum:
                 mean = self._mean(job.key, values if job.before == 1 else values * np.float32(job.before))
                 mean = mean if job.after == 1 else mean * np.float32(job.after)
                 self._staging.put(job.tensor, mean)
+                if not job.keeps:
+                    self._coded.states.pop(job.key, None)
             except Exception as error:
                 self._fail(job, error)
         job.work.finish(self.error)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
 from oscar.coding.asc.params import (
@@ -20,6 +19,7 @@ from oscar.coding.asc.params import (
     RAW_STEP,
     WIDE_SHIFT,
 )
+from oscar.kernels import njit
 
 # Most cells of a frame. A cell has 1,024 values, or a power of two times as many.
 CELLS = 256

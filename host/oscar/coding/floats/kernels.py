@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from oscar.coding.asc.compiled.byte_stream import pull_bytes, push_bytes
 from oscar.coding.asc.compiled.row_kernels import INLINE, KERNEL, PART, i64, u64
 from oscar.coding.asc.compiled.vectors import (
@@ -37,6 +35,7 @@ from oscar.coding.asc.compiled.vectors import (
 )  # fmt: skip
 from oscar.coding.asc.params import LANES
 from oscar.coding.floats.layout import FIELD, PACKED
+from oscar.kernels import njit
 
 RUN = PACKED // 8
 SHORT = 512  # offset, in scratch memory, of a short row's floats; before it is the buffer of mantissas

@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from isal.isal_zlib import crc32
-from numba import njit
 
 from oscar.array import Array
 from oscar.errors import ConfigError, FrameError
+from oscar.kernels import njit
 
 MOST = 1 << 32  # most positions of a space
 MARK = 0xB0  # upper half of the first byte; the lower half is the codec's kind

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
 from oscar.coding.index.base import IndexCodec, damaged
+from oscar.kernels import njit
 
 PARAMETERS = 32  # 0 to 31
 FAULTS = {-1: "a stream that holds all gaps", -2: "positions inside the space"}

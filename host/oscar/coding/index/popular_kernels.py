@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from oscar.kernels import njit
 
 CLASSES = 16
 PRECISION = 22  # bits of a class's hit probability

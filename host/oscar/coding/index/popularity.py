@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
 from oscar.coding.index.base import check_size, first_wrong
+from oscar.kernels import njit
 from oscar.state import Reader, Stateful
 
 CLASSES = 16

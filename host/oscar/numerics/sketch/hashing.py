@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
+from oscar.kernels import njit
 
 PRIME = (1 << 31) - 1
 RUN = 16  # consecutive indices that land in consecutive cells

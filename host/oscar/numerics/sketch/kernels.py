@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from oscar.kernels import njit
 from oscar.numerics.sketch.hashing import PRIME, differences, polynomial
 from oscar.numerics.sketch.vectors import add_modulo, larger, load, signed, smaller, store
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from oscar.kernels import njit
 from oscar.timeline.lanes import policy_time
 
 GAIN = 1.0 - 1e-9  # a gain of less is rounding

@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
+from oscar.kernels import njit
 from oscar.schemes.base import Messages
 from oscar.schemes.sparse.sparsifier import Choice, SparseOptions, SparseWorker, Sparsifier
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
 from oscar.errors import GradientError
+from oscar.kernels import njit
 
 EMPTY = -1
 

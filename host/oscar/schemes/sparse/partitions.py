@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
+from oscar.kernels import njit
 from oscar.numerics.plans import make_plan
 from oscar.schemes.sparse.hashing import servers
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
+from oscar.kernels import njit
 from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.sparse.hashing import mixed
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
 from oscar.coding.index import INDEX_CODECS, make_index
+from oscar.kernels import njit
 from oscar.numerics.tensors import cut
 from oscar.schemes.base import Message, Messages, Scheme
 from oscar.schemes.sparse.exchanges import AllGather, Doubling, PointToPoint, SparseExchange

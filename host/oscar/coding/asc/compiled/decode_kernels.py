@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from oscar.coding.asc.compiled.directory_kernels import BAD_END, BAD_STATE, LEFT_OVER, SHORT
 from oscar.coding.asc.compiled.pop_kernels import (
     AT,
@@ -98,6 +96,7 @@ from oscar.coding.asc.params import (
     STATE_LOW,
     VALUE_ROWS,
 )  # fmt: skip
+from oscar.kernels import njit
 
 # Bytes in front of a block and behind it that decoding may read. In a frame without a shift a row has at most
 # 3 steps of 64 bytes, so 32 rows read at most 6144 bytes. A load reads 64 bytes.

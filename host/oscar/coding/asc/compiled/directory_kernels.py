@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from oscar.coding.asc.compiled.row_kernels import KERNEL, Block, block_at, i64, put_block, u64
 from oscar.coding.asc.compiled.vectors import get_byte
 from oscar.coding.asc.params import (
@@ -17,6 +15,7 @@ from oscar.coding.asc.params import (
     MOST_SEED_ROWS,
     RAW,
 )  # fmt: skip
+from oscar.kernels import njit
 
 BAD_ENTRY, BAD_SIZE, TRUNCATED, BAD_CONSTANT, BAD_RAW = range(1, 6)
 BAD_STATE, SHORT, LEFT_OVER, BAD_END, TRAILING = range(6, 11)

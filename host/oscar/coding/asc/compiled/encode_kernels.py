@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from oscar.coding.asc.compiled.look_ups import permute, permute_two
 from oscar.coding.asc.compiled.row_kernels import (
@@ -94,6 +93,7 @@ from oscar.coding.asc.params import (
     TOTAL,
     raw_limit,
 )  # fmt: skip
+from oscar.kernels import njit
 
 # From this many live rows of a group on, rows of class 0 are coded too: their symbol is certain (f = 1024),
 # so no byte changes, and a branch that would often be mispredicted goes.

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from oscar.coding.asc.compiled.look_ups import narrow, permute, weigh
 from oscar.coding.asc.compiled.row_kernels import (
     BITS_AT,
@@ -77,6 +75,7 @@ from oscar.coding.asc.params import (
     RAW_STEP,
     TOTAL,
 )  # fmt: skip
+from oscar.kernels import njit
 
 SIDES = 4 if SEARCHED else 2  # blocks decoded at once; with gathers, two keep a machine busy
 # Memory of one block, its *side*, by byte offset:

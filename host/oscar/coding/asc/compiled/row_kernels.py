@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from oscar.coding.asc.compiled.byte_stream import MACHINE, pull_bytes, push_bytes
 from oscar.coding.asc.compiled.vectors import (
@@ -53,6 +52,7 @@ from oscar.coding.asc.params import (
     VALUE_ROWS,
     WIDE_SHIFT,
 )  # fmt: skip
+from oscar.kernels import njit
 
 u64, i64 = np.uint64, np.int64
 INLINE: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "no_cpython_wrapper": True}

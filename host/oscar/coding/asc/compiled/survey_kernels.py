@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from numba import njit
-
 from oscar.coding.asc.compiled.row_kernels import (
     INLINE,
     KERNEL,
@@ -48,6 +46,7 @@ from oscar.coding.asc.compiled.vectors import (
     total,
 )  # fmt: skip
 from oscar.coding.asc.params import GROUP, GROUP_ROWS, LANES, LIMIT, NARROW_CLASS
+from oscar.kernels import njit
 
 # A short row padded with zeros, then the counter numbers of a group, int32 [33][32]
 SURVEY_BYTES = (5 + 4 * (GROUP_ROWS + 1)) * LANES

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from oscar.coding.asc.compiled.row_kernels import (
     BITS_AT,
@@ -49,6 +48,7 @@ from oscar.coding.asc.params import (
     VALUE_ROWS,
     context_of,
 )  # fmt: skip
+from oscar.kernels import njit
 
 i64 = np.int64
 COSTS = np.array(COST, np.int64)
