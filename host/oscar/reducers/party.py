@@ -159,7 +159,9 @@ class Party:
                 step=notice.step,
                 chunk=notice.chunk,
             ) from error
-        limit = f"; the deadline is {self.timeout_s:g} s (transport.timeout_s)" if error.kind == "silent" else ""
+        limit = (
+            f"; the deadline is {self.timeout_s:g} s (transport.timeout_s)" if error.kind == "silent" else ""
+        )
         text = f"{error} {where}{limit}; gradients are untouched: start again"
         blame = self._error(text, peer=error.peer, action=action)
         blame.advice = ", or go on without it"
