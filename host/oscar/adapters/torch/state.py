@@ -151,8 +151,8 @@ class OscarState(Counted):
 
     def reduce(self, bucket: Any) -> Any:
         """Return a Future of `bucket`, averaged; see `oscar_hook`."""
-        buffer, reason = self._check(bucket)
-        key, parameters = (bucket.index(), buffer.numel()), list(bucket.parameters())
+        buffer, parameters = bucket.buffer(), list(bucket.parameters())
+        key, reason = (bucket.index(), buffer.numel()), self._check(buffer, parameters)
         self._check_model(key[0], parameters, last=bucket.is_last())
         if key[0] == 0 and self.backwards > 0:
             self._begin_backward()
@@ -256,16 +256,15 @@ class OscarState(Counted):
         if self.error is not None:
             raise OscarError(f"the hook failed before ({self.error}); {ADVICE}")
 
-    def _check(self, bucket: Any) -> tuple[Any, str | None]:
-        """Return a bucket's buffer, and why it goes uncompressed; None: it is coded."""
+    def _check(self, buffer: Any, parameters: list[Any]) -> str | None:
+        """Return why a bucket goes uncompressed; None: it is coded."""
         self._check_whole()
         if self._closed:
             raise OscarError(CLOSED)
-        buffer = bucket.buffer()
-        reason = why_uncompressed(buffer)
+        reason = why_uncompressed(buffer, parameters)
         if reason is not None and self._policies is not None:
             raise TypeError(f"expected gradients that a policy can code, got {reason}: leave the policy out")
-        return buffer, reason
+        return reason
 
     def _check_model(self, index: int, parameters: list[Any], *, last: bool) -> None:
         try:
