@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,8 @@ class OscarState(Counted):
     def __getstate__(self) -> dict[str, Any]:
         """Return the arguments and the saved state; a process group and connections cannot be copied."""
         started = self._finaliser is not None and self.error is None
-        return {"asked": self._asked, "loaded": self.state_dict() if started else self._loaded}
+        asked = self._asked if self.policy is None else replace(self._asked, policy=self.policy)
+        return {"asked": asked, "loaded": self.state_dict() if started else self._loaded}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make a copy that has not started; set `process_group` before it does, where it is not all ranks."""
@@ -214,10 +216,7 @@ class OscarState(Counted):
             self._forgets = self._loaded is not None
             return
         self._check_whole()
-        if self._threads and not self._closed:
-            self._do(self._drop).result()  # behind what the thread may still have to do
-        else:
-            self._drop()
+        self._do(self._drop).result()  # after what the thread may still have to do
 
     def _drop(self) -> None:
         self._communicator.forget()
@@ -249,7 +248,8 @@ class OscarState(Counted):
     def share(self, value: float) -> float:
         """Return what rank 0 gave; collective, between two backwards."""
         self._check_whole()
-        return float(np.frombuffer(self._communicator.gather(np.float64(value).tobytes(), 8)[0])[0])
+        gather = partial(self._communicator.gather, np.float64(value).tobytes(), 8)
+        return float(np.frombuffer(self._do(gather).result()[0])[0])
 
     def _check_whole(self) -> None:
         self.start()
@@ -291,9 +291,12 @@ class OscarState(Counted):
 
     def _do(self, work: Callable[[], Any]) -> Future[Any]:
         """Let the state's own thread do something between buckets."""
-        self._start()
-        task = Task(work, Future())
-        self._jobs.put(task)
+        task: Task = Task(work, Future())
+        if self._closed:  # there is no thread any more
+            task.run()
+        else:
+            self._start()
+            self._jobs.put(task)
         return task.done
 
     def perform(self, job: Job | Task) -> None:
