@@ -139,6 +139,25 @@ def test_complex_parameters_go_as_they_are_and_floats_beside_them_are_coded(capl
     assert "complex64" in caplog.text
 
 
+def test_under_a_policy_what_is_not_coded_is_refused_at_once() -> None:
+    """A group waits for all of its tensors, and would wait for ever."""
+    with OscarState(bypass="never") as state:
+        state._policies = SimpleNamespace()  # type: ignore[assignment]
+        with pytest.raises(TypeError, match=r"that a policy can code, got float64.*leave the policy out"):
+            backward(wrapped(torch.nn.Linear(3, 2).double(), state))
+
+
+def test_sparse_float64_goes_as_it_is() -> None:
+    with OscarState(bypass="never") as state:
+        module = wrapped(torch.nn.Embedding(6, 3, sparse=True).double(), state)
+        for _ in range(2):
+            module.zero_grad()
+            (module(torch.tensor([1, 4, 1])).sum() * 1e60).backward()
+        gradient = module.module.weight.grad.to_dense()
+        assert gradient[1].tolist() == [2e60] * 3
+        assert state.uncompressed_values == state.values > 0
+
+
 def test_means_stay_in_the_range_of_the_buckets_dtype() -> None:
     for dtype in (torch.float16, torch.bfloat16, torch.float32):
         buffer = torch.zeros(2, dtype=dtype)
