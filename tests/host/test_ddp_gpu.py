@@ -113,7 +113,7 @@ def main(path: str) -> None:
                     is_last=lambda: True,
                 )
                 means[f"{device} {step}"] = state.reduce(bucket).wait().float().cpu().numpy()
-            assert list(state._on_gpu._served.values()) == ([True] if device == "cuda" else [])
+            assert list(state._reduction.on_gpu._served.values()) == ([True] if device == "cuda" else [])
     np.savez(path, **means)
     torch.distributed.destroy_process_group()
 

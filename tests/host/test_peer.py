@@ -367,6 +367,30 @@ def test_a_rank_in_another_call_is_named_with_what_it_waits_for() -> None:
     assert "it is alive, and itself waits for" in str(errors[0])
 
 
+def test_a_rank_that_comes_after_the_deadline_raises_as_those_that_waited() -> None:
+    """It has all frames that it needs; what the others cannot use is no result. The text names the option."""
+    gone = threading.Event()
+
+    def work(transport: ThreadTransport) -> tuple[PeerError, bool]:
+        communicator = Communicator(config(schedule={"name": "direct"}), transport, timeout_s=0.4)
+        communicator.allreduce([np.ones(50, np.float32)])
+        before = digest(communicator.state_dict())
+        if transport.rank == 0:
+            assert gone.wait(20)
+        try:
+            communicator.allreduce([np.ones(50, np.float32)])
+        except PeerError as error:
+            return error, before == digest(communicator.state_dict())
+        finally:
+            gone.set()
+        raise AssertionError("a call that other ranks gave up had a result")
+
+    late, waited = on_ranks(local_transports(2), work)
+    assert late[1] is waited[1] is True
+    for error, _ in (late, waited):
+        assert "the deadline is 0.4 s (transport.timeout_s)" in str(error)
+
+
 LONE = {  # what one rank comes with alone, where the others have one tensor of 50 under the key a
     "other shape": ("a", [51], "tensor 0 of shape [51], here it is [50]"),
     "more tensors": ("a", [50, 7], "2 tensors, here there are 1; tensor 1 is [7], here it is missing"),

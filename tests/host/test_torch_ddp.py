@@ -236,6 +236,46 @@ def bypassed(rank: int, slow: str, bypass: str = "auto") -> dict[str, Any]:
     return {"means": means, "decided": decided, "lines": log.lines}
 
 
+def again(rank: int) -> dict[str, Any]:
+    """Compression takes .3 s longer on rank 1 alone, later the plain AllReduce does on rank 0."""
+    from oscar.adapters.torch import bypass
+
+    parameters, slow = [torch.empty(0) for _ in SHAPES], ["compression"]
+    before, bypass.LOOK = bypass.LOOK, 3
+    with make_state(TRAINED["asc"], "auto") as state:
+        state.bypass.estimate = lambda values: 0.0
+        compress, plain = state._communicator.allreduce, state.bypass.group.allreduce
+
+        def late(what: str, on: int, call: Any, *args: Any, **options: Any) -> Any:
+            if slow == [what] and rank == on:
+                time.sleep(0.3)
+            return call(*args, **options)
+
+        state._communicator.allreduce = partial(late, "compression", 1, compress)
+        state.bypass.group = SimpleNamespace(allreduce=partial(late, "plain", 0, plain))
+        means, decided = [], []
+        for iteration in range(17):
+            if iteration == 8:
+                slow[0] = "plain"
+            means.append(reduce(state, iteration, parameters, rank))
+            decided.append([*state.bypass.decided.values()])
+    bypass.LOOK = before
+    return {"means": means, "decided": decided}
+
+
+def misplaced(rank: int) -> str:
+    """DDP on a group of one rank, the state on all."""
+    from oscar.adapters.torch import oscar_hook
+
+    groups = [torch.distributed.new_group([each]) for each in range(RANKS)]
+    with make_state(TRAINED["asc"]) as state:
+        model = torch.nn.parallel.DistributedDataParallel(Skipping(), process_group=groups[rank])
+        model.register_comm_hook(state, oscar_hook)
+        with pytest.raises(ConfigError) as caught:
+            loss(model, 0, rank).backward()
+    return str(caught.value)
+
+
 def foreseen(rank: int, *, resume: bool = False) -> dict[str, Any]:
     """Three buckets. Coding the last and the first is estimated to take long, by one rank each.
 
@@ -366,6 +406,7 @@ def everything(rank: int, folder: Path) -> dict[str, Any]:
     results |= {f"slow {slow}": bypassed(rank, slow) for slow in ("compression", "plain")}
     results["foreseen"] = foreseen(rank)
     results["foreseen, resumed"] = foreseen(rank, resume=True)
+    results |= {"again": again(rank), "misplaced": misplaced(rank)}
     results["always"] = bypassed(rank, "nothing", "always")
     results |= {f"failed {name}": failed(config, rank) for name, config in TRAINED.items()}
     results["differing"] = [
@@ -518,6 +559,22 @@ def test_a_resumed_bypass_measures_what_was_left(ranks: list[dict[str, Any]]) ->
         decided = [decided for decided, _ in rank["foreseen, resumed"]["iterations"]]
         assert decided[2] == decided[6] == {(0, 1000): True, (2, 3000): True}
         assert decided[8].keys() == {(0, 1000), (1, 2000), (2, 3000)}
+
+
+def test_ranks_look_again_together_and_go_the_other_way(ranks: list[dict[str, Any]]) -> None:
+    """Backwards 5 to 8 and 9 to 12 or so: a look is one call that is not timed and three that are."""
+    one, two = (rank["again"] for rank in ranks)
+    assert one["decided"] == two["decided"]
+    assert [m.tobytes() for m in one["means"]] == [m.tobytes() for m in two["means"]]
+    assert (one["decided"][5], one["decided"][-1]) == ([True], [False])
+    assert one["means"][5].tobytes() == plain(5).tobytes()
+    assert one["means"][-1].tobytes() != plain(16).tobytes()
+
+
+def test_a_model_on_another_group_is_refused_on_all_ranks(ranks: list[dict[str, Any]]) -> None:
+    for number, rank in enumerate(ranks):
+        text = f"averages over the ranks [{number}], this OscarState over [0, 1]: make it with"
+        assert text in rank["misplaced"]
 
 
 def test_compression_that_pays_goes_on(ranks: list[dict[str, Any]]) -> None:
@@ -688,7 +745,7 @@ def test_a_state_of_a_scheme_that_drifted_is_named() -> None:
 
 
 def test_a_state_is_of_one_model_whose_buckets_may_change() -> None:
-    from oscar.adapters.torch.layout import ModelGradients
+    from oscar.adapters.torch.models import ModelGradients
 
     one, other = ([torch.nn.Parameter(torch.zeros(2)) for _ in range(4)] for _ in range(2))
     model = ModelGradients()

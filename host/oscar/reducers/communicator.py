@@ -178,6 +178,7 @@ class Communicator(Reducer):
         try:
             with there(device), self._kept(key):
                 result, call = self._attempt(tensors, key, device)
+                self.party.check_blame()
         except GradientOverflowError as error:
             self.party.shared(error)
             raise

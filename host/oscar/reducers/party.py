@@ -122,6 +122,16 @@ class Party:
         finally:
             self.waited_s += time.perf_counter() - begin - busy
 
+    def check_blame(self) -> None:
+        """Raise PeerError where another rank gave up this call because this rank came too late for it.
+
+        A rank that comes late has all frames of those that waited for it in vain.
+        """
+        try:
+            self.transport.check_blame()
+        except TransportError as error:
+            self.blame(error, "at the end of the call", None)
+
     def flush(self, actions: Callable[[], Iterable[Action]]) -> None:
         """Wait until all frames of `actions` have left. Raises PeerError."""
         begin = time.perf_counter()
@@ -149,7 +159,10 @@ class Party:
                 step=notice.step,
                 chunk=notice.chunk,
             ) from error
-        text = f"{error} {where}; gradients are untouched: start again"
+        limit = (
+            f"; the deadline is {self.timeout_s:g} s (transport.timeout_s)" if error.kind == "silent" else ""
+        )
+        text = f"{error} {where}{limit}; gradients are untouched: start again"
         blame = self._error(text, peer=error.peer, action=action)
         blame.advice = ", or go on without it"
         raise blame from error

@@ -62,6 +62,7 @@ class Transport(ABC):
         self._signs: dict[int, tuple[float, str]] = {}  # by peer: time of its sign of life, and its wait
         self.was_told = False  # whether a neighbour sent an abort
         self._silent: set[int] = set()  # peers that did not answer in time
+        self._next_error: TransportError | None = None  # heard in a call that has its result
         self._next_round = 0.0  # time to listen to all neighbours again
         self.neighbours: dict[int, None] = {}  # an ordered set, in the order of control messages
         self.meet({(rank - 1) % nodes, (rank + 1) % nodes})
@@ -311,6 +312,8 @@ class Transport(ABC):
 
         Raises TransportError for a notice of abort.
         """
+        if self._next_error is not None:
+            raise self._next_error
         begin = time.monotonic()
         if begin < self._next_round:
             self._hear(peer)
@@ -319,6 +322,20 @@ class Transport(ABC):
             self._hear(each)
         end = time.monotonic()
         self._next_round = end + min(ROUND_S, (LISTENING - 1) * (end - begin))
+
+    def check_blame(self) -> None:
+        """Raise TransportError where a neighbour gave up because of this rank, as far as is known; no wait.
+
+        What else neighbours have told is raised by the next wait.
+        """
+        self._glance()
+        for peer in self.neighbours:
+            try:
+                self._hear(peer)
+            except TransportError as error:
+                if error.notice is not None and error.notice.peer == self.rank:
+                    raise
+                self._next_error = self._next_error or error
 
     def _hear(self, peer: int) -> None:
         while (came := self._take(peer, CONTROL_TAG)) is not None:

@@ -11,17 +11,21 @@ from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
+from oscar.adapters.torch.watch import Key, Watch
 from oscar.planning.costs import method_cost
 from oscar.reducers.communicator import Communicator
 from oscar.state import Saved
 from oscar.transports.gloo import load_torch
 
 Mode = Literal["auto", "never", "always"]
-Key = tuple[int, int]  # index and values of a bucket
 T = TypeVar("T")
 
 ROUNDS = 3  # measured calls of each bucket; the medians count
 FIRST = 1  # of them: after it, the plain AllReduce is held against what coding takes at the least
+LOOK = 300  # backwards after which one bucket is measured again
+VOTE = 16  # backwards between two votes of the ranks on whether times have changed
+REST = 64  # backwards after a decision, at least, before changed times are looked at
+MARGIN = 1.1  # by which the other way has to be faster before a bucket that was decided goes it
 LOG = logging.getLogger("oscar.ddp")
 
 
@@ -33,6 +37,9 @@ class Bypass:
     AllReduces, whose results nobody uses. communicator: what ranks decide by goes over it, under its
     checksums. `estimate` returns the seconds that coding so many values takes at the least; None where nobody
     knows.
+
+    What was decided is looked at again: one bucket, in turns, every LOOK backwards, and the largest one when
+    a rank finds that times have changed a lot. Where a bucket changes its way, all others are measured, too.
     """
 
     def __init__(self, mode: Mode, group: Any, communicator: Communicator) -> None:
@@ -40,17 +47,49 @@ class Bypass:
         self._torch, _ = load_torch()
         self.mode, self.group, self.communicator = mode, group, communicator
         self.estimate = _estimate(communicator)
+        self.watch = Watch()
         self.decided: dict[Key, bool] = {}  # whether the bucket goes uncompressed
         self._calls: dict[Key, int] = defaultdict(int)
         self._times: dict[Key, list[tuple[float, float]]] = defaultdict(list)
+        self._again: set[Key] = set()  # decided before, and measured now
+        self._next: set[Key] = set()  # to be measured from the next backward on
+        self._looked: set[Key] = set()  # measured since the last turn
+        self._since = self._turns = 0  # backwards since the last decision; turns so far
 
     def skips(self, key: Key) -> bool:
         """Whether this bucket goes uncompressed."""
-        return self.mode == "always" or self.decided.get(key, False)
+        return self.mode == "always" or (self.decided.get(key, False) and key not in self._again)
 
     def measures(self, key: Key) -> bool:
         """Whether this bucket's coming call has to be a `measured` one."""
-        return self.mode == "auto" and key not in self.decided
+        return self.mode == "auto" and (key not in self.decided or key in self._again)
+
+    def begin(self, *, changed: bool) -> bool:
+        """Begin a backward: choose what is measured again; return whether ranks have to vote in it.
+
+        To be called on all ranks alike, before the first bucket. changed: what they voted in the backward
+        before: whether a rank's `watch` has found other times.
+        """
+        if self.mode != "auto" or not self.decided or self._times or self._again:
+            return False
+        self._since += 1
+        if self._next:
+            self._again, self._next = self._next, set()
+        elif changed and self._since > REST:
+            self._look(max(self.decided, key=lambda key: (key[1], key)))
+        elif self._since >= LOOK:
+            self._look(sorted(self.decided)[self._turns % len(self.decided)])
+            self._turns += 1
+        return not self._again and self._since % VOTE == 0
+
+    def _look(self, key: Key) -> None:
+        self._again, self._looked, self._since = {key}, set(), 0
+        self._calls.pop(key, None)
+
+    def vote(self) -> bool:
+        """Return whether a rank finds that times have changed a lot; collective."""
+        mine = self.watch.changed(list(self.decided))
+        return any(any(vote) for vote in self.communicator.gather(bytes([mine]), 1))
 
     def measured(self, key: Key, buffer: Any, compressed: Callable[[], T]) -> T:
         """Return `compressed()`, timed beside the AllReduce of a copy of `buffer`; collective."""
@@ -75,17 +114,36 @@ class Bypass:
         rounds = min((len(times) for times in self._times.values()), default=0)
         if rounds == FIRST:
             rows = self._agree(lambda key, compressed: self.estimate(key[1]))
-            decided = {key: True for key, (plain, ours) in rows.items() if ours > plain}
-            self._say(decided, rows, "ms coding alone, as estimated")
+            decided = {key: True for key, (plain, ours) in rows.items() if ours > plain * self._margin(key)}
+            what = "ms coding alone, as estimated"
         elif rounds == ROUNDS:
             rows = self._agree(lambda key, compressed: compressed)
-            decided = {key: ours >= plain for key, (plain, ours) in rows.items()}
-            self._say(decided, rows, "ms compressed")
+            decided = {key: ours >= plain * self._margin(key) for key, (plain, ours) in rows.items()}
+            what = "ms compressed"
         else:
             return
+        changed = {key for key, skipped in decided.items() if self.decided.get(key, skipped) != skipped}
+        self._say({key: decided[key] for key in decided.keys() - (self.decided.keys() - changed)}, rows, what)
         self.decided.update(decided)
-        for key in decided:
+        for key, skipped in decided.items():
             del self._times[key]
+            if skipped:  # what error feedback has would be out of date when the bucket is compressed again
+                self.communicator.states.pop(key, None)
+        self._again -= decided.keys()
+        self._looked |= decided.keys()
+        if changed:
+            self._next = self.decided.keys() - self._looked - self._times.keys()
+            for key in self._next:
+                self._calls.pop(key, None)
+        if decided:
+            self._since = 0
+            self.watch.clear()
+
+    def _margin(self, key: Key) -> float:
+        """By what the plain AllReduce's time is multiplied: what was decided takes some more to change."""
+        if key not in self.decided:
+            return 1.0
+        return 1 / MARGIN if self.decided[key] else MARGIN
 
     def _agree(self, ours: Callable[[Key, float], float]) -> dict[Key, list[float]]:
         """Return by bucket the largest of all ranks: median of the plain AllReduce, and `ours`."""
@@ -102,11 +160,20 @@ class Bypass:
         """Log new decisions on rank 0: the buckets that are bypassed, with their times."""
         if decided and self.communicator.rank == 0:
             _say({key: row for key, row in rows.items() if decided.get(key)}, len(rows), what)
+            again = sum(self.decided.get(key, False) and not skipped for key, skipped in decided.items())
+            if again:
+                LOG.warning("compression pays now for %d buckets, which were uncompressed before", again)
+
+    def forget(self) -> None:
+        """Drop what was decided, for buckets that are made anew; `forget_times` has to follow."""
+        self.decided.clear()
+        self._again, self._next, self._since = set(), set(), 0
 
     def forget_times(self) -> None:
         """Begin to measure anew, for buckets that are."""
         self._calls.clear()
         self._times.clear()
+        self.watch.clear()
 
     def state_dict(self) -> dict[Key, bool]:
         """Return what has been decided."""
@@ -114,6 +181,7 @@ class Bypass:
 
     def resume(self, decided: dict[Key, bool]) -> None:
         """Go on from what `read_decided` returned; a mode other than "auto" has nothing to decide."""
+        self.forget()
         self.forget_times()
         self.decided = decided if self.mode == "auto" else {}
 
@@ -127,8 +195,13 @@ def _is_key(key: Any) -> bool:
     return type(key) is tuple and len(key) == 2 and all(type(part) is int and part >= 0 for part in key)
 
 
-def check_mode(mode: str) -> None:
-    """Raise ValueError unless `mode` is one."""
+def check_mode(mode: object) -> None:
+    """Raise TypeError unless `mode` is text, and ValueError unless it is a mode."""
+    if not isinstance(mode, str):
+        raise TypeError(
+            f'bypass: expected "auto", "never" or "always", got {mode!r}; "never" compresses every bucket, '
+            '"always" none'
+        )
     if mode not in get_args(Mode):
         raise ValueError(f'bypass is "auto", "never" or "always", got {mode!r}')
 

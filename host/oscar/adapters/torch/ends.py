@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
+from oscar.adapters.torch.arguments import Asked
 from oscar.adapters.torch.bypass import Bypass, Mode
 from oscar.adapters.torch.grouped import Policed
 from oscar.adapters.torch.policies import Policies
@@ -14,25 +14,19 @@ from oscar.adapters.torch.retune import Retuning
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.kernels import log_compiling
-from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.reducers.communicator import Communicator
-from oscar.transports.gloo import load_torch, private_group, ranks_of
+from oscar.transports.gloo import load_torch, private_group, ranks_of, timeout_of
 from oscar.transports.tcp import TcpTransport
 
-
-@dataclass(frozen=True)
-class Asked:
-    """Arguments of OscarState of these names."""
-
-    bypass: Mode
-    policy: PolicyFile | Path | str | None
-    model: Any
-    retune: int | None
+LONGEST_S = 1e6  # that transport.timeout_s may be
 
 
 @dataclass(frozen=True)
 class Ends:
-    """config: for the group's number of ranks. bypass: with a group of its own. policies: or None."""
+    """config: for the group's number of ranks, with the deadline in use. bypass: with a group of its own.
+
+    policies: or None.
+    """
 
     config: Config
     transport: TcpTransport
@@ -48,7 +42,7 @@ class Ends:
         """
         if not load_torch()[1].is_initialized():
             raise OscarError("expected torch.distributed to be initialised; call init_process_group first")
-        config = config.variant(nodes=len(ranks_of(process_group)))
+        config = _for_group(config, process_group)
         policed = Policed.of(asked.policy, asked.model, config)
         policed, retuning = Retuning.of(policed, asked.retune, config)
         mode: Mode = asked.bypass if policed is None else "never"
@@ -68,6 +62,14 @@ class Ends:
             transport.close()
             raise
         return cls(config, transport, communicator, Bypass(mode, plain, communicator), policies)
+
+
+def _for_group(config: Config, process_group: Any) -> Config:
+    """Return `config` for the ranks of a group, with the group's own timeout where none was set."""
+    given = config.transport.given_timeout_s
+    timeout_s = min(LONGEST_S, timeout_of(process_group)) if given is None else given
+    transport = {**config.transport.model_dump(), "timeout_s": timeout_s}
+    return config.variant(nodes=len(ranks_of(process_group)), transport=transport)
 
 
 def default_config() -> Config:

@@ -146,7 +146,7 @@ class GroupedBuckets:
 
     def take(self, job: Job, tensors: Sequence[Array]) -> tuple[list[tuple[Job, Array]], list[PeerStats]]:
         """Take a bucket's gradients; return the buckets whose means are there now, and what groups sent."""
-        places = tuple(self._places[parameter] for parameter in job.layout.parameters or ())
+        places = tuple(self._places[parameter] for parameter in job.layout.identities)
         if len(places) != len(tensors):
             raise ConfigError(f"expected {len(tensors)} parameters in a bucket, got {len(places)}")
         self._came |= dict(zip(places, tensors, strict=True))
@@ -161,6 +161,20 @@ class GroupedBuckets:
         if len(self._reduced) == len(self.groups) and not self._waiting:
             self.drop()
         return found, told
+
+    def forget(self) -> None:
+        """Drop what error feedback carries over, and what groups of before have not sent.
+
+        What waits becomes zeros: a rank may call this alone, and must not differ in whether something waits.
+        """
+        for group in self.groups:
+            communicator = self._communicators[_method(group)]
+            state = communicator.states.get(_key(group))
+            if state is not None:
+                self._late |= {tensor: own for tensor, (own,) in late_of(group.tensors, state).items()}
+        self._late = {tensor: np.zeros_like(late) for tensor, late in self._late.items()}
+        for communicator in self._communicators.values():
+            communicator.forget()
 
     def drop(self) -> None:
         """Forget what a backward has brought."""

@@ -18,6 +18,13 @@ def oscar_hook(state: OscarState, bucket: dist.GradBucket) -> torch.futures.Futu
     """Return a Future of the bucket averaged over all ranks of `state`: for DDP's register_comm_hook.
 
     Replicas end with the same bits. Returns at once; a thread of the state encodes and sends while backward
-    goes on. Raises what is wrong with the bucket (TypeError), and OscarError after a bucket before failed.
+    goes on. Raises what is wrong with the bucket or the state (TypeError), and OscarError after a bucket
+    before failed.
     """
+    if not isinstance(state, OscarState):
+        given = f"the class {state.__name__}" if isinstance(state, type) else type(state).__name__
+        raise TypeError(
+            f"expected an OscarState as the hook's state, got {given}; say "
+            "model.register_comm_hook(OscarState(), oscar_hook)"
+        )
     return state.reduce(bucket)

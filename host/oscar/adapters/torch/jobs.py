@@ -1,4 +1,4 @@
-"""What the hook's thread is given to do: buckets, in the order of the hook's calls."""
+"""Jobs of the hook's thread: buckets and tasks, in the order of the hook's calls."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import atexit
 import queue
 import threading
 import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from oscar.adapters.torch.bypass import Key
 from oscar.adapters.torch.layout import BucketLayout
+from oscar.adapters.torch.watch import Key
 from oscar.transports.base import Transport
 
 JOIN_S = 5.0
@@ -37,14 +39,31 @@ class Job:
     new: bool
 
 
+@dataclass(frozen=True)
+class Task:
+    """Something else to do between buckets. done: set to what `work` returns or raises."""
+
+    work: Callable[[], Any]
+    done: Future[Any]
+
+    def run(self) -> None:
+        """Do the work; raises what it raises."""
+        try:
+            result = self.work()
+        except BaseException as error:
+            self.done.set_exception(error)
+            raise
+        self.done.set_result(result)
+
+
 class Performs(Protocol):
     """Who does the jobs."""
 
-    def perform(self, job: Job) -> None:
-        """Reduce one bucket and set its Future."""
+    def perform(self, job: Job | Task) -> None:
+        """Reduce one bucket and set its Future, or run a task."""
 
 
-def start_thread(state: Performs, jobs: queue.Queue[Job | None]) -> threading.Thread:
+def start_thread(state: Performs, jobs: queue.Queue[Job | Task | None]) -> threading.Thread:
     """Return a thread that reduces buckets in the order of the hook's calls, until the state is closed."""
     thread = threading.Thread(target=_work, args=(weakref.ref(state), jobs), name="oscar-ddp", daemon=True)
     for gone in [each for each in _running if not each.is_alive()]:
@@ -57,7 +76,7 @@ def start_thread(state: Performs, jobs: queue.Queue[Job | None]) -> threading.Th
     return thread
 
 
-def _work(state: weakref.ref[Performs], jobs: queue.Queue[Job | None]) -> None:
+def _work(state: weakref.ref[Performs], jobs: queue.Queue[Job | Task | None]) -> None:
     while (job := jobs.get()) is not None:
         here = state()
         if here is None:
@@ -66,7 +85,7 @@ def _work(state: weakref.ref[Performs], jobs: queue.Queue[Job | None]) -> None:
         del here, job  # where nobody else holds the state, it ends here, in this thread
 
 
-def end(jobs: queue.Queue[Job | None], transport: Transport, threads: list[threading.Thread]) -> None:
+def end(jobs: queue.Queue[Job | Task | None], transport: Transport, threads: list[threading.Thread]) -> None:
     """End the hook's thread, which may finish what it was given, and the transport."""
     others = [thread for thread in threads if thread is not threading.current_thread()]
     jobs.put(None)

@@ -1,15 +1,17 @@
-"""The tensors of a bucket, and the model that they are of: both stay the same, on all ranks."""
+"""The tensors of a bucket, which stay the same, on all ranks."""
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import weakref
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
-from oscar.errors import ConfigError, GradientError
+from oscar.errors import GradientError
 from oscar.reducers.communicator import Communicator
 from oscar.state import crc
 
@@ -18,31 +20,54 @@ Shapes = list[tuple[int, ...]]
 LOG = logging.getLogger("oscar.ddp")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BucketLayout:
     """The parameters of a bucket.
 
-    parameters: identities in this process, None after a load. sparse: the number of dimensions that a sparse
-    gradient's indices have; 0 for a dense gradient; None after a load.
+    parameters: None after a load. They are compared as objects: another one may get the place in memory, and
+    so the identity, of one that is gone.
+    sparse: the number of dimensions that a sparse gradient's indices have; 0 for a dense gradient; None after
+    a load.
+    names: of the parameters in their model; None where they are unknown.
+    coded: False if no method codes a bucket of this dtype or layout, or on this device.
     """
 
     shapes: Shapes
-    parameters: tuple[int, ...] | None
+    parameters: tuple[weakref.ref[Any], ...] | None
     sparse: int | None = None
+    names: Sequence[str] | None = None
+    coded: bool = True
 
     @classmethod
-    def of(cls, bucket: Any) -> BucketLayout:
+    def of(cls, bucket: Any, names: Sequence[str] | None = None, *, coded: bool = True) -> BucketLayout:
         """Return that of a bucket of DDP's, which has one sparse gradient or any number of dense ones."""
-        buffer, parameters = bucket.buffer(), tuple(id(parameter) for parameter in bucket.parameters())
+        buffer, parameters = bucket.buffer(), tuple(weakref.ref(each) for each in bucket.parameters())
         if buffer.is_sparse:
-            return cls([tuple(buffer.shape)], parameters, buffer.sparse_dim())
-        return cls([tuple(gradient.shape) for gradient in bucket.gradients()], parameters, 0)
+            return cls([tuple(buffer.shape)], parameters, buffer.sparse_dim(), names, coded)
+        shapes = [tuple(gradient.shape) for gradient in bucket.gradients()]
+        return cls(shapes, parameters, 0, names, coded)
+
+    @property
+    def identities(self) -> tuple[int, ...]:
+        """Identities of the parameters; empty after a load."""
+        return tuple(id(parameter()) for parameter in self.parameters or ())
+
+    @property
+    def values(self) -> int:
+        """Values of all parameters."""
+        return sum(math.prod(shape) for shape in self.shapes)
 
     def fits(self, other: BucketLayout) -> bool:
         """Whether state of this bucket is good for the other one."""
-        pairs = (self.parameters, other.parameters), (self.sparse, other.sparse)
-        alike = all(one is None or two is None or one == two for one, two in pairs)
-        return self.shapes == other.shapes and alike
+        if self.shapes != other.shapes or self.coded != other.coded:
+            return False
+        pairs = (self.names, other.names), (self.sparse, other.sparse)
+        if not all(one is None or two is None or one == two for one, two in pairs):
+            return False
+        if self.parameters is None or other.parameters is None:
+            return True
+        couples = zip_longest(self.parameters, other.parameters)
+        return all(one and two and one() is not None and one() is two() for one, two in couples)
 
     def meet(self, communicator: Communicator, index: int, entries: int = 0) -> list[int]:
         """Return the entries of every rank's sparse gradient; collective.
@@ -87,32 +112,3 @@ def noted(layouts: dict[int, BucketLayout], layout: BucketLayout, index: int) ->
         layouts.clear()
     layouts[index] = layout
     return changed
-
-
-class ModelGradients:
-    """The parameters of the first model whose buckets came, known until they are gone.
-
-    DDP may make its buckets anew, of the same parameters, and a model may be wrapped again. Buckets of none
-    of its parameters are another model's.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[int, weakref.ref[Any]] = {}
-        self._complete = False  # whether a whole backward of it has been seen
-        self._next = 0  # the index of the bucket that comes next, as long as it is not complete
-
-    def check(self, index: int, parameters: Iterable[Any], *, last: bool) -> None:
-        """Take in a bucket; raises ConfigError, and changes nothing, where it is another model's."""
-        given = list(parameters)
-        known = {at: there for at, there in self._known.items() if there() is not None}
-        if not known:  # it is gone, or there was none
-            self._complete, self._next = False, index
-        first = not self._complete and index == self._next  # its other buckets have not been seen yet
-        if not first and given and not any(id(parameter) in known for parameter in given):
-            raise ConfigError(
-                "this OscarState is registered with another model, whose error feedback would be lost at "
-                "every change of model: make one OscarState for each model"
-            )
-        self._known = known | {id(parameter): weakref.ref(parameter) for parameter in given}
-        self._complete |= last
-        self._next = index + 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from oscar.adapters.torch.bypass import Key
 from oscar.adapters.torch.jobs import Job
-from oscar.adapters.torch.staging import Staging
+from oscar.adapters.torch.staging import Staging, write
+from oscar.adapters.torch.watch import Key
 from oscar.array import sizes_of
 from oscar.coding.asc.params import AscParams
 from oscar.coding.asc.state import TableState
@@ -65,5 +65,5 @@ class OnGpu:
             tensors: list[Any] = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
             result = self._communicator.allreduce(tensors, key=job.key, device=buffer.device)
             means: list[Any] = [mean.reshape(-1) for mean in result.mean]
-            buffer.copy_(joined(means).reshape(buffer.shape))
+            write(buffer, joined(means).reshape(buffer.shape))
         return result.stats

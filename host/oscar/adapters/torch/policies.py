@@ -88,6 +88,10 @@ class Policies:
         if self._retuning is not None and other.file is not None:
             self._retuning.take(other.file)
 
+    def forget(self) -> None:
+        """Drop what error feedback carries over, as OscarState.forget says."""
+        self._grouped.forget()
+
     def state_dict(self, backwards: int) -> dict[str, Any]:
         """Return a copy of this rank's state."""
         retuned = None if self._retuning is None else self._retuning.state_dict(backwards)

@@ -6,8 +6,10 @@ from typing import Any
 
 from oscar.adapters.torch.bypass import read_decided
 from oscar.adapters.torch.layout import BucketLayout
+from oscar.adapters.torch.policies import Policies
 from oscar.checkpoint import flatten, rebuild
 from oscar.errors import ConfigError
+from oscar.reducers.communicator import Communicator
 from oscar.state import Saved
 from oscar.transports.gloo import load_torch
 
@@ -43,9 +45,37 @@ def read_state(state: Any, method: str, *, policed: bool) -> tuple[Saved, Any, d
     tree = read_tree(state, method)
     layouts, decided = tree["layouts"], read_decided(tree["bypass"])
     known = layouts.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
+    names = _names(tree)
     if policed == tree["policy"].missing:
         raise tree["policy"].refuse("that of a policy" if policed else "none", "the other")
-    return tree, decided, {index: BucketLayout(layouts[index].shapes(), None) for index in known}
+    fresh = {index: BucketLayout(layouts[index].shapes(), None, names=names.get(index)) for index in known}
+    return tree, decided, fresh
+
+
+def _names(tree: Saved) -> dict[int, list[str]]:
+    """Return the names of parameters by bucket; a state of an earlier release has none."""
+    if "names" not in tree.keys(lambda key: type(key) is str, "names of parts"):
+        return {}
+    saved = tree["names"]
+    indices = saved.keys(lambda key: type(key) is int and key >= 0, "indices of buckets")
+    return {index: [name.text() for name in saved[index].items()] for index in indices}
+
+
+def load_reducers(tree: Saved, communicator: Communicator, policies: Policies | None, backwards: int) -> None:
+    """Take over all reducers' state, or none; raises ConfigError."""
+    before, refused = communicator.state_dict(), None
+    try:
+        communicator.load_state_dict(tree["reducer"])
+    except ConfigError as error:
+        refused = error
+    try:
+        if policies is not None:
+            policies.load_state_dict(tree["policy"], backwards, refused)
+        elif refused is not None:
+            raise refused
+    except BaseException:
+        communicator.load_state_dict(before)
+        raise
 
 
 def _unpacked(saved: Saved) -> Any:

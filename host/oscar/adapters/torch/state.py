@@ -1,32 +1,37 @@
-"""What the DDP hook keeps: groups, a thread, and the state of every bucket."""
+"""The state of the DDP hook: groups, a thread, and what is known of every bucket."""
 
 from __future__ import annotations
 
 import logging
-import math
 import queue
 import threading
 import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from oscar.adapters.torch.bypass import Key, Mode, check_mode, ring_bytes
-from oscar.adapters.torch.ends import Asked, Ends, default_config
-from oscar.adapters.torch.jobs import Job, end, start_thread
-from oscar.adapters.torch.layout import BucketLayout, ModelGradients, noted
-from oscar.adapters.torch.on_gpu import OnGpu
+from oscar.adapters.torch.arguments import Asked, check_group
+from oscar.adapters.torch.bypass import Mode
+from oscar.adapters.torch.ends import Ends, default_config
+from oscar.adapters.torch.jobs import Job, Task, end, start_thread
+from oscar.adapters.torch.layout import BucketLayout, noted
+from oscar.adapters.torch.models import ModelGradients
+from oscar.adapters.torch.plain import bytes_of, plain_mean
 from oscar.adapters.torch.policies import Policies
-from oscar.adapters.torch.saving import packed, read_state
-from oscar.adapters.torch.sparse import DenseNotice, Rows, sparse_of
-from oscar.adapters.torch.staging import Staging, check_buffer
+from oscar.adapters.torch.reduction import Reduction
+from oscar.adapters.torch.saving import load_reducers, packed, read_state
+from oscar.adapters.torch.staging import Staging
+from oscar.adapters.torch.taken import Uncompressed, why_uncompressed
+from oscar.adapters.torch.totals import Counted, Totals
+from oscar.adapters.torch.watch import Key
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
-from oscar.numerics.tensors import split
 from oscar.planning.tuning.policy_file import PolicyFile
-from oscar.reducers.communicator import PeerStats
-from oscar.state import Saved
 from oscar.transports.gloo import load_torch
 
 CLOSED = "this state is closed; make a new OscarState, and register the hook with it"
@@ -34,17 +39,19 @@ ADVICE = "end the process and start again from a checkpoint"
 LOG = logging.getLogger("oscar.ddp")
 
 
-class OscarState:
+class OscarState(Counted):
     """State of `oscar_hook`: `model.register_comm_hook(OscarState(), oscar_hook)`.
 
     config: codec or scheme and its options; None takes ASC with error feedback. `nodes`, workload and link
-    have no meaning here; `transport.timeout_s` bounds how far ranks may run apart.
+    have no meaning here. `transport.timeout_s` bounds how far ranks may run apart; where it is not set, the
+    timeout of the process group does (torch's default is 30 minutes).
     process_group: DDP's; None is the default group. A state starts when it is made, where torch.distributed
     is initialised, and at its first bucket otherwise. Its ranks get connections of their own and a
     private group of Gloo, so that it is collective between them, in one order on all of them; others have no
     part in it.
     bypass: "auto" measures the first iterations against the plain AllReduce and sends buckets uncompressed
-    where compression does not pay; "never" and "always" mean what they say and measure nothing.
+    where compression does not pay, and measures again now and then; "never" and "always" mean what they say
+    and measure nothing. Gradients on a GPU are not measured.
 
     policy: a policy file of `oscar tune`, for the parameters of `model`, which is needed with it. The
     policy's groups are reduced instead of DDP's buckets, each by its own method; the bypass measures nothing
@@ -56,9 +63,13 @@ class OscarState:
     is dropped when that happens later. What goes uncompressed is sent as DDP would send it, unchecked: NaN
     and Inf are errors in a bucket that is compressed, and pass in others, as loss scalers expect.
 
-    A state is of one model: the hook raises ConfigError for the buckets of another one.
+    A state is of one model: the hook raises ConfigError for the buckets of another one, and for a model whose
+    DistributedDataParallel averages over other ranks. A copy of a state (copy.deepcopy, pickle, torch.save of
+    the model) has no connections and the default group; it has what `state_dict` has, and starts at its first
+    bucket.
 
-    Raises ConfigError where ranks differ or frames should be keyed, MissingExtraError without torch.
+    Raises ConfigError where ranks differ or frames should be keyed, TypeError for arguments of another kind,
+    MissingExtraError without torch.
     """
 
     def __init__(
@@ -73,38 +84,48 @@ class OscarState:
         on_gpu: bool = True,
     ) -> None:
         dist = load_torch()[1]
-        check_mode(bypass)
-        self.process_group = process_group
-        self.config = default_config() if config is None else config
-        if self.config.transport.security != "none":
-            raise ConfigError(
-                f"transport.security is {self.config.transport.security}, but torch itself sends for the "
-                "hook (the first backward, the bypass) and has no key: set it to none, and use a network "
-                "that encrypts"
-            )
+        asked = Asked(config, bypass, policy, model, retune, on_gpu)
+        asked.check()
+        check_group(process_group)
+        self._begin(asked, process_group)
+        if dist.is_initialized():
+            self.start()
+
+    def _begin(self, asked: Asked, process_group: Any) -> None:
+        """Set what a state has before it starts."""
+        self.process_group, self._asked = process_group, asked
+        self.config = default_config() if asked.config is None else asked.config
         self._policies: Policies | None = None
-        self._asked, self._wanted = Asked(bypass, policy, model, retune), on_gpu
         self._loaded: Any = None  # what is to be taken over at the start
+        self._forgets = False  # whether `forget` was called before the start
         self.error: Exception | None = None
         self._closed = False
         self.backwards = 0  # of this process
-        self.values = 0  # that were reduced
-        self._sent_bytes = 0
-        self.clipped = 0  # values of this rank that saturated so far
-        self.clipped_energy = 0.0  # the largest share of a bucket's energy that this took so far, 0 .. 1
+        self._totals, self._uncompressed = Totals(), Uncompressed()
         self._layouts: dict[int, BucketLayout] = {}
+        self._resets = False  # whether the next job has to drop all state
+        self._vote: Future[bool] | None = None  # of the backward before
         self._open: list[Job] = []  # whose Futures wait; of the state's own thread
         self._threads: list[threading.Thread] = []  # one, from the first job on
         self._finaliser: weakref.finalize[Any, Any] | None = None
-        if dist.is_initialized():
-            self.start()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the arguments and the saved state; a process group and connections cannot be copied."""
+        started = self._finaliser is not None and self.error is None
+        asked = self._asked if self.policy is None else replace(self._asked, policy=self.policy)
+        return {"asked": asked, "loaded": self.state_dict() if started else self._loaded}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make a copy that has not started; set `process_group` before it does, where it is not all ranks."""
+        self._begin(state["asked"], None)
+        self._loaded = state["loaded"]
 
     def start(self) -> None:
         """Make the groups and compare configurations, where that was not done yet; collective.
 
-        Until then the state has no `rank`, `nodes` and `bypass`, and can be pickled. Raises as the class
-        does, and OscarError where torch.distributed is not initialised or the state is closed. Where a state
-        that was loaded before is refused, no rank can go on.
+        Until then the state has no `rank`, `nodes` and `bypass`. Raises as the class does, and OscarError
+        where torch.distributed is not initialised or the state is closed. Where a state that was loaded
+        before is refused, no rank can go on.
         """
         if self._finaliser is None:
             if self._closed:
@@ -117,43 +138,45 @@ class OscarState:
                 self._fail(error)
                 raise
             self._loaded = None
+            if self._forgets:
+                self._drop()
 
     def _open_ends(self) -> None:
         ends = Ends.make(self.config, self.process_group, self._asked)
         self.config, self._transport, self._communicator = ends.config, ends.transport, ends.communicator
         self._policies, self.bypass = ends.policies, ends.bypass
         self.rank, self.nodes = ends.transport.rank, ends.transport.nodes
-        self._model, self._staging, self._dense_notice = ModelGradients(), Staging(), DenseNotice()
-        self._on_gpu = OnGpu(self._communicator, self._staging, wanted=self._wanted)
-        self._rows = Rows(self._communicator.party, self.config) if Rows.serve(self.config) else None
-        self._jobs: queue.Queue[Job | None] = queue.Queue()
+        self._model, self._staging = ModelGradients(ends.transport.members, self), Staging()
+        self._reduction = Reduction(ends, self._staging, self._totals, on_gpu=self._asked.on_gpu)
+        self._jobs: queue.Queue[Job | Task | None] = queue.Queue()
         self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._threads)
-
-    @property
-    def sent_bytes(self) -> int:
-        """Bytes this rank has sent for gradients, uncompressed buckets included (not those only measured)."""
-        return self._sent_bytes
 
     def reduce(self, bucket: Any) -> Any:
         """Return a Future of `bucket`, averaged; see `oscar_hook`."""
-        buffer, key = self._check(bucket)
-        self._model.check(key[0], bucket.parameters(), last=bucket.is_last())
-        first, layout = self.backwards == 0, BucketLayout.of(bucket)
+        buffer, parameters = bucket.buffer(), list(bucket.parameters())
+        key, reason = (bucket.index(), buffer.numel()), self._check(buffer, parameters)
+        self._check_model(key[0], parameters, last=bucket.is_last())
+        if key[0] == 0 and self.backwards > 0:
+            self._begin_backward()
+        layout = BucketLayout.of(bucket, self._model.names(parameters), coded=reason is None)
+        first, new = self.backwards == 0, key[0] not in self._layouts
         if first:
             layout.meet(self._communicator, key[0])  # or torch would add up what does not fit
-        new = key[0] not in self._layouts
-        forget = not first and noted(self._layouts, layout, key[0])
-        if forget:
-            self.bypass.decided.clear()
-        self.values += key[1]
+        elif noted(self._layouts, layout, key[0]):
+            self._model.wrapped_anew(parameters)
+            self.bypass.forget()
+            self._resets = new = True
+        self._totals.values += key[1]
         if self._policies is not None:
             self._policies.came(key[0], self.backwards, last=bucket.is_last())
         if bucket.is_last():
             self.backwards += 1
-        if first or self.bypass.skips(key):
-            return self._plain(buffer)
+        if reason is not None:
+            self._note_uncompressed(buffer, key, reason)
+        if first or reason is not None or self.bypass.skips(key):
+            return self._plain(buffer, key)
         if self._policies is not None and self._policies.plain:
-            future = self._plain(buffer)
+            future = self._plain(buffer, key)
             if bucket.is_last():
                 self._policies.time(future)
             return future
@@ -162,15 +185,43 @@ class OscarState:
             buffer,
             self._staging.mark(buffer),
             key,
-            self._layouts[key[0]],
+            layout,
             last=bucket.is_last() or self._rest_skipped(key[0]),
-            measure=self.bypass.measures(key) and not (layout.sparse and self._rows),
-            forget=forget,
-            new=new or forget,
+            measure=self.bypass.measures(key),
+            forget=self._resets,
+            new=new,
         )
+        self._resets = False
         self._start()
         self._jobs.put(job)
         return job.future
+
+    def _note_uncompressed(self, buffer: Any, key: Key, reason: str) -> None:
+        self._totals.uncompressed_values += key[1]
+        if self.rank == 0:
+            self._uncompressed.tell(buffer, key[0], reason)
+
+    def _begin_backward(self) -> None:
+        """Take the last vote on changed times, and let ranks vote again where it is time to."""
+        changed = False if self._vote is None else self._vote.result()
+        self._vote = self._do(self.bypass.vote) if self.bypass.begin(changed=changed) else None
+
+    def forget(self) -> None:
+        """Drop what error feedback carries over: after a backward whose step the training loop skips.
+
+        Between two backwards. No message is sent, and ranks may call it on their own. Steps and tables stay.
+        Raises OscarError after a bucket failed.
+        """
+        if self._finaliser is None:
+            self._forgets = self._loaded is not None
+            return
+        self._check_whole()
+        self._do(self._drop).result()  # after what the thread may still have to do
+
+    def _drop(self) -> None:
+        self._communicator.forget()
+        if self._policies is not None:
+            self._policies.forget()
 
     @property
     def policy(self) -> PolicyFile | None:
@@ -197,62 +248,68 @@ class OscarState:
     def share(self, value: float) -> float:
         """Return what rank 0 gave; collective, between two backwards."""
         self._check_whole()
-        return float(np.frombuffer(self._communicator.gather(np.float64(value).tobytes(), 8)[0])[0])
+        gather = partial(self._communicator.gather, np.float64(value).tobytes(), 8)
+        return float(np.frombuffer(self._do(gather).result()[0])[0])
 
     def _check_whole(self) -> None:
         self.start()
         if self.error is not None:
             raise OscarError(f"the hook failed before ({self.error}); {ADVICE}")
 
-    def _check(self, bucket: Any) -> tuple[Any, Key]:
+    def _check(self, buffer: Any, parameters: list[Any]) -> str | None:
+        """Return why a bucket goes uncompressed; None: it is coded."""
         self._check_whole()
         if self._closed:
             raise OscarError(CLOSED)
-        buffer = bucket.buffer()
-        check_buffer(buffer, timed=self.bypass.mode == "auto")
-        return buffer, (bucket.index(), buffer.numel())
+        reason = why_uncompressed(buffer, parameters)
+        if reason is not None and self._policies is not None:
+            raise TypeError(f"expected gradients that a policy can code, got {reason}: leave the policy out")
+        return reason
+
+    def _check_model(self, index: int, parameters: list[Any], *, last: bool) -> None:
+        try:
+            self._model.check(index, parameters, last=last)
+        except ConfigError as error:
+            if not self._threads:  # nothing was reduced yet, so that others may wait for this rank
+                self._fail(error)
+            raise
 
     def _rest_skipped(self, index: int) -> bool:
         """Whether buckets come after this one, and all of them go uncompressed."""
-        rest = [
-            (later, sum(math.prod(shape) for shape in layout.shapes))
-            for later, layout in self._layouts.items()
-            if later > index
-        ]
-        return bool(rest) and all(self.bypass.skips(key) for key in rest)
+        rest = [(later, layout) for later, layout in self._layouts.items() if later > index]
+        return bool(rest) and all(
+            not layout.coded or self.bypass.skips((later, layout.values)) for later, layout in rest
+        )
 
-    def _plain(self, buffer: Any) -> Any:
-        """Return the Future of the AllReduce that DDP does without a hook."""
-        if buffer.is_sparse:  # torch gathers indices and values
-            parts = buffer._indices(), buffer._values()
-            self._sent_bytes += sum(part.nbytes for part in parts) * (self.nodes - 1)
-        else:
-            self._sent_bytes += ring_bytes(buffer.numel() * buffer.element_size(), self.nodes)
-        buffer.div_(self.nodes)
-        work = load_torch()[1].all_reduce(buffer, group=self.process_group, async_op=True)
-        return work.get_future().then(lambda future: future.value()[0])
+    def _plain(self, buffer: Any, key: Key) -> Any:
+        self._totals.sent_bytes += bytes_of(buffer, self.nodes)
+        return plain_mean(buffer, self.nodes, self.process_group, partial(self.bypass.watch.note, key))
 
     def _start(self) -> None:
         if not self._threads:
             self._threads.append(start_thread(self, self._jobs))
 
-    def perform(self, job: Job) -> None:
-        """Reduce one bucket and set its Future; for the state's own thread."""
+    def _do(self, work: Callable[[], Any]) -> Future[Any]:
+        """Let the state's own thread do something between buckets."""
+        task: Task = Task(work, Future())
+        if self._closed:  # there is no thread any more
+            task.run()
+        else:
+            self._start()
+            self._jobs.put(task)
+        return task.done
+
+    def perform(self, job: Job | Task) -> None:
+        """Reduce one bucket and set its Future, or run a task; for the state's own thread."""
+        if isinstance(job, Task):
+            self._run(job)
+            return
         if self.error is not None:
             job.future.set_exception(self.error)
             return
         self._open.append(job)
         try:
-            gradient = job.buffer.detach().coalesce() if job.layout.sparse else None
-            entries = 0 if gradient is None else gradient._nnz()
-            met = job.new or gradient is not None
-            counts = job.layout.meet(self._communicator, job.key[0], entries) if met else []
-            if job.forget:
-                self._communicator.reset()
-                self.bypass.forget_times()
-            done = self._reduced(job, gradient, counts)
-            if job.last:
-                self.bypass.settle()
+            done = self._reduction.reduce(job)
         except Exception as error:
             if isinstance(error, OscarError):
                 error.advice = ""  # backward() can neither skip nor go on
@@ -273,58 +330,19 @@ class OscarState:
                 self._open.remove(each)
                 each.future.set_result(result)
 
+    def _run(self, task: Task) -> None:
+        if self.error is not None:
+            task.done.set_exception(self.error)
+            return
+        try:
+            task.run()
+        except Exception as error:  # the caller hears of it
+            self._fail(error)
+
     def _fail(self, error: Exception) -> None:
         if self._communicator.failed is None and not (self._policies and self._policies.failed):
             self._communicator.give_up(error)  # or else the others wait for this rank
         self.error = error
-
-    def _reduced(self, job: Job, gradient: Any, counts: list[int]) -> list[tuple[Job, Any]]:
-        """Return the buckets that have their means now; gradient: of one sparse tensor, or None."""
-        if self._policies is None:
-            return [(job, self._dense(job) if gradient is None else self._sparse(job, gradient, counts))]
-        if gradient is not None:
-            raise TypeError("expected dense gradients under a policy, got a sparse one: leave the policy out")
-        values = self._staging.fetch(job.buffer, job.mark).reshape(-1)
-        found, told = self._policies.take(job, split(values, job.layout.shapes))
-        for stats in told:
-            self._note(stats)
-        for each, mean in found:
-            self._staging.put(each.buffer, mean)
-        return [(each, each.buffer) for each, _ in found]
-
-    def _dense(self, job: Job) -> Any:
-        """Return the bucket, which has its mean now."""
-        if self._on_gpu.serves(job):
-            self._note(self._on_gpu.reduce(job))
-            return job.buffer
-        self._staging.put(job.buffer, self._mean(job, self._staging.fetch(job.buffer, job.mark)))
-        return job.buffer
-
-    def _sparse(self, job: Job, gradient: Any, counts: list[int]) -> Any:
-        """Return the mean of a coalesced gradient, sparse; counts: entries of every rank."""
-        if self._rows is not None:
-            mean, sent = self._rows.mean(gradient, counts)
-            self._sent_bytes += sent
-            return mean
-        if self.rank == 0:
-            self._dense_notice.tell(job, sum(counts) / len(counts), self.config.method)
-        return sparse_of(self._mean(job, gradient.to_dense().float().numpy()), gradient)
-
-    def _mean(self, job: Job, values: np.ndarray) -> np.ndarray:
-        tensors = split(values.reshape(-1), job.layout.shapes)
-
-        def compressed() -> list[np.ndarray]:
-            result = self._communicator.allreduce(tensors, key=job.key)
-            self._note(result.stats)
-            return result.mean
-
-        mean = self.bypass.measured(job.key, job.buffer, compressed) if job.measure else compressed()
-        return np.concatenate([tensor.reshape(-1) for tensor in mean])
-
-    def _note(self, stats: PeerStats) -> None:
-        self._sent_bytes += stats.sent_bytes
-        self.clipped += stats.clipped
-        self.clipped_energy = max(self.clipped_energy, stats.clipped_energy)
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of this rank's state, for torch.save between iterations; every rank has its own.
@@ -333,9 +351,10 @@ class OscarState:
         after a bucket failed: others of its backward have moved on, so that the state is of no iteration.
         """
         self._check_whole()
-        layouts = {index: list(layout.shapes) for index, layout in self._layouts.items()}
+        named = {index: layout.names for index, layout in self._layouts.items() if layout.names is not None}
         tree = {
-            "layouts": layouts,
+            "layouts": {index: list(layout.shapes) for index, layout in self._layouts.items()},
+            "names": {index: list(names) for index, names in named.items()},
             "bypass": self.bypass.state_dict(),
             "reducer": self._communicator.state_dict(),
             "policy": None if self._policies is None else self._policies.state_dict(self.backwards),
@@ -360,25 +379,11 @@ class OscarState:
             if self._policies is not None:
                 self._policies.refuse(error)
             raise
-        self._load_reducers(tree)  # the last that can be refused
+        load_reducers(
+            tree, self._communicator, self._policies, self.backwards
+        )  # the last that can be refused
         self.bypass.resume(decided)
         self._layouts = fresh
-
-    def _load_reducers(self, tree: Saved) -> None:
-        """Take over all reducers' state, or none."""
-        before, refused = self._communicator.state_dict(), None
-        try:
-            self._communicator.load_state_dict(tree["reducer"])
-        except ConfigError as error:
-            refused = error
-        try:
-            if self._policies is not None:
-                self._policies.load_state_dict(tree["policy"], self.backwards, refused)
-            elif refused is not None:
-                raise refused
-        except BaseException:
-            self._communicator.load_state_dict(before)
-            raise
 
     def close(self) -> None:
         """End the thread and the private groups; may be repeated. A state that has not started never does."""

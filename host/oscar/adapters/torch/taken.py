@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
-from oscar.numerics.dtypes import name_of, why_uncoded
+from oscar.adapters.torch.staging import Staging
+from oscar.numerics.dtypes import why_uncoded
 from oscar.transports.gloo import load_torch
 
-DEVICES = ("cpu", "cuda")  # whose gradients are coded
 LOG = logging.getLogger("oscar.ddp")
 
 
-def why_uncompressed(buffer: Any) -> str | None:
+def why_uncompressed(buffer: Any, parameters: Iterable[Any] = ()) -> str | None:
     """Return why a bucket is sent uncompressed, as DDP would send it; None: it is coded.
 
+    parameters: of the bucket. DDP shows the gradients of complex ones as twice as many real values.
     Raises TypeError for integers, and for layouts other than dense and COO.
     """
     torch = load_torch()[0]
@@ -24,46 +26,28 @@ def why_uncompressed(buffer: Any) -> str | None:
             "with sparse=False, or take the hook off for this model"
         )
     device = buffer.device.type
-    reason = why_uncoded(buffer.dtype)
-    if reason is None and device not in DEVICES:
-        reason = f"gradients on {device} are not coded, only those on {' and '.join(DEVICES)}"
+    dtypes = (buffer.dtype, *(each.dtype for each in parameters if each.dtype.is_complex))
+    reason = next((why for dtype in dtypes if (why := why_uncoded(dtype)) is not None), None)
+    if reason is None and device not in Staging.DEVICES:
+        reason = f"gradients on {device} are not coded, only those on {' and '.join(Staging.DEVICES)}"
     if reason is None and buffer.is_sparse and device != "cpu":
         reason = f"sparse gradients are coded on the CPU, these are on {device}"
     return reason
 
 
 class Uncompressed:
-    """Counts values that no method codes, and logs each reason once.
-
-    values: gradients so far that went uncompressed because of their dtype, layout or device.
-    """
+    """Logs once for each reason what goes uncompressed because of its dtype, layout or device."""
 
     def __init__(self) -> None:
-        self.values = 0
         self._logged: set[str] = set()
 
-    def note(self, buffer: Any, index: int, reason: str, *, log: bool) -> None:
-        """Count a bucket. log: whether this rank logs."""
-        self.values += buffer.numel()
-        if log and reason not in self._logged:
+    def tell(self, buffer: Any, index: int, reason: str) -> None:
+        """Log a bucket, if the reason was not given before."""
+        if reason not in self._logged:
             LOG.warning(
-                "bucket %d (%s values of %s on %s) goes uncompressed, as DDP would send it: %s",
+                "bucket %d (%s values) goes uncompressed, as DDP would send it: %s",
                 index,
                 f"{buffer.numel():,}",
-                name_of(buffer.dtype),
-                buffer.device,
                 reason,
             )
         self._logged.add(reason)
-
-
-def write(buffer: Any, means: Any) -> None:
-    """Copy float32 means to a bucket of their shape, within its dtype's finite range.
-
-    The mean of float16 values is within float16; the quantiser's error may put it beyond.
-    """
-    torch = load_torch()[0]
-    if buffer.dtype != torch.float32:
-        most = torch.finfo(buffer.dtype).max
-        means = means.clamp(-most, most)
-    buffer.copy_(means)
