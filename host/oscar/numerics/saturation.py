@@ -61,7 +61,7 @@ class SaturationNotice:
     """Warns once of a loss in the quantiser or scheme, and once of a loss in the codec."""
 
     def __init__(self) -> None:
-        self.told = self.told_of_codec = False
+        self.told = self.told_of_codec = self.told_of_drop = False
 
     def tell(self, losses: Mapping[int, Saturation], advice: str) -> None:
         """Warn where a rank's tensor lost more than WARN_SHARE; `advice`: what to set.
@@ -81,6 +81,19 @@ class SaturationNotice:
             SaturationWarning,
         )
         self.told = True
+
+    def tell_dropped(self, losses: Mapping[int, Saturation]) -> None:
+        """Warn once where a rank dropped more of its residual than WARN_SHARE of its gradient's energy."""
+        rank = max(losses, key=lambda rank: losses[rank].worst, default=-1)
+        if self.told_of_drop or rank < 0 or losses[rank].worst <= WARN_SHARE:
+            return
+        warn(
+            f"rank {rank}: the gradient grew or fell so much from one call to the next that error feedback "
+            f"dropped {losses[rank].energy:.2%} of the energy of what it had to add later: nothing needs to be done "
+            "after a single spike; gradients that jump often train better clipped. Told once",
+            SaturationWarning,
+        )
+        self.told_of_drop = True
 
     def tell_codec(self, name: str, share: float) -> None:
         """Warn where the codec's frames lost more than WARN_SHARE of their energy; `share`: how much."""

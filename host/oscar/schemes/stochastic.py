@@ -29,6 +29,7 @@ class _Stochastic(Scheme):
     """Agree on scales by a max, then send stochastically rounded integers of magnitudes up to `levels`."""
 
     levels: int
+    patient: ClassVar[bool] = True  # coarse levels leave more than the gradient
 
     def _setup(self) -> None:
         self.bits = field_bits(self.levels, self.nodes)  # 24 at most
