@@ -89,8 +89,8 @@ class SaturationNotice:
             return
         warn(
             f"rank {rank}: the gradient grew or fell so much from one call to the next that error feedback "
-            f"dropped {losses[rank].energy:.2%} of the energy of what it had to add later: nothing needs to be done "
-            "after a single spike; gradients that jump often train better clipped. Told once",
+            f"dropped a part of what it carries over, {losses[rank].energy:.2%} of the gradient's energy: a "
+            "single spike needs no action; clip gradients that jump often. Reported once",
             SaturationWarning,
         )
         self.told_of_drop = True

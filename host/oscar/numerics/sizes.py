@@ -55,9 +55,9 @@ def root_mean_squares(values: Array, offsets: Array) -> Array:
 
 
 def shrink(values: Array, bounds: Array | None) -> float:
-    """Bring each value, in place, into the interval between 0 and its bound; return the energy that this took.
+    """Bring each value, in place, into the interval from 0 to its bound; return the energy that this took.
 
-    values, bounds: flat float32 of one size. None bounds all values by 0.
+    values, bounds: flat float32 of one size. None: all bounds are 0.
     """
     return float(_shrink(values, np.zeros_like(values) if bounds is None else bounds))
 

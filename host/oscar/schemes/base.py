@@ -38,11 +38,11 @@ RIDE_BITS = 16
 # Largest magnitude of a value in a residual. A sum of 2^32 such values (over ranks, rows and factors) still
 # fits float32. So one call with huge values cannot make the mean of later, ordinary values overflow.
 MOST_WAITING = np.float32(2.0**96)
-# A residual that is MOST_OWED times as large as the tensor's gradient would drown it, and is dropped.
+# A tensor's residual that is over MOST_OWED times as large as its gradient would drown it, and is dropped.
 MOST_OWED = 4.0
-# A gradient SPIKE times as large as usual leaves nothing new in the residual. What is usual falls by FADE in a
-# call, so that losses that take turns are usual, too. After a spike it grows by GROWTH, so that a spike of some
-# calls does not become usual.
+# A gradient over SPIKE times as large as usual leaves nothing new in the residual. The usual size falls by
+# FADE in a call, so that it covers losses that take turns. A spike raises it by GROWTH only, so that three
+# calls of a spike do not become usual.
 SPIKE, FADE, GROWTH = 4.0, 0.98, 1.5
 ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error feedback (docs/schemes.md)"
 
@@ -168,7 +168,7 @@ class Worker(Member):
             )
 
     def bound(self) -> None:
-        """Bound what waits: a spike leaves nothing new, and what an idle tensor had waiting goes on waiting."""
+        """Bound what waits: a spike leaves nothing new, and the residual of an idle tensor stays."""
         if self.pending is None:
             return
         # Another rank's spike may leave its traces here, by a scale that is shared.

@@ -368,9 +368,7 @@ class GridSteps(Stateful):
         fresh: list[int | None] = []
         for exponent, total in zip(grid.exponents, ride_sums[:-1].tolist(), strict=True):
             ratio = Fraction(total, self.nodes * self.nominal) ** 2
-            if exponent is None or total <= 0:
-                fresh.append(exponent)
-            elif Fraction(1, 8) <= ratio**2 < 8:
+            if exponent is None or total <= 0 or Fraction(1, 8) <= ratio**2 < 8:
                 fresh.append(exponent)
             else:
                 fresh.append(_nearest(ratio, exponent))
