@@ -9,6 +9,8 @@ from numba import njit
 
 from oscar.array import Array
 
+MATTERS = 1e-3  # share of the gradient's energy from which a tensor's sudden change is acted on
+
 # The kernels loop over slices. LLVM then knows that indices count from 0, and vectorises only such loops.
 
 

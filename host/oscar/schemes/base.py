@@ -26,7 +26,7 @@ from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
 from oscar.numerics.quantiser_kernels import hold_within
 from oscar.numerics.saturation import Saturation
-from oscar.numerics.sizes import energies, growth, shrink
+from oscar.numerics.sizes import MATTERS, energies, growth, shrink
 from oscar.numerics.tensors import offsets_of
 from oscar.state import Reader, Stateful, crc, natural, optional
 
@@ -137,7 +137,8 @@ class Worker(Member):
         if self.residual is not None:
             waiting = energies(self.residual, offsets)
             idle = (energy == 0) & (waiting > 0)
-            excess = ~idle & (waiting > MOST_OWED**2 * energy) & (not patient)
+            excess = (waiting > MOST_OWED**2 * energy) & (waiting > MATTERS * energy.sum())
+            excess &= ~idle & (not patient)
             if idle.any() or excess.any():
                 self._leave_out(offsets, idle, excess)
                 lost = float(waiting[excess].sum())

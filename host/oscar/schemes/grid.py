@@ -22,7 +22,7 @@ from oscar.array import Array
 from oscar.numerics.integers import floor_log2
 from oscar.numerics.quantiser_kernels import energies_beyond
 from oscar.numerics.saturation import Saturation
-from oscar.numerics.sizes import root_mean_squares
+from oscar.numerics.sizes import MATTERS, root_mean_squares
 from oscar.numerics.tensors import cut, offsets_of
 from oscar.schemes.base import Message
 from oscar.schemes.fields import field_limit
@@ -203,8 +203,8 @@ class Grid:
         """Return the integers that ride along, int32 [tensors + 1].
 
         First each tensor's root mean square, 1 to `limit`. The unit is chosen so that `nominal` confirms the
-        present step. A tensor of zeros or without a step gets 0. Last a 1 if some tensor has grown FAR
-        beyond its step and clipping took more than LOST of a tensor's energy, else 0.
+        present step. A tensor of zeros or without a step gets 0. Last a 1 if some tensor that MATTERS has
+        grown FAR beyond its step and clipping took more than LOST of a tensor's energy, else 0.
 
         lost: the loss by clipping the values to this grid, and by clipping the cells of their sketch.
         """
@@ -214,7 +214,8 @@ class Grid:
             units = np.rint(sizes * (self.coarseness * self.nominal) / steps)
         there = (sizes > 0) & (steps > 0)
         grown = sizes * self.coarseness >= steps * 2.0 ** (FAR - 0.5)
-        flag = lost.worst > LOST and bool((there & grown).any())
+        energy = sizes**2 * np.diff(self.offsets)
+        flag = lost.worst > LOST and bool((there & grown & (energy > MATTERS * energy.sum())).any())
         return np.append(np.where(there, np.clip(units, 1, self.limit), 0), flag).astype(np.int32)
 
     def wanted(self, values: Array, limit: int) -> Array:
@@ -333,13 +334,21 @@ class GridSteps(Stateful):
     def _suits(self, grid: Grid, ride_sums: Array) -> bool:
         """Whether no worker's values saturate by growth, and no tensor's became FAR too small for its step.
 
-        A step that was agreed on in this iteration suits.
+        A step that was agreed on in this iteration suits, and so does the step of a tensor that does not
+        matter.
         """
-        least = self.nodes * self.nominal
-        return int(ride_sums[-1]) == 0 and not any(
-            now == before and total > 0 and total**2 << (2 * FAR - 1) < least**2
-            for now, before, total in zip(
-                grid.exponents, self.exponents, ride_sums[:-1].tolist(), strict=True
+        if ride_sums[-1]:
+            return False
+        least, totals = self.nodes * self.nominal, ride_sums[:-1].tolist()
+        energies = [
+            0.0 if e is None else math.ldexp(float(total), e) ** 2 * size
+            for total, e, size in zip(totals, grid.exponents, self.sizes, strict=True)
+        ]
+        whole = math.fsum(energies)
+        return not any(
+            now == before and total**2 << (2 * FAR - 1) < least**2 and energy > MATTERS * whole
+            for now, before, total, energy in zip(
+                grid.exponents, self.exponents, totals, energies, strict=True
             )
         )
 

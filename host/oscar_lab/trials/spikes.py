@@ -31,6 +31,7 @@ CLIP = 4.0  # largest norm of an applied gradient, in norms of the first one
 MOST_ERROR, MOST_LOSS = 3.0, 1.1  # against the usual error, and the loss of the uncompressed training
 DENSITY = 0.25  # of sparsifiers: small networks need it (docs/results/convergence.md)
 SHOWN = 10
+MEASURED = 5  # calls at the end of a training after which the loss is measured
 RATE = 1.0  # of gradient descent
 UNCOMPRESSED = "fp32"
 
@@ -161,8 +162,9 @@ def train(method: str, case: Case, *, calls: int, nodes: int, seed: int) -> Row:
             scale = min(1.0, most / max(_norm(mean), 1e-30))
             for weight, gradient in zip(network.weights, mean, strict=True):
                 weight -= RATE * scale * gradient
-        losses.append(network.loss)
-    return {"errors": errors, "loss": float(np.mean(losses[-5:]))}
+        if call >= calls - MEASURED:
+            losses.append(network.loss)
+    return {"errors": errors, "loss": float(np.mean(losses))}
 
 
 def _owed(cluster: LocalCluster, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
