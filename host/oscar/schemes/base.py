@@ -225,7 +225,7 @@ class Scheme(Stateful, ABC):
     Options: ClassVar[type[Any]]  # a frozen dataclass with a default for every option
     clips: ClassVar[bool] = False  # True: clipping is part of the method, so saturation raises no warning
     advice: ClassVar[str] = ADVICE  # the remedy that a saturation warning names
-    patient: ClassVar[bool] = False  # True: values may wait in a residual for many iterations
+    patient: bool = False  # True: values may wait in a residual for many iterations
     lossless: ClassVar[bool] = False  # True: integer sums equal those of a plain AllReduce after quantisation
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:

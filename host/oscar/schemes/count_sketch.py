@@ -81,7 +81,7 @@ class CountSketchScheme(Scheme):
 
     name: ClassVar[str] = "count-sketch"
     Options = CountSketchOptions
-    patient: ClassVar[bool] = True
+    patient = True
 
     STATE = Scheme.STATE | {"steps": PART}
 

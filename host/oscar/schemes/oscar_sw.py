@@ -75,7 +75,7 @@ class _Split(Scheme):
     """The dense half of both schemes, and the first iteration, in which all values are dense."""
 
     STATE = Scheme.STATE | {"grid": PART, "chosen": PART}
-    patient: ClassVar[bool] = True
+    patient = True
 
     def _setup(self) -> None:
         options, nodes = self.options, self.nodes

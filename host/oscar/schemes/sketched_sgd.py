@@ -88,7 +88,7 @@ class SketchedSgd(Scheme):
 
     name: ClassVar[str] = "sketched-sgd"
     Options = SketchedSgdOptions
-    patient: ClassVar[bool] = True
+    patient = True
 
     STATE = Scheme.STATE | {
         "steps": PART,

@@ -51,7 +51,7 @@ class SpaFl(Scheme):
     """SpaFL. starts: first value of each row, and the end. A one-dimensional tensor has one-value rows."""
 
     name: ClassVar[str] = "spafl"
-    patient: ClassVar[bool] = True
+    patient = True
     Options: ClassVar[type[Any]] = SpaFlOptions
 
     def _setup(self) -> None:

@@ -132,7 +132,7 @@ class Sparsifier(Scheme):
     """
 
     Options: ClassVar[type[Any]] = SparseOptions
-    patient: ClassVar[bool] = True
+    patient = True
     STATE: ClassVar[dict[str, Reader]] = Scheme.STATE | {"sum": PART, "index": PART}
 
     def _setup(self) -> None:
