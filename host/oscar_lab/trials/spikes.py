@@ -135,11 +135,15 @@ def config_of(method: str) -> Config:
 
 
 def train(method: str, case: Case, *, calls: int, nodes: int, seed: int) -> Row:
-    """Return the errors of all calls and the losses of a training.
+    """Return the errors of all calls, and the loss at the end of a training.
 
-    A call's error is that of its mean, less what waits in residuals, over the norm of the true mean.
+    whole: the error of each call's mean, over the norm of the true mean. errors: less the mean residual
+    before the call, which feedback owes. With zeros, both are of the tensor that is zero for some calls.
     """
-    network, cluster, errors, losses = Network(seed), LocalCluster(config_of(method)), [], []
+    network, cluster = Network(seed), LocalCluster(config_of(method))
+    whole: list[float] = []
+    errors: list[float] = []
+    losses: list[float] = []
     shapes, most = [weight.shape for weight in network.weights], 0.0
     for call in range(calls):
         given = [
@@ -155,7 +159,10 @@ def train(method: str, case: Case, *, calls: int, nodes: int, seed: int) -> Row:
         mean = cluster.allreduce(given).mean
         which = slice(0, 1) if case.kind == "zeros" else slice(None)
         if not idle:
-            errors.append(_error(mean[which], true[which], owed[which]))
+            lacking = _norm([np.subtract(a, b) for a, b in zip(mean[which], true[which], strict=True)])
+            size = max(_norm(true[which]), 1e-30)
+            whole.append(lacking / size)
+            errors.append(max(0.0, lacking - _norm(owed[which])) / size)
         most = most or CLIP * _norm(true)
         skipped = case.skipped and BEGIN <= call < BEGIN + case.calls
         if not skipped:
@@ -164,7 +171,7 @@ def train(method: str, case: Case, *, calls: int, nodes: int, seed: int) -> Row:
                 weight -= RATE * scale * gradient
         if call >= calls - MEASURED:
             losses.append(network.loss)
-    return {"errors": errors, "loss": float(np.mean(losses))}
+    return {"whole": whole, "errors": errors, "loss": float(np.mean(losses))}
 
 
 def _owed(cluster: LocalCluster, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
@@ -179,11 +186,6 @@ def _owed(cluster: LocalCluster, shapes: Sequence[tuple[int, ...]]) -> list[Arra
 
 def _norm(tensors: Sequence[Array]) -> float:
     return float(np.sqrt(sum(np.vdot(t.astype(np.float64), t.astype(np.float64)) for t in tensors)))
-
-
-def _error(mean: Sequence[Array], true: Sequence[Array], owed: Sequence[Array]) -> float:
-    lacking = _norm([np.subtract(a, b, dtype=np.float64) for a, b in zip(mean, true, strict=True)])
-    return max(0.0, lacking - _norm(owed)) / max(_norm(true), 1e-30)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -227,7 +229,7 @@ def measure(method: str, every: Sequence[Case], plain: dict[Case, float], how: d
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", OscarWarning)
         calm = train(method, Case(), **how)
-        usual = float(np.median(calm["errors"][2:]))
+        usual = float(np.median(calm["whole"][2:]))
         errors, losses, refused = {}, {}, ""
         for case in every:
             try:
