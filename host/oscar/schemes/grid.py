@@ -16,7 +16,6 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from oscar.array import Array
 from oscar.numerics.integers import floor_log2
@@ -26,83 +25,17 @@ from oscar.numerics.sizes import MATTERS, root_mean_squares
 from oscar.numerics.tensors import cut, offsets_of
 from oscar.schemes.base import Message
 from oscar.schemes.fields import field_limit
+from oscar.schemes.grid_kernels import beyond_at, quantise_all, quantise_at, scale_all, scale_at
 from oscar.state import Reader, Stateful, optional_integers
 
 CHANNEL = "steps"
 EXPONENTS = -126, 126  # so that 2^e and 2^-e are normal float32
 LARGEST = 1 << 24  # integers up to here are exact in float32
-MOST_FLOAT = float(np.finfo(np.float32).max)
 FAR = 2  # octaves between a step and the wanted step from which the iteration's messages are sent again
 LOST = 1e-3  # share of a tensor's energy; grown values that lose more of it by clipping are sent again
 NO_STEP = -1000.0  # in the message RENEWED: this worker's tensor has only zeros
 RENEWED = "steps again"
 Attempt = Generator[Message, Any, Array]  # yields an iteration's messages, returns the sums of its riders
-
-
-# The kernels loop over slices. LLVM then knows that indices count from 0, and vectorises only such loops.
-
-
-@njit(cache=True, nogil=True)
-def _quantise(values: Any, offsets: Any, factors: Any, limit: Any, out: Any) -> int:
-    clipped, low = 0, -limit
-    for t in range(len(factors)):
-        here, rounded = values[offsets[t] : offsets[t + 1]], out[offsets[t] : offsets[t + 1]]
-        factor, beyond = factors[t], np.int32(0)
-        for j in range(len(here)):
-            x = np.rint(here[j] * factor)
-            y = limit if x > limit else x
-            y = low if y < low else y
-            beyond += np.int32(y != x)
-            rounded[j] = np.int32(y)
-        clipped += beyond
-    return clipped
-
-
-@njit(cache=True, nogil=True)
-def _owner(index: Any, offsets: Any, t: int) -> int:
-    """Return the tensor that holds value `index`. The guess `t`, the last value's tensor, mostly fits."""
-    if offsets[t] <= index < offsets[t + 1]:
-        return t
-    return np.searchsorted(offsets, index, side="right") - 1
-
-
-@njit(cache=True, nogil=True)
-def _quantise_at(values: Any, indices: Any, offsets: Any, factors: Any, limit: Any, out: Any) -> int:
-    clipped, low, t = 0, -limit, 0
-    for i in range(len(indices)):
-        j = indices[i]
-        t = _owner(j, offsets, t)
-        x = np.rint(values[j] * factors[t])
-        clipped += (x > limit) | (x < low)
-        out[i] = np.int32(min(max(x, low), limit))
-    return clipped
-
-
-@njit(cache=True, nogil=True)
-def _beyond_at(values: Any, indices: Any, offsets: Any, edges: Any, out: Any) -> None:
-    t = 0
-    for i in range(len(indices)):
-        t = _owner(indices[i], offsets, t)
-        beyond = abs(np.float64(values[indices[i]])) - edges[t]
-        if beyond > 0.0:
-            out[t] += beyond * beyond
-
-
-@njit(cache=True, nogil=True)
-def _scale(sums: Any, offsets: Any, steps: Any, nodes: float, out: Any) -> None:
-    for t in range(len(steps)):
-        here, means = sums[offsets[t] : offsets[t + 1]], out[offsets[t] : offsets[t + 1]]
-        step = steps[t]
-        for j in range(len(here)):
-            means[j] = np.float32(min(max(here[j] / nodes * step, -MOST_FLOAT), MOST_FLOAT))
-
-
-@njit(cache=True, nogil=True)
-def _scale_at(sums: Any, indices: Any, offsets: Any, steps: Any, nodes: float, out: Any) -> None:
-    t = 0
-    for i in range(len(indices)):
-        t = _owner(indices[i], offsets, t)
-        out[i] = np.float32(min(max(sums[i] / nodes * steps[t], -MOST_FLOAT), MOST_FLOAT))
 
 
 @dataclass(frozen=True)
@@ -149,11 +82,11 @@ class Grid:
         most = np.float32(bound)
         if indices is None:
             out = np.empty(values.size, np.int32)
-            clipped = int(_quantise(values, self.offsets, factors, most, out))
+            clipped = int(quantise_all(values, self.offsets, factors, most, out))
         else:
             self._check_indices(indices)
             out = np.empty(indices.size, np.int32)
-            clipped = int(_quantise_at(values, indices, self.offsets, factors, most, out))
+            clipped = int(quantise_at(values, indices, self.offsets, factors, most, out))
         return out, self._lost(clipped, values, indices, bound) if clipped else Saturation()
 
     def _lost(self, clipped: int, values: Array, indices: Array | None, bound: int) -> Saturation:
@@ -164,7 +97,7 @@ class Grid:
             lost = energies_beyond(tensors, edges.tolist())
         else:
             out = np.zeros(edges.size)
-            _beyond_at(values, indices, self.offsets, edges, out)
+            beyond_at(values, indices, self.offsets, edges, out)
             lost = out.tolist()
         return Saturation.of(clipped, dict(enumerate(lost)), tensors)
 
@@ -192,11 +125,11 @@ class Grid:
         out = np.empty(sums.size, np.float32)
         if indices is None:
             self._check(sums, self.offsets[-1], "sums")
-            _scale(sums, self.offsets, self.steps, float(nodes), out)
+            scale_all(sums, self.offsets, self.steps, float(nodes), out)
         else:
             self._check(sums, indices.size, "sums")
             self._check_indices(indices)
-            _scale_at(sums, indices, self.offsets, self.steps, float(nodes), out)
+            scale_at(sums, indices, self.offsets, self.steps, float(nodes), out)
         return out
 
     def ride(self, values: Array, lost: Saturation) -> Array:
