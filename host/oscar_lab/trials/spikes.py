@@ -237,7 +237,7 @@ def measure(method: str, every: Sequence[Case], plain: dict[Case, float], how: d
             except OscarError as error:
                 refused = f"{case.name}: {type(error).__name__}"
                 continue
-            errors[case.name] = _ratio(max(one["errors"][BEGIN:]), max(usual, 1e-6))
+            errors[case.name] = _ratio(max(one["errors"][BEGIN:], default=0.0), max(usual, 1e-6))
             losses[case.name] = _ratio(one["loss"], plain[case]), _ratio(one["loss"], calm["loss"])
     worst, late = max(errors, key=errors.__getitem__), max(losses, key=lambda name: losses[name][0])
     beyond = [name for name in errors if errors[name] > MOST_ERROR]
