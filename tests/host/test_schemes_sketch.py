@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
 from oscar.errors import ConfigError
+from oscar.numerics.saturation import Saturation
 from oscar.numerics.sketch import CountSketch
 from oscar.schemes.base import Message, Scheme, Worker
 from oscar.schemes.count_sketch import CountSketchOptions, CountSketchScheme
@@ -59,20 +61,27 @@ class Steps:
         self.steps, self.exchanges = GridSteps(sizes, nodes, coarseness, bits), 0
 
     def iterate(self, values: list[np.ndarray]) -> Grid:
-        running = [self.steps.agree(v) for v in values]
-        totals = []
-        try:
-            sizes = [next(g).data for g in running]
-            self.exchanges += 1
-            totals.append(np.max(sizes, axis=0))
-            running[0].send(totals[0])
-        except StopIteration as stop:
-            agreed = stop.value
-        grid, rest = self.steps.split([*totals, "others"])
-        assert rest == ["others"]
-        assert grid.exponents == agreed.exponents
-        ride = np.sum([grid.ride(v) for v in values], axis=0)
-        self.steps.observe(grid, ride.astype(np.int32))
+        def attempt(values: np.ndarray, grid: Grid):
+            integers, lost = grid.quantise(values, 127)
+            return (yield Message("sum", integers, bits=16, ride=grid.ride(values, lost)))[integers.size :]
+
+        running = [self.steps.settle(v, 127, partial(attempt, v)) for v in values]
+        totals, grids = [], []
+        messages = [next(g) for g in running]
+        while messages:
+            combine = np.max if messages[0].op == "max" else np.sum
+            self.exchanges += messages[0].op == "max"
+            whole = [m.data if m.ride is None else np.append(m.data, m.ride) for m in messages]
+            totals.append(combine(whole, axis=0))
+            messages = []
+            for one in running:
+                try:
+                    messages.append(one.send(totals[-1]))
+                except StopIteration as stop:
+                    grids.append(stop.value)
+        grid, (last,) = self.steps.split(totals)
+        assert len({g.exponents for g in [grid, *grids]}) == 1
+        self.steps.observe(grid, last[-self.steps.riders :].astype(np.int32))
         return grid
 
 
@@ -80,14 +89,15 @@ class Steps:
 @pytest.mark.parametrize("bits", [9, 11, 16, 32])
 def test_steps_follow_the_values_without_a_message(nodes, bits):
     job = Steps([3000, 0, 500], nodes, bits=bits)
-    sizes = [1.0] * 3 + [100.0] * 9 + [0.01] * 16  # narrow fields fall by an octave at a time
+    sizes = [1.0] * 3 + [2.0**n for n in range(1, 8)] + [128.0] * 3 + [100 * 0.7**n for n in range(26)]
+    sizes += [0.01] * 4
     for iteration, size in enumerate(sizes):
         values = [
             np.concatenate([normal(99 * iteration + n, 3000, size), normal(n, 500, 1e-3)])
             for n in range(nodes)
         ]
         grid = job.iterate(values)
-        if iteration in (2, 11, 27):
+        if iteration in (2, 12, len(sizes) - 1):
             wanted = math.log2(size / 8)
             assert abs(grid.exponents[0] - wanted) <= 1.25  # .75 of hysteresis, .5 for the units of a field
     assert grid.exponents[1] is None
@@ -96,17 +106,30 @@ def test_steps_follow_the_values_without_a_message(nodes, bits):
     assert job.exchanges == 1
 
 
-def test_a_tensor_of_zeros_has_no_step_until_it_has_values():
+@pytest.mark.parametrize("nodes", [1, 8])
+def test_values_that_jump_have_their_step_in_the_same_iteration(nodes):
+    job, sizes = Steps([3000, 500], nodes, bits=16), [1.0, 1.0, 1e4, 1e4, 1.0, 1e-3, 1e8, 1.0]
+    for iteration, size in enumerate(sizes):
+        spread = [normal(iteration + n, 3000, size if n == 0 else min(size, 1.0)) for n in range(nodes)]
+        grid = job.iterate([np.append(large, normal(n, 500)) for n, large in enumerate(spread)])
+        assert abs(grid.exponents[0] - math.log2(size / 8)) <= 1.25
+        assert grid.exponents[1] == -3
+        largest = 127.5 * 2.0 ** grid.exponents[0]
+        assert max(np.abs(values).max() for values in spread) <= largest
+    assert job.exchanges == (6 if nodes == 1 else 7)  # on 8 nodes, the mean is small after the first spike
+
+
+def test_a_tensor_has_no_step_until_it_has_values_and_then_keeps_one_while_it_is_zero():
     job = Steps([4, 3], 2)
     quiet, loud = np.zeros(4, F32), np.array([1, -1, 1], F32)
     grids = [
         job.iterate([np.concatenate([a, loud])] * 2) for a in (quiet, quiet, loud[[0, 0, 1, 1]], quiet, quiet)
     ]
-    assert [g.exponents for g in grids] == [(None, -3), (None, -3), (-3, -3), (-3, -3), (None, -3)]
-    assert job.exchanges == 4
+    assert [g.exponents for g in grids] == [(None, -3), (None, -3), (-3, -3), (-3, -3), (-3, -3)]
+    assert job.exchanges == 3
     values = np.concatenate([quiet + 9, loud])
     assert grids[0].quantise(values)[0].tolist() == [0] * 4 + [8, -8, 8]
-    assert grids[0].ride(values).tolist() == [0, 64]
+    assert grids[0].ride(values, Saturation()).tolist() == [0, 64, 0]
     assert grids[0].dequantise(np.ones(7, np.int32), 1).tolist() == [0] * 4 + [0.125] * 3
 
 

@@ -29,6 +29,7 @@ class Member(Stateful):
         self.residual: Array | None = None
         self.pending: Array | None = None
         self.saturation = Saturation()  # of the last iteration
+        self.dropped = Saturation()  # of a residual in the last iteration, see SaturationNotice.tell_dropped
 
     @property
     def unreturned(self) -> Saturation:

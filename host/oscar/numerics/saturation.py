@@ -63,7 +63,7 @@ class SaturationNotice:
     """Warns once of a loss in the quantiser or scheme, and once of a loss in the codec."""
 
     def __init__(self) -> None:
-        self.told = self.told_of_codec = False
+        self.told = self.told_of_codec = self.told_of_drop = False
 
     def tell(self, losses: Mapping[int, Saturation], advice: str) -> None:
         """Warn where a rank's tensor lost more than WARN_SHARE; `advice`: what to set.
@@ -90,6 +90,19 @@ class SaturationNotice:
             )
         warn(text, SaturationWarning)
         self.told = True
+
+    def tell_dropped(self, losses: Mapping[int, Saturation]) -> None:
+        """Warn once where a rank dropped more of its residual than WARN_SHARE of its gradient's energy."""
+        rank = max(losses, key=lambda rank: losses[rank].worst, default=-1)
+        if self.told_of_drop or rank < 0 or losses[rank].worst <= WARN_SHARE:
+            return
+        warn(
+            f"rank {rank}: the gradient grew or fell so much from one call to the next that error feedback "
+            f"dropped a part of what it carries over, {losses[rank].energy:.2%} of the gradient's energy: a "
+            "single spike needs no action; clip gradients that jump often. Reported once",
+            SaturationWarning,
+        )
+        self.told_of_drop = True
 
     def tell_codec(self, name: str, share: float) -> None:
         """Warn where the codec's frames lost more than WARN_SHARE of their energy; `share`: how much."""

@@ -353,9 +353,10 @@ class Reducer(ABC):
         return np.zeros(0, np.int32) if sums is None else sums
 
     def _tell(self, state: State, call: Call) -> None:
-        """Warn of losses by saturation."""
+        """Warn of losses by saturation, and of what was dropped from residuals."""
         if not state.scheme.clips:
             self.notice.tell(call.unreturned, state.scheme.advice)
+        self.notice.tell_dropped({worker.rank: worker.dropped for worker in state.workers})
         self.notice.tell_codec(self.codec.name, call.codec_loss[1])
 
 

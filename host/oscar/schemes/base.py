@@ -8,6 +8,7 @@ runs over every wire. docs/schemes.md has the contract.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,8 +25,10 @@ from oscar.numerics.member import Member
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
 from oscar.numerics.quantiser_kernels import hold_within
+from oscar.numerics.saturation import Saturation
+from oscar.numerics.sizes import MATTERS, energies, growth, shrink
 from oscar.numerics.tensors import offsets_of
-from oscar.state import Reader, Stateful, crc, natural
+from oscar.state import Reader, Stateful, crc, natural, optional
 
 Op = Literal["sum", "or", "max", "gather", "agree", "exchange"]
 Answer = Array | list[Array] | tuple[Array, int]
@@ -35,6 +38,12 @@ RIDE_BITS = 16
 # Largest magnitude of a value in a residual. A sum of 2^32 such values (over ranks, rows and factors) still
 # fits float32. So one call with huge values cannot make the mean of later, ordinary values overflow.
 MOST_WAITING = np.float32(2.0**96)
+# A tensor's residual that is over MOST_OWED times as large as its gradient would drown it, and is dropped.
+MOST_OWED = 4.0
+# A gradient over SPIKE times as large as usual leaves nothing new in the residual. The usual size falls by
+# FADE in a call, so that it covers losses that take turns. A spike raises it by GROWTH only, so that three
+# calls of a spike do not become usual.
+SPIKE, FADE, GROWTH = 4.0, 0.98, 1.5
 ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error feedback (docs/schemes.md)"
 
 
@@ -102,21 +111,101 @@ class Channel:
 class Worker(Member):
     """The state of one rank under a scheme.
 
+    usual: root mean square of this rank's usual gradient; None before the first gradient.
     integers: int32, flat. The integers that a lossless scheme quantised in this iteration, for
     `Scheme.is_exact`.
+    carried: the part of the residual that this iteration adds to the gradient.
     """
 
+    STATE: ClassVar[dict[str, Reader]] = Member.STATE | {
+        "usual": optional(lambda _, saved: saved.number(0.0, math.inf))
+    }
     integers: Array | None = None
+
+    def __init__(self, rank: int, values: int | None = None) -> None:
+        super().__init__(rank, values)
+        self.usual: float | None = None
+        self._next_usual: float | None = None
+        self._spike = False
+        self._idle: list[slice] = []  # where tensors are that wait, because their gradient is zero
+        self.carried: Array | None = None
+
+    def receive(self, values: Array, offsets: Array, *, patient: bool) -> None:
+        """Decide which part of the residual to add to `values`, the gradient, and whether that is a spike.
+
+        patient: whether values may wait for many iterations, see `Scheme.patient`.
+        """
+        energy = energies(values, offsets)
+        self.dropped, self._idle, self.carried = Saturation(), [], self.residual
+        if self.residual is not None:
+            waiting = energies(self.residual, offsets)
+            idle = (energy == 0) & (waiting > 0)
+            excess = (waiting > MOST_OWED**2 * energy) & (waiting > MATTERS * energy.sum())
+            excess &= ~idle & (not patient)
+            if idle.any() or excess.any():
+                self._leave_out(offsets, idle, excess)
+                lost = float(waiting[excess].sum())
+                self._report(lost, lost + float(energy.sum()), int(excess.argmax()) if lost else -1)
+        self._follow_size(math.sqrt(float(energy.sum()) / max(1, values.size)))
+
+    def _leave_out(self, offsets: Array, idle: Array, excess: Array) -> None:
+        assert self.residual is not None
+        self.carried = self.residual.copy()
+        for t in np.flatnonzero(idle | excess):
+            here = slice(int(offsets[t]), int(offsets[t + 1]))
+            self.carried[here] = 0
+            if idle[t]:
+                self._idle.append(here)
+
+    def _report(self, lost: float, whole: float, tensor: int = -1) -> None:
+        if lost:
+            share = min(1.0, lost / whole) if whole else 1.0
+            self.dropped += Saturation(0, share, tensor, share)
+
+    def _follow_size(self, size: float) -> None:
+        usual, self._energy = self.usual, size * size
+        self._spike = bool(usual) and size > SPIKE * usual
+        self._next_usual = usual
+        if size:
+            self._next_usual = (
+                size if not usual else GROWTH * usual if self._spike else max(size, FADE * usual)
+            )
+
+    def bound(self) -> None:
+        """Bound what waits: a spike leaves nothing new, and the residual of an idle tensor stays."""
+        if self.pending is None:
+            return
+        # Another rank's spike may leave its traces here, by a scale that is shared.
+        self._spike |= bool(self.usual) and growth(self.pending, self.carried) > SPIKE * self.usual
+        if self._spike:
+            self._shrink(self.pending, self.carried)
+        for here in self._idle:
+            assert self.residual is not None
+            self.pending[here] += self.residual[here]
+
+    def _shrink(self, pending: Array, before: Array | None) -> None:
+        """Bring what a spike left to between 0 and what waited before, value by value."""
+        self._report(shrink(pending, before), self._energy * pending.size)
 
     def commit(self) -> None:
         """Make the pending values the new residual, clipped to +-MOST_WAITING."""
         if self.pending is not None:
             hold_within(self.pending, MOST_WAITING)
         super().commit()
+        self.carried, self.usual = self.residual, self._next_usual
 
     def corrected(self, values: Array) -> Array:
-        """Return `values` plus the residual, if there is one. Never writes to `values`."""
-        return values if self.residual is None else values + self.residual
+        """Return `values` plus what waits for them, if there is anything. Never writes to `values`."""
+        return values if self.carried is None else values + self.carried
+
+    def forget(self) -> None:
+        """See Member.forget. The usual size of the gradient stays."""
+        super().forget()
+        self.carried = None
+
+    def _follow(self) -> None:
+        super()._follow()
+        self.carried, self._next_usual = self.residual, self.usual
 
 
 Messages = Generator[Message, Any, None]  # each yield returns the result of Wire.combine for this worker
@@ -139,6 +228,7 @@ class Scheme(Stateful, ABC):
     Options: ClassVar[type[Any]]  # a frozen dataclass with a default for every option
     clips: ClassVar[bool] = False  # True: clipping is part of the method, so saturation raises no warning
     advice: ClassVar[str] = ADVICE  # the remedy that a saturation warning names
+    patient: bool = False  # True: values may wait in a residual for many iterations
     lossless: ClassVar[bool] = False  # True: integer sums equal those of a plain AllReduce after quantisation
 
     def __init__(self, options: Any, *, shapes: Sequence[tuple[int, ...]], nodes: int, seed: int) -> None:
@@ -160,8 +250,11 @@ class Scheme(Stateful, ABC):
         return Worker(rank, self.values)
 
     def start(self, worker: Any, tensors: Sequence[Array]) -> Messages:
-        """Return the generator `messages` for flat `tensors`."""
-        return self.messages(worker, join(tensors))
+        """Run the generator `messages` for flat `tensors`, and bound what the worker carries over."""
+        values = join(tensors)
+        worker.receive(values, self.offsets, patient=self.patient)
+        yield from self.messages(worker, values)
+        worker.bound()
 
     @abstractmethod
     def messages(self, worker: Any, values: Array) -> Messages:
@@ -199,6 +292,12 @@ class Scheme(Stateful, ABC):
             self._memory[key] = compute()
         found: T = self._memory[key]
         return found
+
+    def again(self) -> None:
+        """Drop the results of `once` before the iteration's messages are sent again, once for all workers."""
+        if "again" not in self._memory:
+            self._memory.clear()
+            self._memory["again"] = True
 
     def forget(self) -> None:
         """Drop the results of `once`, because the iteration is over or has failed."""

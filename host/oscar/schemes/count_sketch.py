@@ -19,7 +19,7 @@ from oscar.numerics.integers import sum_of_squares
 from oscar.numerics.sketch.count_sketch import Combine, CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.fields import field_limit
-from oscar.schemes.grid import GridSteps
+from oscar.schemes.grid import Attempt, Grid, GridSteps
 from oscar.state import PART
 
 COMBINE: dict[str, Combine] = {"median": "median", "mean": "sum"}
@@ -81,6 +81,7 @@ class CountSketchScheme(Scheme):
 
     name: ClassVar[str] = "count-sketch"
     Options = CountSketchOptions
+    patient = True
 
     STATE = Scheme.STATE | {"steps": PART}
 
@@ -91,24 +92,29 @@ class CountSketchScheme(Scheme):
     def messages(self, worker: Worker, values: Array) -> Messages:
         o = self.options
         own = worker.corrected(values) if o.error_feedback else values
-        grid = yield from self.steps.agree(own)
-        integers, lost = grid.quantise(own, (1 << (o.bits - 1)) - 1)
-        cells = self.once("sketch", self._sketch).encode(integers).ravel()
-        limit = field_limit(o.cell_bits, self.nodes)
-        cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
-        worker.saturation = lost + cut
-        total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))
-        if o.error_feedback:
-            kept = self.once("estimates", lambda: self._estimates(total)) != 0
-            said = grid.dequantise(np.where(kept, integers, 0).astype(np.int32), 1)
-            worker.pending = own - said
+        most, limit = (1 << (o.bits - 1)) - 1, field_limit(o.cell_bits, self.nodes)
+
+        def attempt(grid: Grid) -> Attempt:
+            integers, lost = grid.quantise(own, most)
+            cells = self.once("sketch", self._sketch).encode(integers).ravel()
+            cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
+            worker.saturation = lost + cut
+            ride = grid.ride(own, worker.saturation)
+            total = yield Message("cells", cells, bits=o.cell_bits, ride=ride)
+            if o.error_feedback:
+                kept = self.once("estimates", lambda: self._estimates(total)) != 0
+                sent = grid.dequantise(np.where(kept, integers, 0).astype(np.int32), 1)
+                worker.pending = own - sent
+            return total[cells.size :]
+
+        yield from self.steps.settle(own, most, attempt, self.again)
 
     def finish(self, totals: Sequence[Array]) -> Array:
         grid, totals = self.steps.split(totals)
         estimates = self.once("estimates", lambda: self._estimates(totals[0]))
         share = self.options.rows if self.options.estimate == "mean" else 1
         mean = grid.dequantise(estimates, self.nodes * share)
-        self.steps.observe(grid, totals[0][totals[0].size - len(self.sizes) :])
+        self.steps.observe(grid, totals[0][totals[0].size - self.steps.riders :])
         self.iteration += 1
         return mean
 
@@ -124,7 +130,7 @@ class CountSketchScheme(Scheme):
         """Return the estimates of the sums, int32. Dropped ones are 0. "mean" gives `rows` times the sums."""
         o = self.options
         sketch = self.once("sketch", self._sketch)
-        cells = total[: total.size - len(self.sizes)].reshape(o.rows, -1)
+        cells = total[: total.size - self.steps.riders].reshape(o.rows, -1)
         estimates = sketch.estimate(cells, combine=COMBINE[o.estimate])
         if o.threshold:
             share = o.rows if o.estimate == "mean" else 1

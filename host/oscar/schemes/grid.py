@@ -1,15 +1,16 @@
 """Ride-along steps: all nodes agree on one power-of-two step per tensor, by integers that travel with a sum.
 
 Every worker appends one small integer per tensor to a sum: the root mean square of its values. The summed
-integers give every node the same next step and need no message of their own. A tensor has no step in the
-first iteration, and after an iteration in which all workers had only zeros. Its step then comes from a max
-message of float32. See docs/schemes.md, "Ride-along steps".
+integers give every node the same next step and need no message of their own. A tensor without a step gets one
+from a max message of float32. One more integer says whether the worker's values saturate because they grew.
+Then, and where values have become too small for their step, the workers agree on new steps by a second max
+message and send the messages of the iteration again. See docs/schemes.md, "Ride-along steps".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -21,89 +22,21 @@ from oscar.kernels import njit
 from oscar.numerics.integers import floor_log2
 from oscar.numerics.quantiser_kernels import energies_beyond
 from oscar.numerics.saturation import Saturation
+from oscar.numerics.sizes import MATTERS, root_mean_squares
 from oscar.numerics.tensors import cut, offsets_of
 from oscar.schemes.base import Message
 from oscar.schemes.fields import field_limit
+from oscar.schemes.grid_kernels import beyond_at, quantise_all, quantise_at, scale_all, scale_at
 from oscar.state import Reader, Stateful, optional_integers
 
 CHANNEL = "steps"
 EXPONENTS = -126, 126  # so that 2^e and 2^-e are normal float32
 LARGEST = 1 << 24  # integers up to here are exact in float32
-
-
-# The kernels loop over slices. LLVM then knows that indices count from 0, and vectorises only such loops.
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _energies(values: Any, offsets: Any, out: Any) -> None:
-    for t in range(len(out)):
-        here, total = values[offsets[t] : offsets[t + 1]], 0.0
-        for j in range(len(here)):
-            total += np.float64(here[j]) * np.float64(here[j])
-        out[t] = total
-
-
-@njit(cache=True, nogil=True)
-def _quantise(values: Any, offsets: Any, factors: Any, limit: Any, out: Any) -> int:
-    clipped, low = 0, -limit
-    for t in range(len(factors)):
-        here, rounded = values[offsets[t] : offsets[t + 1]], out[offsets[t] : offsets[t + 1]]
-        factor, beyond = factors[t], np.int32(0)
-        for j in range(len(here)):
-            x = np.rint(here[j] * factor)
-            y = limit if x > limit else x
-            y = low if y < low else y
-            beyond += np.int32(y != x)
-            rounded[j] = np.int32(y)
-        clipped += beyond
-    return clipped
-
-
-@njit(cache=True, nogil=True)
-def _owner(index: Any, offsets: Any, t: int) -> int:
-    """Return the tensor that holds value `index`. The guess `t`, the last value's tensor, mostly fits."""
-    if offsets[t] <= index < offsets[t + 1]:
-        return t
-    return np.searchsorted(offsets, index, side="right") - 1
-
-
-@njit(cache=True, nogil=True)
-def _quantise_at(values: Any, indices: Any, offsets: Any, factors: Any, limit: Any, out: Any) -> int:
-    clipped, low, t = 0, -limit, 0
-    for i in range(len(indices)):
-        j = indices[i]
-        t = _owner(j, offsets, t)
-        x = np.rint(values[j] * factors[t])
-        clipped += (x > limit) | (x < low)
-        out[i] = np.int32(min(max(x, low), limit))
-    return clipped
-
-
-@njit(cache=True, nogil=True)
-def _beyond_at(values: Any, indices: Any, offsets: Any, edges: Any, out: Any) -> None:
-    t = 0
-    for i in range(len(indices)):
-        t = _owner(indices[i], offsets, t)
-        beyond = abs(np.float64(values[indices[i]])) - edges[t]
-        if beyond > 0.0:
-            out[t] += beyond * beyond
-
-
-@njit(cache=True, nogil=True)
-def _scale(sums: Any, offsets: Any, steps: Any, nodes: float, out: Any) -> None:
-    for t in range(len(steps)):
-        here, means = sums[offsets[t] : offsets[t + 1]], out[offsets[t] : offsets[t + 1]]
-        step = steps[t]
-        for j in range(len(here)):
-            means[j] = np.float32(here[j] / nodes * step)
-
-
-@njit(cache=True, nogil=True)
-def _scale_at(sums: Any, indices: Any, offsets: Any, steps: Any, nodes: float, out: Any) -> None:
-    t = 0
-    for i in range(len(indices)):
-        t = _owner(indices[i], offsets, t)
-        out[i] = np.float32(sums[i] / nodes * steps[t])
+FAR = 2  # octaves between a step and the wanted step from which the iteration's messages are sent again
+LOST = 1e-3  # share of a tensor's energy; grown values that lose more of it by clipping are sent again
+NO_STEP = -1000.0  # in the message RENEWED: this worker's tensor has only zeros
+RENEWED = "steps again"
+Attempt = Generator[Message, Any, Array]  # yields an iteration's messages, returns the sums of its riders
 
 
 @dataclass(frozen=True)
@@ -150,11 +83,11 @@ class Grid:
         most = np.float32(bound)
         if indices is None:
             out = np.empty(values.size, np.int32)
-            clipped = int(_quantise(values, self.offsets, factors, most, out))
+            clipped = int(quantise_all(values, self.offsets, factors, most, out))
         else:
             self._check_indices(indices)
             out = np.empty(indices.size, np.int32)
-            clipped = int(_quantise_at(values, indices, self.offsets, factors, most, out))
+            clipped = int(quantise_at(values, indices, self.offsets, factors, most, out))
         return out, self._lost(clipped, values, indices, bound) if clipped else Saturation()
 
     def _lost(self, clipped: int, values: Array, indices: Array | None, bound: int) -> Saturation:
@@ -165,7 +98,7 @@ class Grid:
             lost = energies_beyond(tensors, edges.tolist())
         else:
             out = np.zeros(edges.size)
-            _beyond_at(values, indices, self.offsets, edges, out)
+            beyond_at(values, indices, self.offsets, edges, out)
             lost = out.tolist()
         return Saturation.of(clipped, dict(enumerate(lost)), tensors)
 
@@ -186,29 +119,65 @@ class Grid:
         return kept, Saturation(clipped, share, -1, share)
 
     def dequantise(self, sums: Array, nodes: float, *, indices: Array | None = None) -> Array:
-        """Return `float32(sum / nodes * 2^e)`, the mean, of all values or of those at `indices`."""
+        """Return `float32(sum / nodes * 2^e)`, the mean, of all values or of those at `indices`.
+
+        Rounding to a step may exceed the largest float32, which is the result then.
+        """
         out = np.empty(sums.size, np.float32)
         if indices is None:
             self._check(sums, self.offsets[-1], "sums")
-            _scale(sums, self.offsets, self.steps, float(nodes), out)
+            scale_all(sums, self.offsets, self.steps, float(nodes), out)
         else:
             self._check(sums, indices.size, "sums")
             self._check_indices(indices)
-            _scale_at(sums, indices, self.offsets, self.steps, float(nodes), out)
+            scale_at(sums, indices, self.offsets, self.steps, float(nodes), out)
         return out
 
-    def ride(self, values: Array) -> Array:
-        """Return the integers that ride along: each tensor's root mean square, int32, 1 to `limit`.
+    def ride(self, values: Array, lost: Saturation) -> Array:
+        """Return the integers that ride along, int32 [tensors + 1].
 
-        The unit is chosen so that `nominal` confirms the present step. A tensor of zeros or without a step
-        gets 0.
+        First each tensor's root mean square, 1 to `limit`. The unit is chosen so that `nominal` confirms the
+        present step. A tensor of zeros or without a step gets 0. Last a 1 if some tensor that MATTERS has
+        grown FAR beyond its step and clipping took more than LOST of a tensor's energy, else 0.
+
+        lost: the loss by clipping the values to this grid, and by clipping the cells of their sketch.
         """
         self._check(values, self.offsets[-1], "values")
         sizes, steps = root_mean_squares(values, self.offsets), self.steps
         with np.errstate(divide="ignore", invalid="ignore"):
             units = np.rint(sizes * (self.coarseness * self.nominal) / steps)
         there = (sizes > 0) & (steps > 0)
-        return np.where(there, np.clip(units, 1, self.limit), 0).astype(np.int32)
+        grown = sizes * self.coarseness >= steps * 2.0 ** (FAR - 0.5)
+        energy = sizes**2 * np.diff(self.offsets)
+        flag = lost.worst > LOST and bool((there & grown & (energy > MATTERS * energy.sum())).any())
+        return np.append(np.where(there, np.clip(units, 1, self.limit), 0), flag).astype(np.int32)
+
+    def wanted(self, values: Array, limit: int) -> Array:
+        """Return the exponent of the step that suits each of one worker's tensors, float32.
+
+        The step that follows from the root mean square, or the next larger one for which rounding and
+        clipping to `limit` lose less energy. NO_STEP for a tensor of zeros.
+        """
+        sizes, c = root_mean_squares(values, self.offsets), Fraction(self.coarseness)
+        out = np.full(sizes.size, NO_STEP, np.float32)
+        for t, (part, size) in enumerate(zip(cut(values, self.offsets), sizes.tolist(), strict=True)):
+            if size > 0:
+                exponent = _nearest((c * Fraction(size)) ** 2, 0)
+                loss, coarser = _loss(part, exponent, limit), _loss(part, exponent + 1, limit)
+                while exponent < EXPONENTS[1] and coarser < loss:
+                    exponent += 1
+                    loss, coarser = coarser, _loss(part, exponent + 1, limit)
+                out[t] = exponent
+        return out
+
+    def renewed(self, wanted: Array) -> Grid:
+        """Return a grid with the `wanted` steps of the tensors whose steps lie FAR from them.
+
+        wanted: the largest `wanted` of all workers, float32 [tensors]. Returns this grid if no step moves.
+        """
+        pairs = zip(self.exponents, wanted.tolist(), strict=True)
+        exponents = tuple(e if e is None or w == NO_STEP or abs(w - e) < FAR else int(w) for e, w in pairs)
+        return self if exponents == self.exponents else replace(self, exponents=exponents)
 
     def _check(self, array: Array, size: int, what: str) -> None:
         if array.shape != (size,):
@@ -220,22 +189,15 @@ class Grid:
             raise ValueError(f"indices lie in 0 to {end - 1}, got {indices.min()} to {indices.max()}")
 
 
-def root_mean_squares(values: Array, offsets: Array) -> Array:
-    """Return every tensor's root mean square, float64; 0 for an empty tensor."""
-    energy = np.empty(len(offsets) - 1)
-    _energies(values, offsets, energy)
-    root: Array = np.sqrt(energy / np.maximum(np.diff(offsets), 1))
-    return root
-
-
 class GridSteps(Stateful):
     """The replicated state behind the grids: one exponent per tensor. Only `observe` changes it.
 
     sizes: values of each tensor. coarseness: wanted step / root mean square of one worker's tensor.
     bits: bits of the field of each integer that rides along. Raises ValueError if this field is too narrow.
 
-    In `Scheme.messages`: `grid = yield from steps.agree(values)`, then `grid.quantise(values)`, and
-    `grid.ride(values)` appended to a sum. In `Scheme.finish`: `grid, totals = steps.split(totals)`, then
+    In `Scheme.messages`: `yield from steps.settle(values, limit, attempt)`. `attempt` is a generator that
+    quantises by a grid, yields the messages of the iteration, one of them with `grid.ride(values, lost)`, and
+    returns the sums of these riders. In `Scheme.finish`: `grid, totals = steps.split(totals)`, then
     `grid.dequantise(sums, nodes)`, and last `steps.observe(grid, ride_sums)`.
     """
 
@@ -256,6 +218,13 @@ class GridSteps(Stateful):
         self.sizes, self.nodes, self.coarseness = list(sizes), nodes, float(coarseness)
         self.offsets = offsets_of(self.sizes)
         self.exponents: list[int | None] = [None] * len(self.sizes)
+        self.before: list[int | None] = [None] * len(self.sizes)  # the exponents before the last `observe`
+        self._settled: tuple[Grid, slice] | None = None  # this iteration's grid, and where its messages are
+
+    @property
+    def riders(self) -> int:
+        """The number of integers that ride along."""
+        return len(self.sizes) + 1
 
     @property
     def unset(self) -> list[int]:
@@ -271,9 +240,57 @@ class GridSteps(Stateful):
         largest = yield Message(CHANNEL, sizes, "max")
         return self.grid(largest)
 
+    def settle(
+        self,
+        values: Array,
+        limit: int,
+        attempt: Callable[[Grid], Attempt],
+        again: Callable[[], None] = lambda: None,
+    ) -> Generator[Message, Any, Grid]:
+        """Yield the messages of `attempt`, twice if its steps do not suit; return the grid that counts.
+
+        values: what the worker quantises, float32 [values]. limit: the largest magnitude of an integer.
+        again: drops the results of the first attempt that workers share, before the second one.
+        """
+        before = int(bool(self.unset))
+        grid = yield from self.agree(values)
+        sums, sent = yield from _counted(attempt(grid))
+        first = before
+        if not self._suits(grid, sums):
+            renewed = grid.renewed((yield Message(RENEWED, grid.wanted(values, limit), "max")))
+            if renewed is not grid:
+                grid, first = renewed, before + sent + 1
+                again()
+                _, sent = yield from _counted(attempt(grid))
+        self._settled = grid, slice(first, first + sent)
+        return grid
+
+    def _suits(self, grid: Grid, ride_sums: Array) -> bool:
+        """Whether no worker's values saturate by growth, and no tensor's became FAR too small for its step.
+
+        A step that was agreed on in this iteration suits, and so does the step of a tensor that does not
+        matter.
+        """
+        if ride_sums[-1]:
+            return False
+        least, totals = self.nodes * self.nominal, ride_sums[:-1].tolist()
+        energies = [
+            0.0 if e is None else math.ldexp(float(total), e) ** 2 * size
+            for total, e, size in zip(totals, grid.exponents, self.sizes, strict=True)
+        ]
+        whole = math.fsum(energies)
+        return not any(
+            now == before and total**2 << (2 * FAR - 1) < least**2 and energy > MATTERS * whole
+            for now, before, total, energy in zip(
+                grid.exponents, self.exponents, totals, energies, strict=True
+            )
+        )
+
     def split(self, totals: Sequence[Array]) -> tuple[Grid, Sequence[Array]]:
-        """Return the grid of a finished iteration, and its combined messages without that of `agree`."""
-        return (self.grid(totals[0]), totals[1:]) if self.unset else (self.grid(None), totals)
+        """Return the grid of a finished iteration, and the combined messages of its last attempt."""
+        assert self._settled is not None
+        grid, sums = self._settled
+        return grid, totals[sums]
 
     def grid(self, largest: Array | None) -> Grid:
         """Return the grid, given the largest root mean square of every unset tensor. Changes no state."""
@@ -287,23 +304,44 @@ class GridSteps(Stateful):
     def observe(self, grid: Grid, ride_sums: Array) -> None:
         """Set the next steps from the iteration's grid and the sums that rode along, int32 [tensors].
 
-        A step within 0.75 octaves of the wanted step stays. A tensor whose sum is 0 loses its step.
+        A step within 0.75 octaves of the wanted step stays. A tensor whose sum is 0 keeps its step.
         """
-        if ride_sums.shape != (len(self.sizes),):
-            raise ValueError(f"expected {len(self.sizes)} summed sizes, got shape {ride_sums.shape}")
+        if ride_sums.shape != (self.riders,):
+            raise ValueError(f"expected {self.riders} summed riders, got shape {ride_sums.shape}")
         fresh: list[int | None] = []
-        for exponent, total in zip(grid.exponents, ride_sums.tolist(), strict=True):
+        for exponent, total in zip(grid.exponents, ride_sums[:-1].tolist(), strict=True):
             ratio = Fraction(total, self.nodes * self.nominal) ** 2
-            if exponent is None or total <= 0:
-                fresh.append(None)
-            elif Fraction(1, 8) <= ratio**2 < 8:
+            if exponent is None or total <= 0 or Fraction(1, 8) <= ratio**2 < 8:
                 fresh.append(exponent)
             else:
                 fresh.append(_nearest(ratio, exponent))
-        self.exponents = fresh
+        self.before, self.exponents = self.exponents, fresh
+
+
+def rises(old: Sequence[int | None], new: Sequence[int | None]) -> list[int]:
+    """Return by how many octaves steps rose from `old` to `new` exponents; 0 where one is missing."""
+    return [0 if a is None or b is None else b - a for a, b in zip(old, new, strict=True)]
 
 
 def _nearest(square: Fraction, exponent: int) -> int:
     """Return the exponent nearest to that of sqrt(square) * 2^exponent."""
     moved = exponent + (floor_log2(square.numerator, square.denominator) + 1) // 2
     return max(EXPONENTS[0], min(EXPONENTS[1], moved))
+
+
+def _loss(values: Array, exponent: int, limit: int) -> float:
+    """Return about the energy that values lose by rounding to steps of 2^exponent and clipping to `limit`."""
+    edge = math.ldexp(limit, exponent)
+    return energies_beyond([values], [edge])[0] + values.size * math.ldexp(1.0, 2 * exponent) / 12
+
+
+def _counted(messages: Attempt) -> Generator[Message, Any, tuple[Array, int]]:
+    """Run a generator of messages; return its result and the number of its messages."""
+    count, answer = 0, None
+    while True:
+        try:
+            message = messages.send(answer)
+        except StopIteration as stop:
+            return stop.value, count
+        count += 1
+        answer = yield message

@@ -26,7 +26,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.numerics.position import PositionState
 from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.fields import field_bits
-from oscar.schemes.grid import Grid, GridSteps
+from oscar.schemes.grid import Attempt, Grid, GridSteps, rises
 from oscar.schemes.peeling import Peeling, PeelingTable
 from oscar.schemes.widths import COUNTER_BITS, GRAINS, FieldLayout, Ladder, Rules, choose
 from oscar.state import PART, Saved
@@ -140,15 +140,19 @@ class Lhc(Scheme):
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         corrected = worker.corrected(values)
-        grid = yield from self.steps.agree(corrected)
-        mine, worker.saturation = grid.quantise(corrected, self.top)
-        worker.integers = mine
-        if self.options.error_feedback:
-            worker.pending = corrected - grid.dequantise(mine, 1)
-        classes = self.once("classes", self.classify)
-        yield from self._stage(0, mine, classes, self.classes, grid.ride(corrected))
 
-    def _stage(self, depth: int, values: Array, classes: Array, count: int, ride: Array) -> Messages:
+        def attempt(grid: Grid) -> Attempt:
+            mine, worker.saturation = grid.quantise(corrected, self.top)
+            worker.integers = mine
+            if self.options.error_feedback:
+                worker.pending = corrected - grid.dequantise(mine, 1)
+            classes = self.once("classes", self.classify)
+            ride = grid.ride(corrected, worker.saturation)
+            return (yield from self._stage(0, mine, classes, self.classes, ride))
+
+        yield from self.steps.settle(corrected, self.top, attempt, self.again)
+
+    def _stage(self, depth: int, values: Array, classes: Array, count: int, ride: Array) -> Attempt:
         """Send the integers of `count` classes: fields, and the values beyond their field by index."""
         counters = self.ladder.counters(np.abs(values), classes, count)
         counters = yield Message(f"counters{depth}", np.concatenate([ride, counters]), bits=COUNTER_BITS)
@@ -169,6 +173,8 @@ class Lhc(Scheme):
         for level, members in layout.dense:
             bits = self.ladder.bits[level]
             yield Message(f"fields{depth}.{bits}", base[members], bits=bits)
+        riders: Array = counters[: ride.size]
+        return riders
 
     def _exceptions(self, depth: int, rest: Array, keys: Array, layout: FieldLayout) -> Messages:
         """Send the values at `keys`: as a table and unpeeled values, by a further stage, or one by one."""
@@ -222,7 +228,7 @@ class Lhc(Scheme):
 
     def finish(self, totals: Sequence[Array]) -> Array:
         grid, rest = self.steps.split(totals)
-        ride = rest[0][: len(self.sizes)]
+        ride = rest[0][: self.steps.riders]
         spread = list(self.spread)
         classes = self.once("classes", self.classify)
         self.unpeeled = 0
@@ -303,9 +309,6 @@ class SplitLhc(Lhc):
 
     def observe(self, grid: Grid, sums: Array) -> None:
         """Update the running magnitudes, and rescale them to the steps of the next iteration."""
+        self.position.rescale(self.offsets, rises(self.steps.before, grid.exponents))
         self.position.observe(sums)
-        rises = [
-            0 if old is None or new is None else new - old
-            for old, new in zip(grid.exponents, self.steps.exponents, strict=True)
-        ]
-        self.position.rescale(self.offsets, rises)
+        self.position.rescale(self.offsets, rises(grid.exponents, self.steps.exponents))

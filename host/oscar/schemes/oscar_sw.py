@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
 from oscar.schemes.fields import field_bits, field_limit
-from oscar.schemes.grid import Grid, GridSteps
+from oscar.schemes.grid import Attempt, Grid, GridSteps, rises
 from oscar.schemes.selection import ProbableNonZeros
 from oscar.state import PART, Saved
 
@@ -74,6 +75,7 @@ class _Split(Scheme):
     """The dense half of both schemes, and the first iteration, in which all values are dense."""
 
     STATE = Scheme.STATE | {"grid": PART, "chosen": PART}
+    patient = True
 
     def _setup(self) -> None:
         options, nodes = self.options, self.nodes
@@ -117,7 +119,14 @@ class _Split(Scheme):
         return classes
 
     def _see(self, mean: Array, grid: Grid) -> None:
-        """Update the choice of values by the mean gradient. Values that were not sent count as 0."""
+        """Update the choice of values by the mean gradient. Values that were not sent count as 0.
+
+        Where a tensor's step rose within the iteration, its values count in the former step, so that a spike
+        does not make the choice for many iterations.
+        """
+        shifts = [max(0, rise) for rise in rises(self.grid.exponents, grid.exponents)]
+        if any(shifts):
+            mean = np.ldexp(mean, np.repeat(np.negative(shifts), self.sizes)).astype(np.float32)
         if self.options.relative:
             inverse = np.array([0.0 if e is None else 2.0**-e for e in grid.exponents], np.float32)
             mean = mean * np.repeat(inverse, self.sizes)
@@ -190,17 +199,17 @@ class OscarSw(_Split):
         return coarse.dequantise(estimates, nodes * damping, indices=others)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        o = self.options
         own = worker.corrected(values)
-        grid = yield from self.grid.agree(own)
-        ride = grid.ride(own)
-        positions = self.chosen.positions
+        yield from self.grid.settle(own, self.limit, partial(self._attempt, worker, own), self.again)
+
+    def _attempt(self, worker: Worker, own: Array, grid: Grid) -> Attempt:
+        """Yield the iteration's messages of `own`, quantised by `grid`."""
+        o, positions, cells = self.options, self.chosen.positions, None
         dense, worker.saturation = grid.quantise(own, self.limit, indices=positions)
         where = np.arange(self.values) if positions is None else positions
         pending = None if o.paper else own.copy()
         if pending is not None:
             pending[where] -= grid.dequantise(dense, 1, indices=where)
-        yield self._dense("dense" if positions is not None else "first", dense, positions, ride)
         if positions is not None:
             others = self.once("others", lambda: self.chosen.others)
             if o.ratio:
@@ -211,22 +220,25 @@ class OscarSw(_Split):
                 worker.saturation += lost + cut
                 if pending is not None:
                     pending[others] -= self._zeros(cells, grid, 1)
-                yield Message("cells", cells, bits=o.cell_bits)
             elif pending is not None:
                 pending[others] = 0  # zeros are never sent here, so a residual of them would only grow
-        worker.pending = pending
+        worker.pending, ride = pending, grid.ride(own, worker.saturation)
+        total = yield self._dense("dense" if positions is not None else "first", dense, positions, ride)
+        if cells is not None:
+            yield Message("cells", cells, bits=o.cell_bits)
+        return total[dense.size :]
 
     def finish(self, totals: Sequence[Array]) -> Array:
         grid, totals = self.grid.split(totals)
-        tensors, positions = len(self.sizes), self.chosen.positions
-        dense, ride = totals[0][: totals[0].size - tensors], totals[0][totals[0].size - tensors :]
+        positions = self.chosen.positions
+        dense, ride = np.split(totals[0], [totals[0].size - self.grid.riders])
         mean = np.zeros(self.values, np.float32)
         where = np.arange(self.values) if positions is None else positions
         mean[where] = grid.dequantise(dense, self.nodes, indices=where)
         if len(totals) > 1:
             mean[self.once("others", lambda: self.chosen.others)] = self._zeros(totals[1], grid, self.nodes)
-        self.grid.observe(grid, ride)
         self._see(mean, grid)
+        self.grid.observe(grid, ride)
         self.iteration += 1
         return mean
 
@@ -285,29 +297,35 @@ class OscarSwBest(_Split):
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         waiting = worker.corrected(values)
-        grid = yield from self.grid.agree(waiting)
-        ride, positions = grid.ride(waiting), self.chosen.positions
+        yield from self.grid.settle(waiting, self.limit, partial(self._attempt, worker, waiting), self.again)
+
+    def _attempt(self, worker: Worker, waiting: Array, grid: Grid) -> Attempt:
+        """Yield the iteration's messages of `waiting`, quantised by `grid`."""
+        positions = self.chosen.positions
         dense, worker.saturation = grid.quantise(waiting, self.limit, indices=positions)
         pending = waiting.copy() if self.options.feedback else None
         if pending is not None:
             where = np.arange(self.values) if positions is None else positions
             pending[where] -= grid.dequantise(dense, 1, indices=where)
         if positions is None:
-            yield self._dense("first", dense, None, ride)
+            last, ride = dense, grid.ride(waiting, worker.saturation)
+            total = yield self._dense("first", dense, None, ride)
         else:
             due, coarse = self.once("due", self._due), grid.coarser(self.options.zero_shift)
             zeros, lost = coarse.quantise(waiting, self.limit, indices=due)
             worker.saturation += lost
             if pending is not None:
                 pending[due] -= coarse.dequantise(zeros, 1, indices=due)
+            last, ride = zeros, grid.ride(waiting, worker.saturation)
             yield self._dense("dense", dense, positions, None)
-            yield self._dense("due", zeros, due, ride)
+            total = yield self._dense("due", zeros, due, ride)
         worker.pending = pending
+        return total[last.size :]
 
     def finish(self, totals: Sequence[Array]) -> Array:
         grid, totals = self.grid.split(totals)
-        positions, tensors = self.chosen.positions, len(self.sizes)
-        last, ride = totals[-1][: totals[-1].size - tensors], totals[-1][totals[-1].size - tensors :]
+        positions = self.chosen.positions
+        last, ride = np.split(totals[-1], [totals[-1].size - self.grid.riders])
         mean = np.zeros(self.values, np.float32)
         if positions is None:
             mean = grid.dequantise(last, self.nodes)
@@ -319,18 +337,24 @@ class OscarSwBest(_Split):
             self._see(mean, grid)
             if not self.options.feedback:
                 mean[due] *= np.float32(self.options.period)
-            mean = self._spread(mean, due)
+            mean = self._spread(mean, due, grid)
         self.grid.observe(grid, ride)
         self.iteration += 1
         return mean
 
-    def _spread(self, mean: Array, due: Array) -> Array:
-        """Return the mean, with the values at `due` spread over the iterations until their next turn."""
+    def _spread(self, mean: Array, due: Array, grid: Grid) -> Array:
+        """Return the mean, with the values at `due` spread over the iterations until their next turn.
+
+        Where a tensor's step rose within the iteration they are applied at once, so that nothing of a spike
+        comes later.
+        """
         if self.held is None:
             return mean
         period = self.options.period
         self.held = self.held.copy()
         _clear_turn(self.held, self.iteration % period, period, np.uint64(self.seed))
+        risen = np.array(rises(self.grid.exponents, grid.exponents)) > 0
+        due = due[~np.repeat(risen, self.sizes)[due]]
         self.held[due] = mean[due] / np.float32(period)
         mean[due] = 0
         return mean + self.held

@@ -106,6 +106,7 @@ class PowerSgd(Scheme):
 
     name: ClassVar[str] = "powersgd"
     Options: ClassVar[type[Any]] = PowerSgdOptions
+    patient = True
 
     STATE = Scheme.STATE | {"factors": _read_factors}
 

@@ -18,7 +18,7 @@ from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
 from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
 from oscar.schemes.fields import field_limit
-from oscar.schemes.grid import GridSteps
+from oscar.schemes.grid import Attempt, Grid, GridSteps
 from oscar.state import PART
 
 INDICES = "or", "gather"
@@ -73,24 +73,28 @@ class S2Reducer(Scheme):
     def messages(self, worker: Worker, values: Array) -> Messages:
         o = self.options
         corrected = worker.corrected(values)
-        grid = yield from self.steps.agree(corrected)
-        mine, worker.saturation = grid.quantise(corrected, (1 << (o.bits - 1)) - 1)
-        if o.error_feedback:
-            worker.pending = corrected - grid.dequantise(mine, 1)
-        if o.index == "or":
-            index = yield Message("index", mine != 0, "or", bits=1)
-        else:
-            index = yield Message("index", np.packbits(mine != 0), "gather", bits=8)
-        keys = self.once("keys", lambda: self._keys(index))
-        limit = field_limit(o.cell_bits, self.nodes)
-        cells = np.zeros(0, np.int32)
-        if keys.size:
-            sketch = self.once("sketch", lambda: self._sketch(keys))
-            cells = sketch.encode(mine[keys], indices=keys).reshape(-1)
-            cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=corrected)
-            worker.saturation += cut
-        data = np.concatenate([grid.ride(corrected), cells])
-        yield Message("cells", data, bits=o.cell_bits)
+        most, limit = (1 << (o.bits - 1)) - 1, field_limit(o.cell_bits, self.nodes)
+
+        def attempt(grid: Grid) -> Attempt:
+            mine, worker.saturation = grid.quantise(corrected, most)
+            if o.error_feedback:
+                worker.pending = corrected - grid.dequantise(mine, 1)
+            if o.index == "or":
+                index = yield Message("index", mine != 0, "or", bits=1)
+            else:
+                index = yield Message("index", np.packbits(mine != 0), "gather", bits=8)
+            keys = self.once("keys", lambda: self._keys(index))
+            cells = np.zeros(0, np.int32)
+            if keys.size:
+                sketch = self.once("sketch", lambda: self._sketch(keys))
+                cells = sketch.encode(mine[keys], indices=keys).reshape(-1)
+                cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=corrected)
+                worker.saturation += cut
+            data = np.concatenate([grid.ride(corrected, worker.saturation), cells])
+            total = yield Message("cells", data, bits=o.cell_bits)
+            return total[: self.steps.riders]
+
+        yield from self.steps.settle(corrected, most, attempt, self.again)
 
     def _keys(self, index: Any) -> Array:
         """Return the positions, int64, at which some worker has a non-zero."""
@@ -107,7 +111,7 @@ class S2Reducer(Scheme):
 
     def finish(self, totals: Sequence[Array]) -> Array:
         grid, (index, data) = self.steps.split(totals)
-        ride, cells = data[: len(self.sizes)], data[len(self.sizes) :]
+        ride, cells = data[: self.steps.riders], data[self.steps.riders :]
         keys = self.once("keys", lambda: self._keys(index))
         mean = np.zeros(self.values, np.float32)
         if keys.size:

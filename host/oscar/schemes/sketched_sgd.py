@@ -10,6 +10,7 @@ All values are integers on one grid for the whole gradient, so the largest integ
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -19,10 +20,10 @@ import numpy as np
 from oscar.array import Array
 from oscar.numerics.quantiser import sum_width
 from oscar.numerics.sketch.count_sketch import CountSketch, columns_for
-from oscar.schemes.base import RIDE_BITS, Message, Messages, Scheme, Worker
+from oscar.schemes.base import RIDE_BITS, SPIKE, Message, Messages, Scheme, Worker
 from oscar.schemes.count_sketch import check_bits, check_threshold, noise_cut
 from oscar.schemes.fields import field_limit
-from oscar.schemes.grid import EXPONENTS, Grid, GridSteps
+from oscar.schemes.grid import EXPONENTS, Attempt, Grid, GridSteps
 from oscar.schemes.selection import largest
 from oscar.state import PART, Saved, optional
 
@@ -87,6 +88,7 @@ class SketchedSgd(Scheme):
 
     name: ClassVar[str] = "sketched-sgd"
     Options = SketchedSgdOptions
+    patient = True
 
     STATE = Scheme.STATE | {
         "steps": PART,
@@ -109,31 +111,38 @@ class SketchedSgd(Scheme):
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         o = self.options
-        own = worker.corrected(values)
-        grid = yield from self.steps.agree(own)
-        integers, lost = grid.quantise(own, self.limit)
-        cells, limit = self.sketch.encode(integers).ravel(), field_limit(o.cell_bits, self.nodes)
-        cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
-        worker.saturation = lost + cut
-        total = yield Message("cells", cells, bits=o.cell_bits, ride=grid.ride(own))
-        if not o.exact:
-            worker.pending = own - grid.dequantise(integers, 1)  # losses by rounding and clipping
-            return
-        candidates = self.once("candidates", lambda: self._candidates(total))
-        sums = yield Message("exact", integers[candidates], bits=sum_width(o.bits, self.nodes))
-        chosen = candidates[self.once("chosen", lambda: self._chosen(sums))]
-        worker.pending = own.copy()
-        worker.pending[chosen] -= grid.dequantise(integers[chosen], 1, indices=chosen)
+        own, limit = worker.corrected(values), field_limit(o.cell_bits, self.nodes)
+
+        def attempt(grid: Grid) -> Attempt:
+            integers, lost = grid.quantise(own, self.limit)
+            cells = self.sketch.encode(integers).ravel()
+            cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
+            worker.saturation = lost + cut
+            ride = grid.ride(own, worker.saturation)
+            total = yield Message("cells", cells, bits=o.cell_bits, ride=ride)
+            riders = total[cells.size :]
+            if not o.exact:
+                worker.pending = own - grid.dequantise(integers, 1)  # losses by rounding and clipping
+                return riders
+            candidates = self.once("candidates", lambda: self._candidates(total))
+            sums = yield Message("exact", integers[candidates], bits=sum_width(o.bits, self.nodes))
+            chosen = candidates[self.once("chosen", lambda: self._chosen(sums))]
+            worker.pending = own.copy()
+            worker.pending[chosen] -= grid.dequantise(integers[chosen], 1, indices=chosen)
+            return riders
+
+        yield from self.steps.settle(own, self.limit, attempt, self.again)
 
     def finish(self, totals: Sequence[Array]) -> Array:
         grid, totals = self.steps.split(totals)
-        mean = self._exact(grid, totals) if self.options.exact else self._carried(grid, totals[0][:-1])
-        self.steps.observe(grid, totals[0][-1:])
+        cells, riders = np.split(totals[0], [totals[0].size - self.steps.riders])
+        mean = self._exact(grid, totals) if self.options.exact else self._carried(grid, cells)
+        self.steps.observe(grid, riders)
         self.iteration += 1
         return mean
 
     def _candidates(self, total: Array) -> Array:
-        estimates = self.sketch.estimate(total[:-1])
+        estimates = self.sketch.estimate(total[: total.size - self.steps.riders])
         return _largest(estimates, min(self.values, self.options.candidates * self.count))
 
     def _chosen(self, sums: Array, cut: int = 0) -> Array:
@@ -156,6 +165,7 @@ class SketchedSgd(Scheme):
         if exponent is None:
             return mean
         rise = 0 if self.exponent is None else exponent - self.exponent
+        spike = rise > math.log2(SPIKE)
         velocity = _rescaled(self.velocity, rise, self.options.momentum) + fresh
         waiting = _bounded(_rescaled(self.waiting, rise) + velocity)
         estimates = self.sketch.estimate(waiting)
@@ -163,6 +173,12 @@ class SketchedSgd(Scheme):
         mean[chosen] = replace(grid, exponents=(exponent,)).dequantise(
             estimates[chosen], self.nodes, indices=chosen
         )
+        if spike:  # what it leaves over would come back for many iterations
+            self.waiting, self.velocity = (
+                _bounded(_rescaled(cells, 1)) for cells in (self.waiting, self.velocity)
+            )
+            self.exponent += 1
+            return mean
         self.waiting = _bounded(waiting - self._cells(chosen, estimates[chosen]))
         if self.options.momentum:  # applied values start again without momentum
             self.velocity = _bounded(velocity)

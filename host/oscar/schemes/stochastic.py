@@ -23,6 +23,7 @@ from oscar.schemes.fields import field_bits
 
 TAG = 0x7E29  # separates these draws from those of other users of (seed, rank)
 NORMS = "max", "l2"
+FINE = 4  # levels below which roundings leave more than the gradient
 
 
 class _Stochastic(Scheme):
@@ -31,6 +32,7 @@ class _Stochastic(Scheme):
     levels: int
 
     def _setup(self) -> None:
+        self.patient = self.levels < FINE
         self.bits = field_bits(self.levels, self.nodes)  # 24 at most
         self.starts = self._starts()
         self.lengths = np.diff(np.append(self.starts, self.values))

@@ -80,8 +80,8 @@ class ScaleComWorker(SparseWorker):
         """See SparseWorker.keep."""
         super().keep(acc, positions, sent)
         acc *= self.beta
-        if self.residual is not None:
-            acc += (1 - self.beta) * self.residual
+        if self.carried is not None:
+            acc += (1 - self.beta) * self.carried
 
 
 class ScaleCom(CltK):

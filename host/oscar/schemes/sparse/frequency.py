@@ -169,9 +169,9 @@ class DemoWorker(SparseWorker):
 
     def accumulate(self, values: Array, momentum: float) -> Array:
         """Return the decayed momentum plus this gradient."""
-        kept, self.residual = self.residual, None
+        kept, self.carried = self.carried, None
         acc = super().accumulate(values, momentum)
-        self.residual = kept
+        self.carried = kept
         if kept is not None:
             acc += self.decay * kept
         return acc

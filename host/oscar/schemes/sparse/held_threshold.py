@@ -100,6 +100,11 @@ class DctThreshold(HardThreshold):
         """See HardThreshold."""
         return not self.threshold or self.iteration % self.options.every == 0
 
+    def observe(self, counts: Array, united: Array) -> None:
+        """See Sparsifier.observe. A threshold that no value reached, as after a spike, holds no longer."""
+        if not counts.any():
+            self.threshold = None
+
     def _current(self, worker: Any, acc: Array) -> Any:
         if self.options.controller == "corrected":
             yield from super()._current(worker, acc)

@@ -51,6 +51,7 @@ class SpaFl(Scheme):
     """SpaFL. starts: first value of each row, and the end. A one-dimensional tensor has one-value rows."""
 
     name: ClassVar[str] = "spafl"
+    patient = True
     Options: ClassVar[type[Any]] = SpaFlOptions
 
     def _setup(self) -> None:

@@ -92,10 +92,10 @@ class SparseWorker(Worker):
     def accumulate(self, values: Array, momentum: float) -> Array:
         """Return a new array: the gradient (or its velocity) plus the residual."""
         if not momentum:
-            return values.copy() if self.residual is None else values + self.residual
+            return values.copy() if self.carried is None else values + self.carried
         moved = values if self.velocity is None else values + np.float32(momentum) * self.velocity
         self._next_velocity = moved if moved is not values else values.copy()
-        return moved.copy() if self.residual is None else moved + self.residual
+        return moved.copy() if self.carried is None else moved + self.carried
 
     def keep(self, acc: Array, positions: Array, sent: Array) -> None:
         """Subtract `sent` at `positions` from `acc` in place, and make the result the next residual."""
@@ -103,6 +103,16 @@ class SparseWorker(Worker):
         self.pending = acc
         if self._next_velocity is not None:
             self._next_velocity[positions] = 0  # else the momentum would apply the sent values again
+
+    def bound(self) -> None:
+        super().bound()
+        if self._spike and self._next_velocity is not None:
+            self._shrink(self._next_velocity, self.velocity)
+
+    def forget(self) -> None:
+        """See Member.forget. The velocity is forgotten, too."""
+        super().forget()
+        self.velocity = self._next_velocity = None
 
     def commit(self) -> None:
         super().commit()
@@ -122,6 +132,7 @@ class Sparsifier(Scheme):
     """
 
     Options: ClassVar[type[Any]] = SparseOptions
+    patient = True
     STATE: ClassVar[dict[str, Reader]] = Scheme.STATE | {"sum": PART, "index": PART}
 
     def _setup(self) -> None:

@@ -14,7 +14,7 @@ from oscar.numerics.position import PositionState
 from oscar.numerics.saturation import Saturation
 from oscar.schemes.base import RIDE_BITS, Message
 from oscar.schemes.fields import field_bits
-from oscar.schemes.grid import Grid, GridSteps
+from oscar.schemes.grid import Attempt, Grid, GridSteps, rises
 from oscar.state import PART, Reader, Stateful, absent
 
 Form = Literal["fp32", "int8", "asc"]
@@ -79,9 +79,17 @@ class ValueSum(Stateful):
             return Summed(total / np.float32(self.nodes), own, Saturation())
         kept = np.zeros(self.values, np.float32)
         kept[positions] = acc[positions]
-        grid = yield from self.steps.agree(kept)
-        integers, lost = grid.quantise(acc, self.limit, indices=positions)
-        return (yield from self.integers(grid, integers, grid.ride(kept), lost, positions, context))
+        summed: Summed
+
+        def attempt(grid: Grid) -> Attempt:
+            nonlocal summed
+            integers, lost = grid.quantise(acc, self.limit, indices=positions)
+            summed = yield from self.integers(grid, integers, grid.ride(kept, lost), lost, positions, context)
+            assert summed.ride is not None
+            return summed.ride
+
+        yield from self.steps.settle(kept, self.limit, attempt)
+        return summed
 
     def integers(
         self,
@@ -107,7 +115,7 @@ class ValueSum(Stateful):
     def classes(self, positions: Array) -> Array:
         """Return the position classes of a coded message: of values at `positions`, then of its riders."""
         assert self.position is not None
-        riders = np.full(len(self.steps.sizes), RIDE_CLASS, np.uint8)
+        riders = np.full(self.steps.riders, RIDE_CLASS, np.uint8)
         return np.concatenate([self.position.classes[positions], riders])
 
     def observe(self, summed: Summed, positions: Array) -> None:
@@ -118,7 +126,6 @@ class ValueSum(Stateful):
         if self.position is not None:
             sums = np.zeros(self.values, np.int32)
             sums[positions] = summed.sums
+            self.position.rescale(self.steps.offsets, rises(self.steps.before, summed.grid.exponents))
             self.position.observe(sums)
-            pairs = zip(summed.grid.exponents, self.steps.exponents, strict=True)
-            rises = [0 if old is None or new is None else new - old for old, new in pairs]
-            self.position.rescale(self.steps.offsets, rises)
+            self.position.rescale(self.steps.offsets, rises(summed.grid.exponents, self.steps.exponents))

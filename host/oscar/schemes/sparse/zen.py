@@ -10,7 +10,7 @@ formats.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -21,6 +21,7 @@ from oscar.coding.index import INDEX_CODECS, make_index
 from oscar.kernels import njit
 from oscar.numerics.tensors import cut
 from oscar.schemes.base import Message, Messages, Scheme
+from oscar.schemes.grid import Attempt, Grid
 from oscar.schemes.sparse.exchanges import AllGather, Doubling, PointToPoint, SparseExchange
 from oscar.schemes.sparse.gathered import GatheredIndex
 from oscar.schemes.sparse.grains import Grains
@@ -286,8 +287,16 @@ class Zen(Scheme):
         return bool(np.array_equal(self._mean[at], total / np.float32(self.nodes)))
 
     def _coded(self, worker: SparseWorker, own: Array) -> Messages:
+        def attempt(grid: Grid) -> Attempt:
+            summed = yield from self._integers(worker, own, grid)
+            assert summed.ride is not None
+            return summed.ride
+
+        yield from self.sum.steps.settle(own, self.sum.limit, attempt, self.again)
+
+    def _integers(self, worker: SparseWorker, own: Array, grid: Grid) -> Generator[Message, Any, Summed]:
+        """Yield the messages of the integers of `own` on `grid`; return their sum."""
         grains = self.grains
-        grid = yield from self.sum.steps.agree(own)
         integers, worker.saturation = grid.quantise(own, self.sum.limit)
         worker.chosen = grains.hit(integers)  # values below half a step quantise to 0 and are not sent
         if grains.size:
@@ -297,11 +306,12 @@ class Zen(Scheme):
             self.once("union", lambda: unite(sets, grains.size))
         at = self.once("places", self._places)
         context = lambda: self.once("context", lambda: self.sum.classes(at))  # noqa: E731
-        parts = integers[at], grid.ride(own), worker.saturation
+        parts = integers[at], grid.ride(own, worker.saturation), worker.saturation
         summed: Summed = yield from self.sum.integers(grid, *parts, at, context)
         if self.options.error_feedback:
-            worker.keep(own, at, summed.sent)
+            worker.keep(own.copy(), at, summed.sent)
         self.once("summed", lambda: summed)
+        return summed
 
     def _places(self) -> Array:
         """Return the positions of the coded values: dense tensors, and grains with a hit."""
