@@ -19,7 +19,7 @@ from oscar.reducers.communicator import Communicator
 from oscar.transports.threads import ThreadTransport, local_transports
 from support.ranks import on_ranks
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*still owed:oscar.errors.SaturationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*it carries over:oscar.errors.SaturationWarning")
 SHAPES = (40, 30), (7,), (900,)
 USUAL, STRUCK = 0.07, 6  # the largest ordinary error of 2 to 4 workers here; the call with the spike
 Scale = Callable[[int, int, int], float]  # of a call, a rank and a tensor

@@ -245,7 +245,7 @@ def test_a_value_that_was_zero_for_long_comes_back_without_saturating() -> None:
 
 
 @pytest.mark.parametrize("factor", [1e-12, 1e-3, 1e3, 1e12])
-@pytest.mark.filterwarnings("ignore:.*error feedback still owed:oscar.errors.SaturationWarning")
+@pytest.mark.filterwarnings("ignore:.*it carries over:oscar.errors.SaturationWarning")
 def test_steps_follow_a_tensor_that_changes_its_size(factor: float) -> None:
     own = cluster(coarseness=0.125, error_feedback=True)  # what saturates meanwhile is told without it
     for iteration in range(400 if factor < 1 else 90):

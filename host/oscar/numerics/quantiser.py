@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -192,7 +192,6 @@ class WorkerQuantiser(Member):
         super().__init__(rank, values)
         self.params, self.iteration = params, 0
         self._spare: np.ndarray | None = None
-        self.dropped = Saturation()  # what the last iteration cut off a residual, for good
         self.energies: list[int] = []  # of the last iteration's integers, by tensor: sums of squares
         self.clipped: list[int] = []  # values that saturated, by tensor
         self.lost: dict[int, float] = {}  # energy that saturation cut off, by tensor with saturated values
@@ -283,11 +282,6 @@ class WorkerQuantiser(Member):
         assert self.pending is not None
         self.pending[here] = values
 
-    @property
-    def unreturned(self) -> Saturation:
-        """What this iteration lost for good: with error feedback only what was cut off a residual."""
-        return self.saturation if self.pending is None else self.dropped
-
     def _weigh(
         self,
         clipped: list[int],
@@ -332,7 +326,7 @@ class WorkerQuantiser(Member):
             if beyond:
                 lost[t] = lost.get(t, 0.0) + beyond
                 self.store(here, bounded)
-        self.dropped = replace(Saturation.of(0, lost, tensors, self.energies_of), of_residual=True)
+        self.dropped = Saturation.of(0, lost, tensors, self.energies_of)
 
     def _quantise_plainly(
         self,

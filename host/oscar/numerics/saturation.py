@@ -21,14 +21,12 @@ class Saturation:
     values: how many saturated; energy: the share of the whole gradient's energy that was cut off, 0 .. 1;
     tensor, worst: the tensor that lost the largest share of its own energy, and that share. tensor is -1
     where the loss is not of one tensor, as in a sketch of all. Losses of one gradient's parts add up.
-    of_residual: it was cut off what error feedback owed, which was more than the present steps allow.
     """
 
     values: int = 0
     energy: float = 0.0
     tensor: int = -1
     worst: float = 0.0
-    of_residual: bool = False
 
     @classmethod
     def of(
@@ -77,18 +75,11 @@ class SaturationNotice:
         if loss.worst <= WARN_SHARE:
             return
         what = "its sketch" if loss.tensor < 0 else f"tensor {loss.tensor}"
-        if loss.of_residual:
-            text = (
-                f"rank {rank}, {what}: the gradient is much smaller than before. What error feedback still "
-                f"owed from larger gradients was dropped ({loss.worst:.2%} of this gradient's energy, or "
-                "more), because it would outweigh this one. After a spike nothing needs to be done. Told once"
-            )
-        else:
-            text = (
-                f"rank {rank}, {what}: saturation cut off {loss.worst:.2%} of the energy, and without error "
-                f"feedback that is lost: {advice}. Told once; stats.clipped_energy has every call's share"
-            )
-        warn(text, SaturationWarning)
+        warn(
+            f"rank {rank}, {what}: saturation cut off {loss.worst:.2%} of the energy, and without error "
+            f"feedback that is lost: {advice}. Told once; stats.clipped_energy has every call's share",
+            SaturationWarning,
+        )
         self.told = True
 
     def tell_dropped(self, losses: Mapping[int, Saturation]) -> None:
