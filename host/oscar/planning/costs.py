@@ -51,6 +51,10 @@ class MethodCost:
         """Of the coded messages; None where there are none."""
         return FrameCost(self.encode, self.decode) if self.encode.per_value_s else None
 
+    def on_shared_core(self, ranks: float) -> MethodCost:
+        """Return the cost where so many ranks compute on one core at the same time."""
+        return MethodCost(*(cost.slower(ranks) for cost in (self.scheme, self.encode, self.decode)))
+
     def coding_s(self, values: int, nodes: int) -> float:
         """Return the seconds for which one of `nodes` workers computes, at the least, whatever the link."""
         hops, chunk = max(0, nodes - 1), values / nodes  # of a ring: N-1 frames are coded, 2 (N-1) decoded
