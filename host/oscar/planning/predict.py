@@ -116,9 +116,8 @@ class _Case:
     def _numbers_of_subframes(self) -> list[int]:
         if not self.any_subframes:
             return [self.schedule.subframes]
-        least, coder = 1, self.link.coder
-        if self.coded and isinstance(coder, Pipeline):
-            least = max(1, math.ceil(self.values / self.schedule.chunks / coder.most))
+        nic = self.coded and isinstance(self.link.coder, Pipeline)
+        least = max(1, -(-self.values * MAX_SUBFRAMES // self.largest)) if nic else 1
         if not has_short_cut(self.schedule) and self.nodes > _CUT_IN_REPLAYS:
             return [least]
         return [least << i for i in range(MAX_SUBFRAMES.bit_length()) if least << i <= MAX_SUBFRAMES]
@@ -337,6 +336,9 @@ def _cut(case: _Case, time_s: float) -> str:
 
 def _breakeven_values(case: _Case) -> int | None:
     """Return the smallest model that pays, to 0.1 %: whole values on a logarithmic scale."""
+
+    if isinstance(case.link.coder, Pipeline):  # each size of a frame takes a NIC's model some time
+        case = replace(case, any_subframes=False, schedule=replace(case.schedule, subframes=case.subframes))
 
     def pays(log_values: float) -> bool:
         return replace(case, values=round(2.0**log_values)).pays()
