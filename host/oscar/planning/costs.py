@@ -21,7 +21,7 @@ from oscar.reducers.reducer import advance
 from oscar.schemes.base import Scheme
 from oscar.timeline.link import LinkModel
 
-SIZES = 1 << 14, 1 << 16  # values of the two gradients through which the line of a cost goes
+SIZES = 1 << 14, 1 << 18  # values of the two gradients through which the line of a cost goes
 SCALE = 0.5**0.5  # of Laplace: sigma 1, in the middle of those that take one step
 COLUMNS = 128  # of the matrix that each of them is
 SETTLE = 3  # turns after which a scheme has chosen how to exchange
