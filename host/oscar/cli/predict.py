@@ -104,6 +104,13 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--topology", type=Path, metavar="FILE.yaml", help="the network (default: a switch of --gbps)"
     )
+    _add_other_questions(parser)
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
+    parser.set_defaults(usual=parser.get_default)
+
+
+def _add_other_questions(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of --policy and of --offload."""
     parser.add_argument(
         "--policy", type=Path, metavar="FILE", help="policy of oscar tune, instead of --values"
     )
@@ -121,8 +128,6 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--batch", type=int, nargs="+", default=[16, 32, 64], metavar="B", help="requests (16 32 64)"
     )
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
-    parser.set_defaults(usual=parser.get_default)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -187,15 +187,14 @@ def predict(
     Raises ValueError for arguments out of range, frames that a NIC does not take, and a topology without the
     schedule's links.
     """
-    if not 1 <= values <= 2**_LOG_LARGEST:
-        raise ValueError(f"values: expected 1 to {2**_LOG_LARGEST:,}, got {values}")
-    if peak < 1:
-        raise ValueError(f"peak: expected 1 or more, got {peak}")
+    if not 1 <= values <= 2**_LOG_LARGEST or peak < 1:
+        raise ValueError(
+            f"expected 1 to {2**_LOG_LARGEST:,} values and a peak of 1 or more, got {values} and {peak}"
+        )
     if not 0 < bits_per_value < 1024:
         raise ValueError(f"bits_per_value: expected more than 0 and less than 1,024, got {bits_per_value}")
-    case = _Case(
-        values, schedule, link, bits_per_value, coded, HEADER_BYTES, peak, around, topology, any_subframes
-    )
+    header = HEADER_BYTES
+    case = _Case(values, schedule, link, bits_per_value, coded, header, peak, around, topology, any_subframes)
     if values > case.largest:
         raise ValueError(_too_large(case))
     times = {name: case.raw_time(name) for name in case.rivals}
