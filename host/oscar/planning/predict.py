@@ -276,7 +276,7 @@ def _refusal(case: _Case, time_s: float) -> str:
         return f"latency-bound: {hops}"
     causes = [hops, f"{case.header_bytes} bytes of header per frame"]
     if case.around.seconds(case.values):
-        causes.append(f"{case.around.seconds(case.values) * 1e6:.3g} us of computing before and after")
+        causes.append(f"{case.around.seconds(case.values) * 1e3:.3g} ms of computing before and after")
     if link.driver is not None:
         causes.insert(0, _driver_bound(case, time_s))
     elif codec.values_per_s is not None:
