@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,13 +23,16 @@ CODECS = {  # and a schedule whose kernels are run with it
 
 
 def main() -> None:
-    """Do a little of what commands do: compare all methods on a tiny model, and tune."""
+    """Do a little of what commands do: compare all methods on a tiny model, tune, predict, code an array."""
     from oscar.errors import CautionWarning
     from oscar.numerics.integers import extremes
     from oscar.numerics.meanwhile import Meanwhile
     from oscar.numerics.plans import in_order
+    from oscar.schemes.grid import Grid
     from oscar.schemes.registry import SCHEMES
 
+    grid = Grid((0,), np.array([0, 1]), coarseness=1.0, limit=1, nominal=1)
+    grid.quantise(np.full(1, 9, np.float32), indices=np.zeros(1, np.int64))  # a value that saturates
     extremes(np.zeros(1, np.int16))  # what narrow quantisers give; wide ones are below
     waiting = Meanwhile(in_order(1), lambda _, end: end)  # what large calls do between frames
     waiting.final(np.zeros(1, np.int16), 0, 1)
@@ -47,6 +54,7 @@ def main() -> None:
     _compare({"quantiser": {"step": "value", "error_feedback": True}}, direct)
     _compare({}, [*schemes, *coded])
     _tune()
+    _run_commands()
 
 
 def _compare(changes: dict[str, Any], methods: list[dict[str, Any]]) -> None:
@@ -71,6 +79,23 @@ def _tune() -> None:
     problem = PolicyProblem((1000, 100_000), np.array([1e-3, 2e-3]), tuple(own))
     select(problem)
     problem.timeline(Policy.uniform(2, 0))
+
+
+def _run_commands() -> None:
+    """Run commands with kernels of their own on little data, and drop what they print."""
+    from oscar.cli import main as oscar
+
+    rtl = ["predict", "--values", "100k", "--nodes", "4", "--codec", "rtl", "--gbps"]
+    with TemporaryDirectory() as folder, redirect_stdout(StringIO()):
+        floats = str(Path(folder) / "floats.npy")
+        np.save(floats, np.linspace(-1, 1, 5000, dtype=np.float32))
+        for words in (
+            ["codec", floats, "--all"],
+            [*rtl, "10"],
+            [*rtl, "100"],
+            [*rtl, "100", "--schedule", "ring"],
+        ):
+            oscar(words)
 
 
 if __name__ == "__main__":

@@ -35,13 +35,25 @@ def run(module: Any, *words: str) -> dict[str, Any]:
 
 
 def test_speed_times_every_coder_on_the_same_values(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--model", "numpy-digits", "--iterations", "2", "--turns", "1"]
+    words = ["--model", "numpy-digits", "--iterations", "4", "--turns", "1"]
     result = run(speed, *words)
     assert set(result["bars"]) <= set(result["ratios"])
     assert all(row["best"] >= row["median"] > 0 for row in result["rows"])
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("asc encode")]
     assert sum(line.startswith("#") for line in lines) == 3 + len(result["bars"])
+
+
+def test_the_timed_frame_is_new_to_asc_in_every_turn() -> None:
+    """Tables that have learnt from the very frame make it smaller, as no training does."""
+    samples = speed.samples(make_workload("numpy-digits", nodes=8, seed=0), 4, 1 << 21)
+    asc = speed._Asc(samples[:-1], samples[-1])
+    operation, link, sizes = asc.operations()["asc encode"], asc.links[0], []
+    for _ in range(3):
+        speed.take_turns({"asc encode": operation}, 1)
+        sizes.append(len(link.frame))
+    link.encode()
+    assert sizes == [asc.size] * 3 > [len(link.frame)] * 3
 
 
 def test_speed_names_the_extra_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -571,24 +571,61 @@ PREDICT = ["predict", "--values", "1M", "--nodes", "8", "--gbps", "1"]
 
 def test_predict_pays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "p.json"
-    assert run(["predict", "--values", "25M", "--nodes", 8, "--gbps", 25, "--bits", 4, "--json", out]) == 0
+    words = ["predict", "--values", "25M", "--nodes", 8, "--gbps", 25, "--bits", 4, "--codec", "ideal"]
+    assert run([*words, "--json", out]) == 0
     text = capsys.readouterr().out
     assert "pays: " in text
     assert re.search(r"^fp32 +56\.\d{3} ms$", text, re.MULTILINE)
     assert re.search(r"^coded +7\.\d{3} ms$", text, re.MULTILINE)
-    assert text.splitlines()[-1] == "# on a codec at line rate; this machine's own: --codec host"
+    assert "not usable, sums of 8 workers overflow 8 bits" in text
+    assert "pays at any link rate (tried up to 10 Tb/s) for this model" in text
+    assert text.splitlines()[-1] == (
+        "# assumed: a codec that takes no time for a value (this host: --codec host); 4 bits/value; "
+        "schedule direct, 1 frame a chunk (the fastest)"
+    )
     assert json.loads(out.read_text())["pays"] is True
+
+
+def test_predict_without_options_is_asc_on_this_host(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that the host computes is in the time, so ranks that share a core take as many times as long."""
+    words = ["predict", "--values", "10M", "--nodes", 2, "--gbps", 1e4, "--json", tmp_path / "p.json"]
+    took = {}
+    for ranks in (1, 3):
+        assert run([*words, "--ranks-per-core", ranks]) == 3
+        took[ranks] = json.loads((tmp_path / "p.json").read_text())["time_s"]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert re.fullmatch(
+        r"# assumed: hosts like this one \(.+\), one thread a rank, 3 ranks a core; "
+        r"[\d.]+ bits/value as estimated on 2 nodes for asc; schedule exchange, \d+ frames? a chunk "
+        r"\(the fastest\)",
+        last,
+    )
+    assert took[1] >= method_cost(Config(method="asc", nodes=2)).coding_s(10_000_000, 2)
+    assert took[3] == pytest.approx(3 * took[1], rel=0.1)  # at 10 Tb/s nothing but computing takes time
+
+
+def test_predict_takes_the_number_of_sub_frames_that_is_fastest(tmp_path: Path) -> None:
+    words = ["predict", "--values", "4M", "--nodes", 8, "--gbps", 100, "--bits", 2, "--codec", "rtl"]
+    words += ["--json", tmp_path / "p.json"]
+    took = {}
+    for given in ([], *(["--subframes", number] for number in (2, 4, 8, 24))):
+        assert run([*words, *given]) in (0, 3)
+        result = json.loads((tmp_path / "p.json").read_text())
+        took[result["subframes"] if given else "picked"] = result["time_s"]
+    assert took["picked"] == min(took.values()) < took[24] / 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (
-            ["--values", "1k", "--nodes", 64, "--gbps", 400],
+            ["--values", "1k", "--nodes", 64, "--gbps", 400, "--codec", "ideal"],
             "bf16 takes 4.08 us, coded 6.09 us (5 % needed): ",
         ),
         (["--values", "25M", "--nodes", 1, "--gbps", 25], "direct 1.00\ndoes not pay: N=1: nothing to send"),
-        (["--values", "25M", "--nodes", 8, "--gbps", 25, "--bits", 16], "too few bits saved"),
+        (["--values", "25M", "--nodes", 8, "--gbps", 0.1, "--bits", 16], "too few bits saved"),
         (["--values", "25M", "--nodes", 8, "--gbps", 400, "--codec-gvalues", 0.1], "faster than the codec"),
     ],
 )
@@ -613,7 +650,7 @@ def test_predict_takes_bits_and_times_from_the_cost_of_a_method(
         assert f"{cost.bits_per_value:.4g} bits/value as estimated on 2 nodes for {method}" in said
         assert seen in said
         assert re.search(rf"^{method} +[\d.]+ s$", said, re.MULTILINE)
-        assert ("at line rate; this machine's own" in said) is (codec == "ideal")
+        assert ("this host: --codec host" in said) is (codec == "ideal")
         assert ("before and after the AllReduce" in said) is (codec == "host")
         assert found["bits_per_value"] == cost.bits_per_value
         assert found["cost"] == asdict(cost)
@@ -636,8 +673,8 @@ def test_predict_takes_the_bits_that_are_given(tmp_path: Path, capsys: pytest.Ca
     assert run([*words, "--method", "zstd", "--bits", 3.5, "--json", tmp_path / "p.json"]) == 0
     assert "3.5 bits/value as given for zstd" in capsys.readouterr().out
     assert json.loads((tmp_path / "p.json").read_text())["bits_per_value"] == 3.5
-    assert run(words) == 0
-    assert "6 bits/value, schedule exchange" in capsys.readouterr().out
+    assert run([*words, "--codec", "ideal"]) == 0
+    assert "6 bits/value; schedule exchange" in capsys.readouterr().out
 
 
 def test_predict_chooses_the_schedule_by_the_bits_that_are_given(tmp_path: Path) -> None:
@@ -689,7 +726,9 @@ def test_errors_are_one_line_and_status_2(tiny: Path, capsys: pytest.CaptureFixt
             "--values: expected 1 to 4,000,000,000,000, got",
         ),
         ([*PREDICT, "--schedule", "duplex", "--codec", "rtl"], "duplex keeps two sums of a value apart"),
-        ([*PREDICT, "--nic-file", "u55c.json"], "--nic-file needs --codec rtl, got --codec ideal"),
+        ([*PREDICT, "--nic-file", "u55c.json"], "--nic-file needs --codec rtl, got --codec host"),
+        ([*PREDICT, "--ranks-per-core", "2", "--codec", "rtl"], "--ranks-per-core needs --codec host, got"),
+        ([*PREDICT, "--ranks-per-core", "0"], "--ranks-per-core: expected more than 0"),
         ([*PREDICT, "--no-driver", "--codec", "host"], "--no-driver needs --codec rtl, got --codec host"),
         (
             [*PREDICT, "--topology", "net.yaml"],

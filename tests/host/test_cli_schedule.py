@@ -111,7 +111,7 @@ def test_a_file_on_a_network_is_predicted(
     wires = ", ".join(f"{{from: {i}, to: {j}, gbps: 10, latency_us: 2}}" for i, j in links)
     (tmp_path / "net.yaml").write_text(f"{{kind: links, nodes: 4, links: [{wires}]}}")
     json_file = tmp_path / "p.json"
-    words = ["predict", "--values", "1M", "--bits", "4", "--json", str(json_file)]
+    words = ["predict", "--values", "1M", "--bits", "4", "--codec", "ideal", "--json", str(json_file)]
     assert main([*words, "--topology", str(tmp_path / "net.yaml"), "--schedule", str(path)]) == 0
     said = capsys.readouterr().out
     assert "4 ranks, 12 links" in said

@@ -25,6 +25,7 @@ from oscar_lab.lab import network as networks
 from oscar_lab.lab.calibrate import calibrate, check_delay, check_loss, check_wire, pour
 from oscar_lab.lab.hold import PREFIX
 from oscar_lab.lab.hosts import Hosts
+from oscar_lab.lab.listing import minutes
 from oscar_lab.lab.network import HostNetwork, LinkUse, cut
 from oscar_lab.lab.report import text_report
 from oscar_lab.lab.settings import parse_settings
@@ -308,6 +309,27 @@ def test_a_second_interrupt_waits_until_all_is_taken_down() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_lab_without_a_name_lists_its_cases_and_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of `oscar bench` and `oscar trial`, too: a command that takes hours runs when it is named."""
+    started: list[str] = []
+    monkeypatch.setattr(measuring, "measure", lambda *_: started.append("measure"))
+    for command, listed in (("lab", "lab_short: about"), ("bench", "speed "), ("trial", "faults ")):
+        assert main([command]) == 0
+        assert listed in capsys.readouterr().out
+    assert not started
+    settings = parse_settings(load_config("lab"))
+    assert main(["lab"]) == 0
+    said = capsys.readouterr().out
+    assert said.count(" minutes\n") == sum(
+        len(load_config(name).lab["cases"]) for name in ("lab", "lab_short", "lab_sparse")
+    )
+    first, short = settings.cases[0], parse_settings(load_config("lab_short")).cases[0]
+    assert minutes(settings, first) > 3 * minutes(settings, short) > 3
+    assert said.splitlines()[-1].startswith("# choose one: oscar lab NAME")
 
 
 def test_another_lab_is_refused_before_it_trains(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

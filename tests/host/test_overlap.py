@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oscar.config import Config
 from oscar.reducers.cluster import LocalCluster
-from oscar.timeline.overlap import bucket_shares, bucket_times, iteration_time
+from oscar.timeline.overlap import bucket_shares, bucket_times, iteration_time, scaled
 
 seconds = st.floats(0, 1e3, allow_subnormal=False)
 sizes = st.lists(st.integers(0, 10**7), max_size=40)
@@ -76,3 +76,22 @@ def test_bucket_times_scale_bytes_and_keep_latency(name, hops):
     assert halves.sum() == pytest.approx(stats.time_s + none, rel=0.02)
     free = LocalCluster(config).allreduce([[np.ones(7, np.float32)]]).stats  # one node sends nothing
     assert bucket_times(free, link, np.array([0.5, 0.5])).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("driver", [False, True])
+def test_a_small_bucket_on_a_nic_takes_its_latency_at_least(driver):
+    """Frames of a bucket have the NIC's work of their share, so a share of 1 is the whole AllReduce."""
+    config = Config().variant(schedule={"name": "direct"}, link={"codec": "rtl", "driver": driver})
+    random = np.random.default_rng(1)
+    sparse = [[random.laplace(size=60_000).astype("f4") * (random.random(60_000) < 0.2)] for _ in range(4)]
+    stats, link = LocalCluster(config).allreduce(sparse).stats, config.link.model()
+    frames, shares = stats.moved[0].frames, np.array([1e-12, 0.01, 0.3, 0.9, 1.0])
+    whole = scaled(frames, 1.0)
+    assert whole == frames
+    assert {key: cells.tolist() for key, cells in whole.cells.items()} == {
+        key: cells.tolist() for key, cells in frames.cells.items()
+    }
+    times = bucket_times(stats, link, shares)
+    assert times[0] > 2 * link.latency_s
+    assert times[-1] == stats.time_s
+    assert (np.diff(times) > 0).all()

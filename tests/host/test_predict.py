@@ -64,8 +64,8 @@ def test_the_last_rate_that_pays_is_found_behind_rates_that_do_not() -> None:
 
 @pytest.mark.parametrize(
     ("gbps", "text"),
-    [(0.0123, "12.3 Mb/s"), (9.876, "9.88 Gb/s"), (999.9, "1 Tb/s"), (2.244e5, "224 Tb/s"),
-     (math.inf, "1 Pb/s"), (None, "no rate")],
+    [(0.0123, "12.3 Mb/s"), (9.876, "9.88 Gb/s"), (999.9, "1 Tb/s"), (2244, "2.24 Tb/s"),
+     (math.inf, "10 Tb/s"), (None, "no rate")],
 )  # fmt: skip
 def test_a_rate_is_said_in_the_unit_in_which_it_is_read(gbps: float | None, text: str) -> None:
     assert last_text(gbps) == text
@@ -168,3 +168,20 @@ def test_predictor_refuses_with_the_reason(values, nodes, link, bits, reason):
     no = predict(values, Ring(nodes), link, bits)
     assert not no.pays
     assert re.search(reason, no.reason), no.reason
+
+
+def test_the_number_of_sub_frames_is_that_of_the_fastest_call() -> None:
+    """Few for a NIC whose driver gives commands, as many as its memory asks for, more for a slow codec."""
+    nic, small = load_nic(), load_nic(None, 10.0)
+    driven = LinkModel.of(coder=nic.model(), driver=nic.driver_model())
+    for values, link, bits in (
+        (4_000_000, driven, 2.0),
+        (3 * 8 * 32_768 + 1, LinkModel.of(gbps=10, coder=small.model()), 2.0),
+        (10**8, LinkModel.of(gbps=10, codec_gvalues=0.8), 8.0),
+    ):
+        free = predict(values, Direct(8), link, bits, any_subframes=True)
+        fixed = predict(values, Direct(8, free.subframes), link, bits)
+        assert free.time_s == fixed.time_s
+        for other in (free.subframes // 2, 2 * free.subframes):
+            if 1 <= other <= 64 and (link.coder is None or values <= 8 * other * link.coder.most):
+                assert predict(values, Direct(8, other), link, bits).time_s >= free.time_s

@@ -25,6 +25,7 @@ from oscar.timeline.choose import by_kind, choose, times
 from oscar.timeline.equal import assumed_frames, equal_time, in_switch_time
 from oscar.timeline.laws import REPLAYED, RoutedLaw
 from oscar.timeline.link import Cores, LinkModel
+from oscar.timeline.nic import load_nic
 from oscar.timeline.replay import replay, time_of
 from oscar.timeline.scale import Measured, generator, scale
 from oscar.timeline.sizes import cut_for
@@ -246,6 +247,19 @@ def test_direct_between_many_is_near_its_replay(monkeypatch):
     short = law.draw(REPLAYED, 3_200_000, LinkModel(), generator(0, 64))
     assert short[:2] == exact[:2]
     assert short.time_s == pytest.approx(exact.time_s, rel=0.03)
+
+
+@pytest.mark.parametrize("driven", [False, True])
+@pytest.mark.parametrize("schedule", [Ring(8, 2), Direct(8, 2), Duplex(8, 2), Direct(8)])
+def test_a_scaled_time_on_a_nic_is_the_measured_one(schedule, driven):
+    """At the measured number of nodes; the next size takes hardly longer, on both sides of REPLAYED, too."""
+    nic = load_nic()
+    link = LinkModel.of(coder=nic.model(), driver=nic.driver_model() if driven else None)
+    frames = assumed_frames(schedule, 160_000, lambda terms: 2 + 0.5 * np.log2(terms))
+    measured_s = time_of(schedule, frames, link)
+    same, many, one_more = scale(Measured(frames, schedule), [8, REPLAYED, REPLAYED + 1], link=link)
+    assert same.time_s == pytest.approx(measured_s, rel=0.03)
+    assert one_more.time_s == pytest.approx(many.time_s, rel=0.08)
 
 
 def test_a_boomerang_and_its_duplex_send_the_same_bytes():

@@ -11,22 +11,26 @@ from typing import Any
 
 from oscar.blas import one_blas_thread
 from oscar.cli.common import amount, check_values, declare
-from oscar.errors import ConfigError
+from oscar.cli.offload import offload
+from oscar.cli.policy_times import policy_times
 from oscar.files import check_outputs, write_json
 
 EXAMPLE = """\
-  oscar predict --values 25M --nodes 8 --gbps 25 --bits 4.5
-  oscar predict --values 25M --nodes 8 --gbps 1 --method oscar-sw-best --codec host
-  oscar predict --values 1k --nodes 64 --gbps 400
+  oscar predict --values 25M --nodes 8 --gbps 25
+  oscar predict --values 25M --nodes 8 --gbps 1 --method oscar-sw-best
+  oscar predict --values 25M --nodes 8 --gbps 25 --bits 4.5 --codec ideal
   oscar predict --values 25M --bits 2 --topology net.yaml --schedule s.json
   oscar predict --policy policy.yaml --nodes 8 --gbps 1
   oscar predict --offload U55Cx4 --gpu L40S --batch 16 32 64
 
 Compares with fp32, bf16 and int8 where its sums fit, all uncompressed. Exit status 0 when compression
-pays by at least 5 %, 3 when it does not; the reason is printed. --bits: measure it with `oscar allreduce`
-(column bits/val); the default is a dense transformer's at full accuracy, sparse models need far less.
---method NAME estimates them on Laplace gradients; with --codec host also what the method computes. The
-estimate is measured on this machine at first use, and kept.
+pays by at least 5 %, 3 when it does not; the reason is printed, and on the last line what was assumed.
+
+Without options ASC runs on hosts like this one, one thread a rank. Everything that a host computes counts:
+coding, quantising, steps and means. It is measured on this machine at first use, and kept. --codec ideal asks
+what a codec would bring that takes no time for a value.
+Bits per value are estimated on Laplace gradients, a dense transformer's at full accuracy; sparse models need
+far less. Measure them with `oscar allreduce` (column bits/val).
 
 --codec rtl takes the package's NIC for links of that rate: an ECP5 85F of 1 unit up to 25 Gb/s, a U55C of 8
 units above. --nic-file names another one, for all rates.
@@ -41,10 +45,12 @@ where they pay for a batch, else 3. --unit rtl takes the clocks of the RTL's att
 and values of 8 bits (GPUs too, then), and says at which context lengths cards pay.
 """
 
+MOST_RANKS_PER_CORE = 1024
+
 # Options that do nothing for a question: of --offload, of --policy, of all others.
 MODELLED = (
     "values", "bits", "method", "codec", "nic_file", "codec_gvalues", "codec_latency_us", "subframes",
-    "no_driver", "schedule", "group", "topology",
+    "ranks_per_core", "no_driver", "schedule", "group", "topology",
 )  # fmt: skip
 OF_CARDS = "unit", "units", "unit_mhz", "gpu", "batch"
 STRANGERS = {
@@ -63,15 +69,17 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--nodes", type=int, metavar="N")
     parser.add_argument("--gbps", type=float, metavar="G", help="link rate")
     parser.add_argument(
-        "--bits", type=float, metavar="B", help="coded bits per value (6, or those of --method)"
+        "--bits",
+        type=float,
+        metavar="B",
+        help="coded bits per value (default: an estimate for --method, or 6)",
     )
-    parser.add_argument("--method", metavar="NAME", help="codec or scheme whose cost is estimated")
+    parser.add_argument("--method", metavar="NAME", help="codec or scheme (default: asc with --codec host)")
     parser.add_argument("--latency-us", type=float, metavar="US", help="latency of a hop (2)")
     parser.add_argument(
         "--codec",
-        choices=["ideal", "rtl", "host"],
-        default="ideal",
-        help="codec clock to model (%(default)s)",
+        choices=["host", "ideal", "rtl"],
+        help="what codes: this host, a codec at line rate, or the NIC's RTL (default: host)",
     )
     parser.add_argument(
         "--nic-file", metavar="FILE", help="with --codec rtl: the NIC (default: the package's for --gbps)"
@@ -79,8 +87,12 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: line rate)")
     parser.add_argument("--codec-latency-us", type=float, default=0.5, metavar="US", help="(%(default)s)")
     parser.add_argument(
-        "--subframes", type=int, default=1, metavar="K", help="frames per chunk (%(default)s)"
+        "--subframes", type=int, metavar="K", help="frames per chunk (default: the fastest number)"
     )
+    parser.add_argument(
+        "--ranks-per-core", type=float, default=1.0, metavar="R",
+        help="with --codec host: ranks that share a core (%(default)g)",
+    )  # fmt: skip
     parser.add_argument(
         "--no-driver", action="store_true", help="with --codec rtl: time the NIC alone, without its driver"
     )
@@ -92,6 +104,13 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--topology", type=Path, metavar="FILE.yaml", help="the network (default: a switch of --gbps)"
     )
+    _add_other_questions(parser)
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
+    parser.set_defaults(usual=parser.get_default)
+
+
+def _add_other_questions(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of --policy and of --offload."""
     parser.add_argument(
         "--policy", type=Path, metavar="FILE", help="policy of oscar tune, instead of --values"
     )
@@ -109,8 +128,6 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--batch", type=int, nargs="+", default=[16, 32, 64], metavar="B", help="requests (16 32 64)"
     )
-    parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
-    parser.set_defaults(usual=parser.get_default)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -118,58 +135,100 @@ def run(args: argparse.Namespace) -> int:
     check_outputs([args.json])
     _refuse_strangers(args)
     if args.offload is not None:
-        return _offload(args)
+        return offload(args)
     if args.policy is not None:
-        return _policy(args)
+        return policy_times(args)
     args.latency_us = 2.0 if args.latency_us is None else args.latency_us
     check_values(args)
     _check_options(args)
     one_blas_thread()  # a low-rank method is not to be measured by how its threads wait
+    case, result = _predicted(args)
+    _print(args, case, result)
+    if args.json is not None:
+        _write(args.json, result, case)
+    return 0 if result.pays else 3
+
+
+def _predicted(args: argparse.Namespace) -> tuple[Any, Any]:
+    """Return the case that the options describe, and its prediction; `auto` chooses for the frames taken."""
+    config = _config(args)
+    case = _case(args, config)
+    _say_replay(case.schedule)
+    result = _predict(args, case)
+    if args.subframes is None and args.schedule == "auto" and result.subframes > 1:
+        schedule = config.schedule.model_copy(update={"subframes": result.subframes})
+        again = _case(args, config.model_copy(update={"schedule": schedule}))
+        other = _predict(args, again)
+        if other.time_s < result.time_s:
+            return again, other
+    return case, result
+
+
+def _case(args: argparse.Namespace, config: Any) -> Any:
     from oscar.planning.case import assumed, estimated
+
+    if args.method is None:
+        return assumed(config, args.values, args.nodes, args.bits)
+    config = config.variant(method=args.method)
+    return estimated(config, args.values, args.nodes, args.bits, ranks_per_core=args.ranks_per_core)
+
+
+def _predict(args: argparse.Namespace, case: Any) -> Any:
     from oscar.planning.predict import predict
 
-    config = _config(args)
-    if args.method is None:
-        case = assumed(config, args.values, args.nodes, args.bits)
-    else:
-        case = estimated(config.variant(method=args.method), args.values, args.nodes, args.bits)
-    _say_replay(case.schedule)
-    found = predict(
+    return predict(
         args.values, case.schedule, case.link, case.bits, coded=case.coded, around=case.around,
-        topology=case.topology,
+        topology=case.topology, any_subframes=args.subframes is None,
     )  # fmt: skip
+
+
+def _print(args: argparse.Namespace, case: Any, result: Any) -> None:
+    """Print the times, the verdict and what was assumed."""
     network = f"{args.nodes} nodes, {args.gbps:g} Gb/s, {args.latency_us:g} us a hop"
     if case.topology is not None:
         network = case.topology.text
-    print(
-        f"# {args.values:,} values, {network}, "
-        f"{case.bits:.4g} bits/value{case.source}, schedule {case.schedule.name}"
-    )
+    print(f"# {args.values:,} values, {network}")
     print(f"# times are modelled, {case.clock}{_part(args)}")
     times = {
-        "fp32": found.fp32_time_s,
-        "fp32 direct": found.fp32_direct_time_s,
-        "bf16": found.bf16_time_s,
-        "int8": found.int8_time_s,
+        "fp32": result.fp32_time_s,
+        "fp32 direct": result.fp32_direct_time_s,
+        "bf16": result.bf16_time_s,
+        "int8": result.int8_time_s,
     }
     coded = args.method or "coded"
-    rows = (*times.items(), (coded, found.time_s))  # --method may be fp32, too
+    rows = (*times.items(), (coded, result.time_s))  # --method may be fp32, too
     known = [time_s for _, time_s in rows if time_s is not None and time_s < math.inf]
     unit, scale, digits = _unit(max(known))
+    overflow = f"not usable, sums of {args.nodes} workers overflow 8 bits"
     for name, time_s in rows:
-        text = "sums do not fit" if time_s is None else f"{time_s * scale:14.{digits}f} {unit}"
+        text = overflow if time_s is None else f"{time_s * scale:14.{digits}f} {unit}"
         print(f"{name:{max(11, len(coded))}} {'no links for it' if time_s == math.inf else text}")
-    print(f"speedup over fp32: {found.speedup:.2f}, sent direct {found.speedup_direct:.2f}")
-    if found.breakeven_values is not None:
-        print(f"pays from {found.breakeven_values:,} values on this link")
+    print(f"speedup over fp32: {result.speedup:.2f}, sent direct {result.speedup_direct:.2f}")
+    if result.breakeven_values is not None:
+        print(f"pays from {result.breakeven_values:,} values on this link")
     if case.schedule.nodes > 1:
-        print(breakeven_text(found))
-    print(_verdict(found, case.schedule.nodes, coded, lambda s: f"{s * scale:.{digits}f} {unit}"))
-    if args.json is not None:
-        _write(args.json, found, case)
-    if args.codec == "ideal" and args.codec_gvalues is None:
-        print("# on a codec at line rate; this machine's own: --codec host")
-    return 0 if found.pays else 3
+        print(breakeven_text(result))
+    print(_verdict(result, case.schedule.nodes, coded, lambda s: f"{s * scale:.{digits}f} {unit}"))
+    print(_assumed(args, case, result))
+
+
+def _assumed(args: argparse.Namespace, case: Any, result: Any) -> str:
+    """Return the line that says what the times rest on."""
+    from oscar.provenance import processor
+
+    picked = "the fastest" if args.subframes is None else "as given"
+    frames = f"{result.subframes} {'frame' if result.subframes == 1 else 'frames'} a chunk ({picked})"
+    bits = f"{case.bits:.4g} bits/value{case.source}"
+    coder = {
+        "ideal": "a codec that takes no time for a value (this host: --codec host)",
+        "rtl": "the NIC above",
+        "host": f"hosts like this one ({processor()}), one thread a rank",
+    }[args.codec]
+    if args.codec_gvalues is not None:
+        coder = f"a codec of {args.codec_gvalues:g} G values/s"
+    if args.ranks_per_core != 1:
+        coder += f", {args.ranks_per_core:g} ranks a core"
+    return f"# assumed: {coder}; {bits}; schedule {case.schedule.name}, {frames}"
 
 
 def _refuse_strangers(args: argparse.Namespace) -> None:
@@ -184,7 +243,22 @@ def _refuse_strangers(args: argparse.Namespace) -> None:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """Raise ValueError for options that are missing, and for those that others leave without effect."""
+    """Raise ValueError for options that are missing, and for those that others leave without effect.
+
+    Fills in the codec and the method where none is given: ASC on this host, unless a rate was assumed.
+    """
+    if args.codec is None:
+        given = args.codec_gvalues is not None or args.codec_latency_us != args.usual("codec_latency_us")
+        args.codec = "ideal" if given else "host"
+    if args.codec == "host" and args.method is None:
+        args.method = "asc"
+    if not 0 < args.ranks_per_core <= MOST_RANKS_PER_CORE:
+        raise ValueError(
+            f"--ranks-per-core: expected more than 0 and at most {MOST_RANKS_PER_CORE}, "
+            f"got {args.ranks_per_core:g}"
+        )
+    if args.codec != "host" and args.ranks_per_core != 1:
+        raise ValueError(f"--ranks-per-core needs --codec host, got --codec {args.codec}")
     for option, given in (("--nic-file", args.nic_file is not None), ("--no-driver", args.no_driver)):
         if given and args.codec != "rtl":
             raise ValueError(f"{option} needs --codec rtl, got --codec {args.codec}")
@@ -220,51 +294,6 @@ def _verdict(found: Any, nodes: int, coded: str, text: Callable[[float], str]) -
     return f"does not pay: {times} ({100 * (MIN_GAIN - 1):.0f} % needed): {found.reason}"
 
 
-def _policy(args: argparse.Namespace) -> int:
-    """Print what an iteration takes under a policy; return 0 where it pays. Errors name its file."""
-    try:
-        return _policy_times(args)
-    except ConfigError as error:
-        named = str(error) if str(args.policy) in str(error) else f"{args.policy}: {error}"
-        raise ConfigError(named) from None
-
-
-def _policy_times(args: argparse.Namespace) -> int:
-    """Print what an iteration takes under a policy, and with one option for all; return 0 where it pays."""
-    one_blas_thread()
-    from oscar.planning.predict import MIN_GAIN
-    from oscar.planning.tuning.apply import problem_of
-    from oscar.planning.tuning.policy_file import MOST, load_policy
-    from oscar.planning.tuning.reasons import verdict
-    from oscar.timeline.link import LinkModel
-
-    file = load_policy(args.policy)
-    given = {"nodes": args.nodes, "gbps": args.gbps, "latency_us": args.latency_us, "compute_ms": None}
-    for key, value in given.items():
-        least = 0 if key == "latency_us" else 1e-6
-        if value is not None and not least <= value <= MOST[key]:
-            option = key.replace("_", "-")
-            raise ValueError(f"--{option}: expected {least:g} to {MOST[key]:g}, got {value:g}")
-    nodes, gbps, latency_us, compute_ms = (
-        file.number(key, MOST[key]) if value is None else float(value) for key, value in given.items()
-    )
-    problem = problem_of(file, int(nodes), LinkModel.of(gbps=gbps, latency_us=latency_us), compute_ms * 1e-3)
-    policy = file.policy(problem)
-    times = {f"{name} for every tensor": seconds for name, seconds in problem.uniform().items()}
-    times[f"policy, {len(policy.stops)} groups"] = problem.time(policy)
-    print(
-        f"# {len(file.tensors)} tensors, {sum(problem.sizes):,} values, {int(nodes)} nodes, {gbps:g} Gb/s, "
-        f"{latency_us:g} us a hop; compute {compute_ms:.3g} ms; times are modelled"
-    )
-    for name, seconds in sorted(times.items(), key=lambda pair: pair[1]):
-        print(f"{name:40} {seconds * 1e3:10.3f} ms")
-    print(verdict(problem, policy))
-    if args.json is not None:
-        write_json(args.json, {"nodes": nodes, "gbps": gbps, "latency_us": latency_us, "times_s": times})
-    plain = [seconds for name, seconds in times.items() if name.startswith("fp32 ")]
-    return 0 if problem.time(policy) * MIN_GAIN <= min(plain) else 3
-
-
 def _config(args: argparse.Namespace) -> Any:
     """Return the configuration that the options ask for; `nodes` and `gbps` are those of a topology."""
     from oscar.cli.schedule import refuse_strangers
@@ -282,7 +311,7 @@ def _config(args: argparse.Namespace) -> Any:
         topology = {"topology": section.model_dump(by_alias=True) | {"nodes": args.nodes}}
     keys = ("gbps", "latency_us", "codec", "nic_file", "codec_gvalues", "codec_latency_us")
     link = {key: getattr(args, key) for key in keys} | {"driver": not args.no_driver}
-    schedule = {"name": args.schedule, "subframes": args.subframes, "group": args.group}
+    schedule = {"name": args.schedule, "subframes": args.subframes or 1, "group": args.group}
     if args.schedule not in (*KINDS, BY_NETWORK, BY_TIME) and Path(args.schedule).exists():
         schedule |= {"name": "file", "file": args.schedule}
     return Config().variant(link=link, schedule=schedule, **topology)
@@ -307,7 +336,7 @@ def breakeven_text(found: Any) -> str:
         return "pays at no link rate for this model"
     text = f"pays up to {last_text(found.breakeven_gbps)} for this model"
     if found.breakeven_gbps == math.inf:
-        text = f"pays at any link rate up to {last_text(found.breakeven_gbps)} for this model"
+        text = f"pays at any link rate (tried up to {last_text(found.breakeven_gbps)}) for this model"
     return text if found.pays_below else f"{text}, and not at all rates below that"
 
 
@@ -329,55 +358,7 @@ def _write(path: Path, found: Any, case: Any) -> None:
     data["breakeven"] = breakeven_text(found)
     data["clock"] = case.clock
     data["bits_per_value"] = case.bits
+    data["schedule"] = case.schedule.name
     if case.cost is not None:
         data["cost"] = asdict(case.cost)
     write_json(path, data)
-
-
-def _offload(args: argparse.Namespace) -> int:
-    """Print what cards beside a GPU bring; return 0 where they pay for a batch, else 3."""
-    from dataclasses import asdict, replace
-
-    from oscar.planning.offload import (
-        TABLE,
-        AttentionUnits,
-        LanguageModel,
-        contexts_that_pay,
-        find_card,
-        parse_cards,
-        plan,
-    )  # fmt: skip
-
-    name, cards = parse_cards(args.offload)
-    gpu, card, model, units = find_card(args.gpu), find_card(name), LanguageModel(), None
-    if args.unit == "rtl":
-        units, model = AttentionUnits(args.units, args.unit_mhz), replace(model, cache_bytes=1)
-    print(
-        f"# {cards} x {card.name} beside {gpu.name}: Llama-2 7B, {model.prompt} tokens in, {model.output} out"
-    )
-    print(
-        f"# ridge, flops a byte: {gpu.name} {gpu.ridge:.0f}, {card.name} {card.ridge:.1f}; all at their peaks"
-    )
-    if units is not None:
-        rate = units.number * units.mhz * 8e-3
-        print(
-            f"# {units.number} attention units of {units.mhz:g} MHz a card read {rate:.0f} GB/s of its "
-            f"{1e-9 * card.bandwidth:.0f}; keys and values of 8 bits, on the GPU too"
-        )
-    plans = [plan(gpu, card, cards, batch, model, units=units) for batch in args.batch]
-    print(TABLE.heading)
-    for one in plans:
-        print(TABLE.line({key: 1e3 * v if key.endswith("_s") else v for key, v in asdict(one).items()}))
-    pays = (
-        {b: contexts_that_pay(gpu, card, cards, b, model, units=units) for b in args.batch} if units else {}
-    )
-    for batch, lengths in pays.items():
-        text = "at no length of a context that GPU and cards hold"
-        if lengths is not None:
-            first, last, full = lengths
-            text = f"from {first:,} to {last:,} tokens of context{', all that memory holds' if full else ''}"
-        print(f"batch {batch}: cards gain 5 % or more {text}")
-    if args.json is not None:
-        found = {"gpu": asdict(gpu), "card": asdict(card), "plans": [asdict(p) for p in plans]}
-        write_json(args.json, found | ({"contexts": pays} if units else {}))
-    return 0 if any(one.pays for one in plans) else 3

@@ -81,6 +81,10 @@ class Cost:
         each, every = self.per_value_s * part, self.per_value_bytes * part
         return replace(self, per_value_s=each, per_value_bytes=every)
 
+    def slower(self, factor: float) -> Cost:
+        """Return the cost of a machine that takes `factor` times as long."""
+        return replace(self, per_value_s=self.per_value_s * factor, once_s=self.once_s * factor)
+
 
 @dataclass(frozen=True)
 class FrameCost:

@@ -56,12 +56,16 @@ def check_one_sum(config: Config, schedule: Schedule) -> None:
         )
 
 
-def estimated(config: Config, values: int, nodes: int, bits: float | None) -> PredictionCase:
+def estimated(
+    config: Config, values: int, nodes: int, bits: float | None, *, ranks_per_core: float = 1.0
+) -> PredictionCase:
     """Return the case of the method of `config` on `nodes`; bits: None for those of its estimate.
 
     With the host's clock the codec's rate and latency are the estimate's, too, and what a worker computes
-    before and after the AllReduce counts. Raises ConfigError where the clock is the RTL's and the codec is
-    not ASC.
+    before and after the AllReduce counts: quantising, steps and means. ranks_per_core: this many ranks share
+    a core, and each takes as many times as long.
+
+    Raises ConfigError where the clock is the RTL's and the codec is not ASC.
     """
     topology = topology_of(config, nodes)
     config = config.variant(nodes=min(max(2, nodes), MOST_NODES))
@@ -69,7 +73,7 @@ def estimated(config: Config, values: int, nodes: int, bits: float | None) -> Pr
     codec, host = method_info(name).codec, section.codec == "host"
     if section.codec == "rtl" and name not in ASC:
         raise ConfigError(f"link.codec is rtl, which codes ASC only, not {name}: take host or ideal")
-    made, cost = make_codec_of(config), method_cost(config)
+    made, cost = make_codec_of(config), method_cost(config).on_shared_core(ranks_per_core)
     coded = made.coded and cost.frame is not None
     per_value = cost.bits_per_value if bits is None else bits
     if host and cost.frame is not None:

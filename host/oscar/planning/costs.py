@@ -21,7 +21,7 @@ from oscar.reducers.reducer import advance
 from oscar.schemes.base import Scheme
 from oscar.timeline.link import LinkModel
 
-SIZES = 1 << 14, 1 << 16  # values of the two gradients through which the line of a cost goes
+SIZES = 1 << 14, 1 << 18  # values of the two gradients through which the line of a cost goes
 SCALE = 0.5**0.5  # of Laplace: sigma 1, in the middle of those that take one step
 COLUMNS = 128  # of the matrix that each of them is
 SETTLE = 3  # turns after which a scheme has chosen how to exchange
@@ -50,6 +50,10 @@ class MethodCost:
     def frame(self) -> FrameCost | None:
         """Of the coded messages; None where there are none."""
         return FrameCost(self.encode, self.decode) if self.encode.per_value_s else None
+
+    def on_shared_core(self, ranks: float) -> MethodCost:
+        """Return the cost where so many ranks compute on one core at the same time."""
+        return MethodCost(*(cost.slower(ranks) for cost in (self.scheme, self.encode, self.decode)))
 
     def coding_s(self, values: int, nodes: int) -> float:
         """Return the seconds for which one of `nodes` workers computes, at the least, whatever the link."""

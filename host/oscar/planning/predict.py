@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,9 +23,10 @@ from oscar.timeline.topology import Topology
 MIN_GAIN = 1.05  # a gain under 5 % is within the error of such a model, and not worth a codec
 NOTHING = Cost(0.0, 0.0)
 _LOG_LARGEST = 42  # 2^42 values
-_SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 1e6
-_RATES = 19  # that are tried between these, two a decade; then the last one that pays is narrowed down
+_SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 1e4  # no port of today is faster
+_RATES = 15  # that are tried between these, two a decade; then the last one that pays is narrowed down
 SEARCHED = 64  # ranks: a search replays a schedule without a short cut some fifty times
+_CUT_IN_REPLAYS = 16  # ranks up to which sub-frames are chosen where each number of them takes a replay
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Prediction:
 
     fp32 has a time for its ring, as libraries send it, and one for the direct schedule, and a speed-up over
     each; bf16 and int8 have that of the faster one. `int8_time_s` is None where sums overflow 8 bits.
-    rival: which of these coding has to beat, bf16 or int8, the one with fewer bytes.
+    rival: which of these coding has to beat, bf16 or int8, the one with fewer bytes. subframes: of a chunk.
     `breakeven_values` is the smallest model for which compression pays on this schedule (None: no size does);
     `breakeven_gbps` the fastest link on which it pays for this model (None: on no link; inf: on all up to
     FASTEST_GBPS); `pays_below`: whether it pays on all that are slower. searched: whether these were looked
@@ -48,6 +50,7 @@ class Prediction:
     bf16_time_s: float
     int8_time_s: float | None
     rival: str
+    subframes: int
     speedup: float
     speedup_direct: float
     breakeven_values: int | None
@@ -69,6 +72,7 @@ class _Case:
     peak: int
     around: Cost
     topology: Topology | None = None
+    any_subframes: bool = False
 
     @property
     def searched(self) -> bool:
@@ -85,7 +89,8 @@ class _Case:
         most = 1 << _LOG_LARGEST
         if not self.coded or not isinstance(self.link.coder, Pipeline):
             return most
-        return min(most, self.link.coder.most * self.schedule.chunks * self.schedule.subframes)
+        subframes = MAX_SUBFRAMES if self.any_subframes else self.schedule.subframes
+        return min(most, self.link.coder.most * self.schedule.chunks * subframes)
 
     @property
     def rivals(self) -> dict[str, int]:
@@ -98,9 +103,35 @@ class _Case:
         """Name of the cheapest of them; fewer bits are never slower."""
         return min(self.rivals, key=self.rivals.__getitem__)
 
+    @cached_property
+    def fastest(self) -> tuple[float, int]:
+        """Seconds of the coded AllReduce, and its sub-frames a chunk: those given, or the fastest number."""
+        times: list[tuple[float, int]] = []
+        for subframes in self._numbers_of_subframes():
+            times.append((self._coded_time(subframes), subframes))
+            if len(times) > 2 and min(times[-2:]) > min(times):
+                break  # two in a row were slower: more are slower still
+        return min(times)
+
+    def _numbers_of_subframes(self) -> list[int]:
+        if not self.any_subframes:
+            return [self.schedule.subframes]
+        nic = self.coded and isinstance(self.link.coder, Pipeline)
+        least = max(1, -(-self.values * MAX_SUBFRAMES // self.largest)) if nic else 1
+        if not has_short_cut(self.schedule) and self.nodes > _CUT_IN_REPLAYS:
+            return [least]
+        return [least << i for i in range(MAX_SUBFRAMES.bit_length()) if least << i <= MAX_SUBFRAMES]
+
+    @property
+    def subframes(self) -> int:
+        return self.fastest[1]
+
     def coded_time(self) -> float:
+        return self.fastest[0]
+
+    def _coded_time(self, subframes: int) -> float:
         return equal_time(
-            self.schedule,
+            replace(self.schedule, subframes=subframes),
             self.values,
             self.link,
             self.topology,
@@ -114,10 +145,10 @@ class _Case:
 
         So may all where there is a topology, unless ranks add in orders of their own. inf: without links.
         """
-        nodes, subs = self.schedule.nodes, self.schedule.subframes
+        nodes, subs = self.schedule.nodes, self.subframes
         ways = [kind(nodes, subs) for kind in kinds or (Ring, Direct)]
         own = name == "int8" or (self.topology is not None and not self.schedule.integers)
-        ways += [self.schedule] if own and not kinds else []
+        ways += [replace(self.schedule, subframes=subs)] if own and not kinds else []
         return min(self._raw_time(way, self.rivals[name]) for way in ways)
 
     def _raw_time(self, way: Schedule, bits: int) -> float:
@@ -140,6 +171,7 @@ def predict(
     peak: int = 127,
     around: Cost = NOTHING,
     topology: Topology | None = None,
+    any_subframes: bool = False,
 ) -> Prediction:
     """Predict one AllReduce of `values` by `schedule` with equal chunks, and judge it.
 
@@ -149,18 +181,20 @@ def predict(
     MIN_GAIN faster than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no
     headers, by a ring or direct; int8 may also take the schedule itself, floats may not where it splits sums.
 
-    topology: ports and latencies other than the link's, which rivals use, too.
+    topology: ports and latencies other than the link's, which rivals use, too. any_subframes: takes the
+    number of sub-frames with which the coded AllReduce is fastest, not that of `schedule`.
 
     Raises ValueError for arguments out of range, frames that a NIC does not take, and a topology without the
     schedule's links.
     """
-    if not 1 <= values <= 2**_LOG_LARGEST:
-        raise ValueError(f"values: expected 1 to {2**_LOG_LARGEST:,}, got {values}")
-    if peak < 1:
-        raise ValueError(f"peak: expected 1 or more, got {peak}")
+    if not 1 <= values <= 2**_LOG_LARGEST or peak < 1:
+        raise ValueError(
+            f"expected 1 to {2**_LOG_LARGEST:,} values and a peak of 1 or more, got {values} and {peak}"
+        )
     if not 0 < bits_per_value < 1024:
         raise ValueError(f"bits_per_value: expected more than 0 and less than 1,024, got {bits_per_value}")
-    case = _Case(values, schedule, link, bits_per_value, coded, HEADER_BYTES, peak, around, topology)
+    header = HEADER_BYTES
+    case = _Case(values, schedule, link, bits_per_value, coded, header, peak, around, topology, any_subframes)
     if values > case.largest:
         raise ValueError(_too_large(case))
     times = {name: case.raw_time(name) for name in case.rivals}
@@ -179,6 +213,7 @@ def predict(
         bf16_time_s=times["bf16"],
         int8_time_s=times.get("int8"),
         rival=case.rival,
+        subframes=case.subframes,
         speedup=1.0 if alone else ring / time_s,
         speedup_direct=1.0 if alone else direct / time_s,
         breakeven_values=_breakeven_values(case) if search else None,
@@ -222,7 +257,7 @@ def _refusal(case: _Case, time_s: float) -> str:
     if not case.searched:
         return f"{case.raw_time(rival) / time_s:.2f}x over {rival}; what holds it back was not looked for"
     if replace(case, header_bytes=0).pays():
-        count = max(1, case.values // (case.schedule.chunks * case.schedule.subframes))
+        count = max(1, case.values // (case.schedule.chunks * case.subframes))
         return f"frames too small: {case.header_bytes} bytes of header for {count} values; {_larger(case)}"
     if replace(case, around=NOTHING).pays():
         return f"the method computes too long: {case.around.seconds(case.values) / time_s:.1%} of the time"
@@ -241,7 +276,7 @@ def _refusal(case: _Case, time_s: float) -> str:
         return f"latency-bound: {hops}"
     causes = [hops, f"{case.header_bytes} bytes of header per frame"]
     if case.around.seconds(case.values):
-        causes.append(f"{case.around.seconds(case.values) * 1e6:.3g} us of computing before and after")
+        causes.append(f"{case.around.seconds(case.values) * 1e3:.3g} ms of computing before and after")
     if link.driver is not None:
         causes.insert(0, _driver_bound(case, time_s))
     elif codec.values_per_s is not None:
@@ -252,7 +287,7 @@ def _refusal(case: _Case, time_s: float) -> str:
 def _larger(case: _Case) -> str:
     """Say how frames become larger; a NIC may not hold those of fewer sub-frames."""
     subs = case.schedule.subframes - 1
-    fewer = subs > 0 and case.values <= case.largest // (subs + 1) * subs
+    fewer = not case.any_subframes and subs > 0 and case.values <= case.largest // (subs + 1) * subs
     return "use fewer sub-frames" if fewer else "use larger buckets"
 
 
@@ -279,8 +314,8 @@ def _codec_bound(case: _Case, time_s: float) -> str:
 
 def _cut(case: _Case, time_s: float) -> str:
     """Say how many sub-frames a chunk are faster, or what else takes the time where none are."""
-    subs, best, best_s = case.schedule.subframes, case.schedule.subframes, time_s
-    while subs < MAX_SUBFRAMES:
+    subs, best, best_s = case.subframes, case.subframes, time_s
+    while subs < MAX_SUBFRAMES and not case.any_subframes:
         subs = min(2 * subs, MAX_SUBFRAMES)
         cut_s = replace(case, schedule=replace(case.schedule, subframes=subs)).coded_time()
         if cut_s >= best_s:
@@ -300,6 +335,9 @@ def _cut(case: _Case, time_s: float) -> str:
 
 def _breakeven_values(case: _Case) -> int | None:
     """Return the smallest model that pays, to 0.1 %: whole values on a logarithmic scale."""
+
+    if isinstance(case.link.coder, Pipeline):  # each size of a frame takes a NIC's model some time
+        case = replace(case, any_subframes=False, schedule=replace(case.schedule, subframes=case.subframes))
 
     def pays(log_values: float) -> bool:
         return replace(case, values=round(2.0**log_values)).pays()

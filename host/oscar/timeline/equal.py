@@ -15,7 +15,7 @@ from oscar.collective.node import ChunkLayout
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct, Switch
-from oscar.timeline.link import FP32_BITS, LinkModel, least
+from oscar.timeline.link import FP32_BITS, LinkModel, least, listed
 from oscar.timeline.recurrence import equal_ring_time
 from oscar.timeline.replay import plain, time_of
 from oscar.timeline.sizes import divide
@@ -82,16 +82,14 @@ def equal_time(
             f"{values}, {header_bytes} and {rate(1)}"
         )
     count = -(-values // schedule.chunks)
-    listed = None
-    if link.driver is not None and coded:
-        listed = link.driver.listed(schedule, count * schedule.chunks)
+    by_list = listed(schedule, count * schedule.chunks, link, coded=coded)
     if topology is None and type(schedule) is Direct:
         whole = divide(count, schedule.subframes)
         sizes = {
             terms: np.where(whole > 0, header_bytes + np.ceil(whole * (rate(terms) / 8)), 0).astype(np.int64)
             for terms in {1, schedule.nodes}
         }
-        return least(link, listed, lambda one: symmetric_time(schedule, whole, sizes, one, coded=coded))
+        return least(link, by_list, lambda one: symmetric_time(schedule, whole, sizes, one, coded=coded))
     if topology is None and isinstance(schedule, Ring):
         form, subs = replace(schedule.form, coded=coded), schedule.subframes
 
@@ -101,7 +99,7 @@ def equal_time(
                 header_bytes=header_bytes,
             )  # fmt: skip
 
-        return least(link, listed, ring_s)
+        return least(link, by_list, ring_s)
     frames = assumed_frames(schedule, count * schedule.chunks, bits, header_bytes=header_bytes)
     return time_of(schedule, frames, link, topology, coded=coded)
 

@@ -15,10 +15,10 @@ from oscar.collective.gather import Gather
 from oscar.collective.ring import Ring, ring_chunks
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
-from oscar.timeline.link import LinkModel
+from oscar.timeline.link import LinkModel, least, listed
 from oscar.timeline.recurrence import tables_finish
 from oscar.timeline.replay import time_of
-from oscar.timeline.sizes import Sizes, divide, ring_tables
+from oscar.timeline.sizes import Sizes, dense_tables, divide, ring_tables
 from oscar.timeline.symmetric import symmetric_time
 
 BITS_PER_DOUBLING = 0.5  # twice as many independent summands: sigma grows by sqrt 2, entropy by half a bit
@@ -135,9 +135,19 @@ class RingLaw:
         return np.where(counts > 0, self.header_bytes + payload, 0), counts
 
     def draw(self, nodes: int, total: int, link: LinkModel, random: np.random.Generator) -> Drawn:
-        """Draw one AllReduce between `nodes` and time it."""
+        """Draw one AllReduce between `nodes` and time it.
+
+        The rows of drawn frames are not known, so the units of a NIC take the time of dense ones.
+        """
         sizes, counts = self.tables(nodes, total, random)
-        time_s = float(tables_finish(sizes, counts, link, self.gather).max())
+        codec, work, hold = link.codec(self.gather.coded), counts, counts
+        if codec.sharing:
+            work, hold = dense_tables(counts, codec.sharing, codec.block)
+
+        def ring_s(link: LinkModel) -> float:
+            return float(tables_finish(sizes, work, link, self.gather, hold, values=counts).max())
+
+        time_s = least(link, listed(replace(self.schedule, nodes=nodes), total, link), ring_s)
         return Drawn(int(counts[0, 0].sum()), int(sizes.sum()), time_s)
 
 
@@ -221,7 +231,8 @@ class RoutedLaw:
             longest = pull[pull.sum(axis=1).argmax()]
             mean = -(-push.sum(axis=0) // nodes), -(-count.sum(axis=0) // nodes)
             sizes = {1: mean[0], nodes: longest}
-            time_s = symmetric_time(schedule, mean[1], sizes, link)
+            by_list = listed(schedule, total, link)
+            time_s = least(link, by_list, lambda one: symmetric_time(schedule, mean[1], sizes, one))
             return Drawn(int(count.sum()), int((nodes - 1) * (push + pull).sum()), time_s)
         frames = Frames.of(_rows(schedule, count, size))
         return Drawn(int(count.sum()), frames.bytes, time_of(schedule, frames, link))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from oscar.coding.costs import Cost, check_seconds, is_number
+from oscar.collective.schedule import Schedule
 from oscar.timeline.driver import Driver
 
 FP32_BITS = 32
@@ -230,12 +231,19 @@ class CodecTime(NamedTuple):
         return 1 / slowest if slowest else None
 
 
-def least(link: LinkModel, listed: Driver | None, time_s: Callable[[LinkModel], float]) -> float:
-    """Return the seconds by registers or by a list, whatever is less; time_s: of a link with its driver."""
+def listed(schedule: Schedule, values: int, link: LinkModel, *, coded: bool = True) -> Driver | None:
+    """Return the link's driver while a list gives the commands; None without a driver, list or codec."""
+    if link.driver is None or not coded:
+        return None
+    return link.driver.listed(schedule, values)
+
+
+def least(link: LinkModel, by_list: Driver | None, time_s: Callable[[LinkModel], float]) -> float:
+    """Return the seconds by registers or by a list, whichever is less; time_s: of a link with its driver."""
     by_registers = time_s(link)
-    if listed is None:
+    if by_list is None:
         return by_registers
-    return min(by_registers, time_s(replace(link, driver=listed)))
+    return min(by_registers, time_s(replace(link, driver=by_list)))
 
 
 def algbw(values: int, time_s: float) -> float:

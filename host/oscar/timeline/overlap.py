@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from oscar.array import Array
+from oscar.coding.asc.turns import cell_values
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.frames import Frames
 from oscar.collective.stats import Stats
@@ -78,9 +80,24 @@ def bucket_times(stats: Stats, link: LinkModel, shares: Floats, topology: Topolo
 
 
 def scaled(frames: Frames, share: float) -> Frames:
-    """Return frames with a share of the values and of the payload; headers stay."""
+    """Return frames with a share of the values, of the payload and of a NIC's work; headers stay."""
     rows = frames.rows.copy()
     payload = np.maximum(rows["bytes"] - HEADER_BYTES, 0)
     rows["bytes"] = HEADER_BYTES + np.ceil(payload * share).astype(np.int64)
     rows["count"] = np.ceil(rows["count"] * share).astype(np.int64)
-    return Frames(rows)
+    smaller = Frames(rows)
+    before, after = frames.sizes(), smaller.sizes()
+    cells = {key: _cells(each, before[key][0], after[key][0]) for key, each in frames.cells.items()}
+    return Frames(rows, cells)
+
+
+def _cells(cells: Array, before: int, after: int) -> Array:
+    """Return the cells of a frame whose number of values was `before` and is `after`.
+
+    Each new cell has the work per value of the cell in the same part of the old frame.
+    """
+    old, new = cell_values(before), cell_values(after)
+    starts = np.arange(0, after, new)
+    source = starts * before // after // old
+    values = np.minimum(new, after - starts) / np.minimum(old, before - source * old)
+    return np.ceil(cells[source] * values[:, None]).astype(cells.dtype)

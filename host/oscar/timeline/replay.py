@@ -13,8 +13,7 @@ from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Moved
 from oscar.errors import OscarError
-from oscar.timeline.driver import Driver
-from oscar.timeline.link import CodecTime, LinkModel, least
+from oscar.timeline.link import CodecTime, LinkModel, least, listed
 from oscar.timeline.ports import ROUNDING, Network
 from oscar.timeline.programs import Work, load
 from oscar.timeline.recurrence import ring_time
@@ -105,19 +104,12 @@ def replay(
     if topology is not None and topology.nodes != schedule.nodes:
         raise ValueError(f"expected a topology of {schedule.nodes} ranks, got {topology.nodes}")
     played = _replay(schedule, frames, link, topology, coded=coded, spans=spans)
-    listed = _listed(schedule, frames, link, coded=coded)
-    if listed is None:
+    by_list = listed(schedule, frames.gradient, link, coded=coded)
+    if by_list is None:
         return played
-    by_list = replace(link, driver=listed)
-    other = _replay(schedule, frames, by_list, topology, coded=coded, spans=spans)
+    driven = replace(link, driver=by_list)
+    other = _replay(schedule, frames, driven, topology, coded=coded, spans=spans)
     return played if played.total_s <= other.total_s else other
-
-
-def _listed(schedule: Schedule, frames: Frames, link: LinkModel, *, coded: bool) -> Driver | None:
-    """Return what loads and reads while a list runs, where the driver may give one."""
-    if link.driver is None or not coded:
-        return None
-    return link.driver.listed(schedule, frames.gradient)
 
 
 def _replay(
@@ -157,8 +149,8 @@ def time_of(
     """
     link, topology = plain(link, topology)
     if isinstance(schedule, Ring) and topology is None:
-        listed = _listed(schedule, frames, link, coded=coded)
-        return least(link, listed, lambda link: ring_time(schedule, frames, link, coded=coded))
+        by_list = listed(schedule, frames.gradient, link, coded=coded)
+        return least(link, by_list, lambda link: ring_time(schedule, frames, link, coded=coded))
     return replay(schedule, frames, link, topology, coded=coded).total_s
 
 

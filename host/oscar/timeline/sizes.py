@@ -27,6 +27,7 @@ Sizes = NDArray[np.int64]
 NIC_BLOCK = 1 << 12  # values of the dense blocks by which work is told
 ENCODE_TURNS, DECODE_TURNS = 142, 134  # of such a block
 FRAMES = 8  # that are modelled: up to four are under way at a time, so gaps between results go to and fro
+DENSE_SIZES = 32  # of dense frames that are played turn by turn
 DENSE_BITS = 5  # of a value of a frame whose rows are not known
 _Schedule = TypeVar("_Schedule", bound=Schedule)
 
@@ -169,10 +170,18 @@ def dense_work(count: int, units: int, block: int) -> Engaged:
 
 
 def dense_tables(counts: Sizes, units: int, block: int) -> tuple[Sizes, Sizes]:
-    """Return works and holds of dense frames of so many values, in arrays like `counts`."""
+    """Return works and holds of dense frames of so many values, in arrays like `counts`.
+
+    Of more than DENSE_SIZES sizes, those between are interpolated: each that is played takes milliseconds.
+    """
+    if not counts.size:
+        return counts.copy(), counts.copy()
     different, at = np.unique(counts, return_inverse=True)
-    found = np.array([dense_work(int(count), units, block) for count in different], np.int64).reshape(-1, 2)
-    work, hold = (np.ascontiguousarray(found[at, way].reshape(counts.shape)) for way in range(2))
+    few = different[np.unique(np.linspace(0, different.size - 1, DENSE_SIZES).round().astype(int))]
+    played = few if different.size > DENSE_SIZES else different
+    found = np.array([dense_work(int(count), units, block) for count in played], np.int64).reshape(-1, 2)
+    ways = (np.interp(different, played, found[:, way]).round().astype(np.int64) for way in range(2))
+    work, hold = (np.ascontiguousarray(way[at].reshape(counts.shape)) for way in ways)
     return work, hold
 
 

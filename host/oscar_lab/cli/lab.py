@@ -12,9 +12,11 @@ from oscar.cli.report import ResultsKind
 from oscar.files import output_folder
 from oscar.results import read_results, write_results
 
+ALL = "lab"  # the configuration that has all cases of docs/results/lab.md
 EXAMPLE = """\
-  oscar lab lab_short                         as root: sudo .venv/bin/oscar lab ...; four minutes
-  oscar lab                                   everything
+  oscar lab                                   list the cases, and how long they take
+  oscar lab lab_short                         as root: sudo .venv/bin/oscar lab ...
+  oscar lab all                               everything of configs/lab.yaml
   oscar lab --redraw build/lab/results.json   table and figure once more
 
 Needs root: every host is a network namespace behind a link limited by tbf. A case is refused unless one flow
@@ -29,7 +31,7 @@ def add_command(commands: Any) -> None:
     parser = declare(
         commands, "lab", run, short="measure AllReduce methods on rate-limited links", example=EXAMPLE
     )
-    add_config(parser, default="lab")
+    add_config(parser, default=None)
     parser.add_argument("--redraw", type=Path, metavar="RESULTS", help="table and figure of results.json")
 
 
@@ -41,13 +43,19 @@ def kind() -> ResultsKind:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure what the configuration asks for; return 1 where a sum was wrong or a case refused."""
+    """Measure what the configuration asks for; return 1 where a sum was wrong or a case refused.
+
+    Without a configuration only list what there is: all cases take hours, and need root.
+    """
     one_blas_thread()
     from oscar.errors import ConfigError
     from oscar_lab.lab.network import require_root
 
     if args.redraw is not None:
         return _redraw(args.redraw)
+    if args.config is None:
+        return _list()
+    args.config = ALL if args.config == "all" else args.config
     require_root()  # before the imports below: they load compiled code, and need a cache
     from oscar_lab.lab.measure import measure
     from oscar_lab.lab.report import text_report, write_report
@@ -68,6 +76,14 @@ def run(args: argparse.Namespace) -> int:
     print(f"# wrote {file}, {', '.join(map(str, paths))}")
     wrong = any(row["wrong"] for case in results["cases"] for row in case["methods"])
     return 1 if wrong or results["refused"] else 0
+
+
+def _list() -> int:
+    from oscar_lab.lab.listing import listing
+
+    print("\n".join(listing()))
+    print("# choose one: oscar lab NAME, oscar lab FILE.yaml, or oscar lab all (lab, the longest)")
+    return 0
 
 
 def _redraw(path: Path) -> int:

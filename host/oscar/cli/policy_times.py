@@ -1,0 +1,54 @@
+"""The question `oscar predict --policy`: what an iteration takes under a policy of `oscar tune`."""
+
+from __future__ import annotations
+
+import argparse
+
+from oscar.blas import one_blas_thread
+from oscar.errors import ConfigError
+from oscar.files import write_json
+
+
+def policy_times(args: argparse.Namespace) -> int:
+    """Print what an iteration takes under a policy; return 0 where it pays. Errors name its file."""
+    try:
+        return _print_times(args)
+    except ConfigError as error:
+        named = str(error) if str(args.policy) in str(error) else f"{args.policy}: {error}"
+        raise ConfigError(named) from None
+
+
+def _print_times(args: argparse.Namespace) -> int:
+    """Print what an iteration takes under a policy, and with one option for all; return 0 where it pays."""
+    one_blas_thread()
+    from oscar.planning.predict import MIN_GAIN
+    from oscar.planning.tuning.apply import problem_of
+    from oscar.planning.tuning.policy_file import MOST, load_policy
+    from oscar.planning.tuning.reasons import verdict
+    from oscar.timeline.link import LinkModel
+
+    file = load_policy(args.policy)
+    given = {"nodes": args.nodes, "gbps": args.gbps, "latency_us": args.latency_us, "compute_ms": None}
+    for key, value in given.items():
+        least = 0 if key == "latency_us" else 1e-6
+        if value is not None and not least <= value <= MOST[key]:
+            option = key.replace("_", "-")
+            raise ValueError(f"--{option}: expected {least:g} to {MOST[key]:g}, got {value:g}")
+    nodes, gbps, latency_us, compute_ms = (
+        file.number(key, MOST[key]) if value is None else float(value) for key, value in given.items()
+    )
+    problem = problem_of(file, int(nodes), LinkModel.of(gbps=gbps, latency_us=latency_us), compute_ms * 1e-3)
+    policy = file.policy(problem)
+    times = {f"{name} for every tensor": seconds for name, seconds in problem.uniform().items()}
+    times[f"policy, {len(policy.stops)} groups"] = problem.time(policy)
+    print(
+        f"# {len(file.tensors)} tensors, {sum(problem.sizes):,} values, {int(nodes)} nodes, {gbps:g} Gb/s, "
+        f"{latency_us:g} us a hop; compute {compute_ms:.3g} ms; times are modelled"
+    )
+    for name, seconds in sorted(times.items(), key=lambda pair: pair[1]):
+        print(f"{name:40} {seconds * 1e3:10.3f} ms")
+    print(verdict(problem, policy))
+    if args.json is not None:
+        write_json(args.json, {"nodes": nodes, "gbps": gbps, "latency_us": latency_us, "times_s": times})
+    plain = [seconds for name, seconds in times.items() if name.startswith("fp32 ")]
+    return 0 if problem.time(policy) * MIN_GAIN <= min(plain) else 3
