@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+from oscar.kernels import njit
 
 from oscar.array import Array
 

@@ -163,20 +163,19 @@ class Worker(Member):
             self.dropped += Saturation(0, share, tensor, share)
 
     def _follow_size(self, size: float) -> None:
-        usual, self._energy = self.usual, size * size
-        self._spike = bool(usual) and size > SPIKE * usual
-        self._next_usual = usual
+        usual, self._energy = self.usual or 0.0, size * size
+        self._spike = usual > 0 and size > SPIKE * usual
+        self._next_usual = self.usual
         if size:
-            self._next_usual = (
-                size if not usual else GROWTH * usual if self._spike else max(size, FADE * usual)
-            )
+            self._next_usual = GROWTH * usual if self._spike else max(size, FADE * usual)
 
     def bound(self) -> None:
         """Bound what waits: a spike leaves nothing new, and the residual of an idle tensor stays."""
         if self.pending is None:
             return
         # Another rank's spike may leave its traces here, by a scale that is shared.
-        self._spike |= bool(self.usual) and growth(self.pending, self.carried) > SPIKE * self.usual
+        usual = self.usual or 0.0
+        self._spike |= usual > 0 and growth(self.pending, self.carried) > SPIKE * usual
         if self._spike:
             self._shrink(self.pending, self.carried)
         for here in self._idle:

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.array import Array
-from oscar.kernels import njit
 from oscar.numerics.integers import floor_log2
 from oscar.numerics.quantiser_kernels import energies_beyond
 from oscar.numerics.saturation import Saturation

@@ -173,7 +173,7 @@ class SketchedSgd(Scheme):
         mean[chosen] = replace(grid, exponents=(exponent,)).dequantise(
             estimates[chosen], self.nodes, indices=chosen
         )
-        if spike:  # what it leaves over would come back for many iterations
+        if spike and self.exponent is not None:  # what it leaves over would come back for many iterations
             self.waiting, self.velocity = (
                 _bounded(_rescaled(cells, 1)) for cells in (self.waiting, self.velocity)
             )

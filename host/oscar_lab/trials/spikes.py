@@ -154,12 +154,13 @@ def train(method: str, case: Case, *, calls: int, nodes: int, seed: int) -> Row:
         if idle:
             for mine in given:
                 mine[0] = np.zeros_like(mine[0])
-        true = [np.mean([mine[t] for mine in given], axis=0, dtype=np.float64) for t in range(len(shapes))]
+        wide = ([mine[t].astype(np.float64) for mine in given] for t in range(len(shapes)))
+        true = [np.asarray(np.mean(tensors, axis=0)) for tensors in wide]
         owed = _owed(cluster, shapes)
         mean = cluster.allreduce(given).mean
         which = slice(0, 1) if case.kind == "zeros" else slice(None)
         if not idle:
-            lacking = _norm([np.subtract(a, b) for a, b in zip(mean[which], true[which], strict=True)])
+            lacking = _norm([np.asarray(a - b) for a, b in zip(mean[which], true[which], strict=True)])
             size = max(_norm(true[which]), 1e-30)
             whole.append(lacking / size)
             errors.append(max(0.0, lacking - _norm(owed[which])) / size)
@@ -180,7 +181,7 @@ def _owed(cluster: LocalCluster, shapes: Sequence[tuple[int, ...]]) -> list[Arra
     waiting = [worker.residual for worker in workers if worker.residual is not None]
     if not waiting:
         return [np.zeros(shape) for shape in shapes]
-    total = np.sum(waiting, axis=0, dtype=np.float64) / len(workers)
+    total: Array = np.asarray(np.sum(waiting, axis=0, dtype=np.float64)) / len(workers)
     return [np.asarray(part) for part in split(total, shapes)]
 
 
