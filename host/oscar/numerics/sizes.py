@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from oscar.kernels import njit
 
 from oscar.array import Array
+from oscar.kernels import njit
 
 MATTERS = 1e-3  # share of the gradient's energy from which a tensor's sudden change is acted on
 

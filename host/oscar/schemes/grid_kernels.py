@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from oscar.kernels import njit
 
 MOST_FLOAT = float(np.finfo(np.float32).max)
