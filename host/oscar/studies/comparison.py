@@ -21,7 +21,7 @@ from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS
 from oscar.schemes.methods import MethodInfo, method_info
 from oscar.studies.parallel import Tick, run_tasks
-from oscar.studies.recording import Gradients, Progress, Recording, record_training
+from oscar.studies.recording import Gradients, Progress, Recording, record_training, warmup_of
 from oscar.timeline.recurrence import equal_ring_time
 from oscar.timeline.replay import time_of
 from oscar.version import __version__
@@ -76,6 +76,7 @@ def run_experiment(
         "model": model,
         "nodes": config.nodes,
         "iterations": config.iterations,
+        "trained": warmup_of(config),
         "warm_up": _skipped(config.iterations),
         "loss": [None if math.isnan(loss) else loss for loss in recording.losses],
         "evaluation": recording.evaluation,

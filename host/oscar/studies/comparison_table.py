@@ -41,10 +41,12 @@ def heading(results: Results) -> list[str]:
     feedback = ", error feedback" if quantiser["error_feedback"] else ""
     bits = results.get("quantiser_bits", quantiser["bits"])
     losses = [loss for loss in results["loss"] if loss is not None]
+    trained = results.get("trained", 0)
+    after = f" after {trained} of training with the float mean" if trained else ""
     lines = [
         f"oscar {results['oscar']} allreduce: {model['name']}, {model['values']:,} values in "
         f"{model['tensors']} tensors, {results['nodes']} nodes, seed {config['seed']}",
-        f"{results['iterations']} iterations, means over all but the first {results['warm_up']}, "
+        f"{results['iterations']} iterations{after}, means over all but the first {results['warm_up']}, "
         "in which tables, steps and plans warm up",
         f"quantiser {results['quantiser']} ({bits} bits, {step}, {quantiser['rounding']}"
         f"{feedback}); fp32 and bf16 send floats",
