@@ -20,7 +20,7 @@ from oscar.studies.schedule_scaling import draw_points, schedule_points
 from oscar.timeline.link import LinkModel
 from oscar.version import METHOD_VERSIONS
 from oscar_lab.cli.bench import PACKAGES, modules
-from support.page_tables import PICTURES
+from support.page_tables import PICTURES, block
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,7 +43,7 @@ COMMANDS = sorted({command for page in PAGES.values() for command in page.comman
 def test_every_page_is_declared_and_its_first_line_says_what_it_stands_on() -> None:
     there = {path for path in (ROOT / "docs" / "results").glob("*.md") if path.name != "README.md"}
     declared = {page.file for page in PAGES.values()}
-    assert declared == there | {ROOT / "README.md", ROOT / "docs" / "guide.md"}
+    assert declared == there | {ROOT / "docs" / "guide.md"}
     for page in PAGES.values():
         text = page.file.read_text(encoding="utf-8")
         if page.file in there:
@@ -89,6 +89,29 @@ IMAGES = ROOT / "docs" / "images"
 UNHELD = {
     "schedule_routes", "sparse_density", "sparse_loss", "sparse_select", "sparse_servers", "tuning",
 }  # fmt: skip
+
+
+def test_the_table_of_readme_is_that_of_its_page() -> None:
+    """Bits and times of README are those of the best plan in the first table of bits.md."""
+    rows = re.findall(r"^\| \**(\w+)[^|]*\| \**([\d.]+)\** \| \**(\d+) us\** \|$",
+                      (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)  # fmt: skip
+    methods = {
+        "fp32": "fp32+direct",
+        "Atalanta": "atalanta-dp+direct",
+        "zstd": "zstd+direct",
+        "OSCAR": "asc+direct",
+    }
+    assert [name for name, *_ in rows] == list(methods)
+    table = block("results/bits.md", "oscar allreduce configs/default.yaml")
+    head = next(line for line in table if line.startswith("# size(B)"))[1:].split()
+    measured = [dict(zip(head, line.split(), strict=True)) for line in table if not line.startswith("#")]
+    for name, bits, time in rows:
+        best = min(
+            (row for row in measured if row["method"] == methods[name]), key=lambda row: float(row["sync"])
+        )
+        digits = len(bits.partition(".")[2])
+        assert f"{float(best['sync']):.{digits}f}" == bits, name
+        assert f"{float(best['time(us)']):.0f}" == time, name
 
 
 @pytest.mark.parametrize("name", PICTURES)
