@@ -62,7 +62,7 @@ def _compare(changes: dict[str, Any], methods: list[dict[str, Any]]) -> None:
     from oscar.config import Config
     from oscar.studies.comparison import run_experiment
 
-    own = {"nodes": 3, "iterations": 4, "workload": {"options": TINY}, "methods": methods}
+    own = {"nodes": 3, "iterations": 4, "workload": {"options": TINY, "warmup": 0}, "methods": methods}
     run_experiment(Config.model_validate({**own, **changes}), workers=1)
 
 

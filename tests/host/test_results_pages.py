@@ -43,7 +43,7 @@ COMMANDS = sorted({command for page in PAGES.values() for command in page.comman
 def test_every_page_is_declared_and_its_first_line_says_what_it_stands_on() -> None:
     there = {path for path in (ROOT / "docs" / "results").glob("*.md") if path.name != "README.md"}
     declared = {page.file for page in PAGES.values()}
-    assert declared == there | {ROOT / "README.md", ROOT / "docs" / "guide.md"}
+    assert declared == there | {ROOT / "docs" / "guide.md"}
     for page in PAGES.values():
         text = page.file.read_text(encoding="utf-8")
         if page.file in there:
@@ -91,14 +91,15 @@ UNHELD = {
 }  # fmt: skip
 
 
-def test_a_picture_shows_the_numbers_of_its_table() -> None:
-    """README's bits per value of coded methods, and the gains beside them, are bars of its picture."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| (.+?) \| \**([\d.]+)\** \| \**([\d.]+)x\** \|", text, re.MULTILINE)
-    coded = {(bits, gain) for name, bits, gain in table if not name.startswith(("fp32", "int16"))}
-    (methods, _) = numbers_in(IMAGES / "allreduce.png")
-    assert len(coded) >= 7
-    assert coded <= {(f"{bits:.2f}", f"{32.005 / bits:.1f}") for bits in methods["bars"]}  # fp32 has headers
+def test_the_table_of_readme_is_that_of_its_page() -> None:
+    """Bits and times of README are those of its model in the first table of bits.md, rounded."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \**(\w+)[^|]*\| \**([\d.]+)\** \| \**(\d+) us\** \|$", readme, re.MULTILINE)
+    page = (ROOT / "docs" / "results" / "bits.md").read_text(encoding="utf-8")
+    measured = re.findall(r"^\| \**(\w+)[^|]*\| ([\d.]+) \((?:\w+, )?([\d.]+) us\) \|", page, re.MULTILINE)
+    assert [name.replace("OSCAR", "ASC") for name, *_ in rows] == [name for name, *_ in measured]
+    assert [row[1] for row in rows] == [row[1] for row in measured]
+    assert [int(row[2]) for row in rows] == [round(float(row[2])) for row in measured]
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -106,7 +107,7 @@ def test_a_picture_is_what_its_table_gives(name: str, tmp_path: Path) -> None:
     PICTURES[name](tmp_path / "a.png")
     drawn = numbers_in(tmp_path / "a.png")
     assert drawn is not None
-    assert sum(len(panel["bars"]) + len(panel["lines"]) for panel in drawn) > 20
+    assert sum(len(panel["bars"]) + sum(map(len, panel["lines"])) for panel in drawn) > 10
     assert numbers_in(IMAGES / f"{name}.png") == drawn
 
 

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from oscar.array import Array
+from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
-from oscar.workloads import exact_mean, make_workload
+from oscar.studies.recording import record_training, warmup_of
+from oscar.workloads import WORKLOADS, exact_mean, make_workload
 from oscar.workloads.trace import TraceInfo, load, record
 
 OPTIONS = {"vocabulary": 50, "dimension": 4, "hidden": 6, "outputs": 20, "batch": 4, "text_bytes": 50_000}
@@ -25,6 +27,37 @@ def lm() -> Any:
 
 def make(folder: Path) -> TraceInfo:
     return record(lm(), 4, folder / "run", warmup=2, skip_every=1)
+
+
+def test_gradients_are_measured_after_the_warm_up() -> None:
+    """Plain training with the float mean comes first, whatever method is configured; a trace has none."""
+    section = {"options": OPTIONS, "warmup": 3}
+    config = Config.model_validate({"nodes": 3, "seed": 7, "iterations": 1, "workload": section})
+    seen: list[tuple[str, int, int]] = []
+    recording = record_training(config, progress=lambda *at: seen.append(at))
+    assert seen == [("warming up", 1, 3), ("warming up", 2, 3), ("warming up", 3, 3), ("training", 1, 1)]
+    workload = lm()
+    for _ in range(3):
+        workload.apply(exact_mean(workload.gradients()))
+    for ours, theirs in zip(recording.gradients[0], workload.gradients(), strict=True):
+        for tensor, same in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(tensor, same, strict=True)
+
+
+def test_a_workload_knows_its_warm_up() -> None:
+    for name, entry in WORKLOADS.items():
+        assert warmup_of(Config.model_validate({"workload": {"name": name}})) == entry.warmup
+    assert WORKLOADS["numpy-lm"].warmup > 0
+    assert warmup_of(Config.model_validate({"workload": {"warmup": 0}})) == 0
+    assert warmup_of(Config.model_validate({"workload": {"trace": "a.npz"}})) == 0
+    for section, words in (
+        ({"warmup": -1}, "expected auto or a whole number from 0"),
+        ({"warmup": True}, "expected auto or a whole number from 0"),
+        ({"warmup": "soon"}, "expected auto or a whole number from 0"),
+        ({"warmup": 5, "trace": "a.npz"}, "record the trace with --warmup"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Config.model_validate({"workload": section})
 
 
 def test_replay_is_the_recorded_training_bit_for_bit(tmp_path: Path) -> None:

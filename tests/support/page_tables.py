@@ -9,13 +9,18 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from oscar.config import load_config
 from oscar.studies.contest import large_time
 from oscar.studies.contest_figure import draw as draw_comparison
+from oscar.studies.plotting import INK, PALETTE, figure, logarithmic
 from oscar_lab.lab.report import draw as draw_lab
 
+README_ROW = re.compile(
+    r"^\| \**(\w+)[^|]*\| \**([\d.]+)\** \|", re.MULTILINE
+)  # a method's first word, its bits
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 COMPARED = re.compile(
@@ -86,7 +91,64 @@ def lab(path: Path) -> None:
     draw_lab(results, path)
 
 
+def readme(path: Path) -> None:
+    """Draw README's picture: bits from its table, speed-ups from all tables of the lab with today's coder."""
+    table = dict(README_ROW.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    bits = {"fp32": 32.0, "bf16": 16.0, "int8": 8.0, "Atalanta": float(table["Atalanta"])}
+    bits |= {name: float(table[name]) for name in ("zstd", "OSCAR")}
+    with figure(path, height=3.6, title="") as drawn:
+        left, right = drawn.subplots(1, 2, width_ratios=[1, 1.25])
+        colours = [PALETTE[0]] * (len(bits) - 1) + [PALETTE[3]]
+        left.barh(list(bits), list(bits.values()), color=colours)
+        for place, value in enumerate(bits.values()):
+            left.text(
+                value + 0.5, place, f"{value:g}", va="center", fontweight="bold" if place == 5 else None
+            )
+        left.set(xlim=(0, 37), xticks=[])
+        left.invert_yaxis()
+        left.set_title("Bits per gradient value\non the busiest link")
+        _speed_ups(right)
+
+
+def _speed_ups(axes: Any) -> None:
+    """Draw how many times as fast as Gloo fp32 calls were, by rate: the median, and all runs."""
+    for name, colour, place in (("Gloo int8", PALETTE[0], (2.3, 4.3)), ("OSCAR", PALETTE[3], (0.13, 8.4))):
+        gains = lab_gains("gloo int8" if name == "Gloo int8" else "8s")
+        rates, runs = list(gains), list(gains.values())
+        axes.fill_between(
+            rates, [min(r) for r in runs], [max(r) for r in runs], color=colour, alpha=0.18, lw=0
+        )
+        axes.plot(rates, [median(r) for r in runs], color=colour, marker="o", linewidth=2)
+        axes.text(*place, name, color=colour, fontweight="bold")
+    axes.axhline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)))
+    axes.text(0.1, 1.06, "Gloo fp32")
+    for axis in (axes.xaxis, axes.yaxis):
+        logarithmic(axis)
+    axes.set(xlim=(0.08, 12.5), ylim=(0.5, 11), xticks=[0.1, 1, 5, 10], yticks=[0.5, 1, 2, 4, 8])
+    axes.grid(axis="y")
+    axes.set_xlabel("Gb/s of the link")
+    axes.set_title("Measured on CPUs: times as fast as Gloo fp32\n(line: median; area: all runs)")
+
+
+def lab_gains(method: str) -> dict[float, list[float]]:
+    """Return by rate (Gb/s) the measured gains over Gloo fp32 of all ASC runs at 8s, or of Gloo int8."""
+    page = (DOCS / "results" / "lab.md").read_text(encoding="utf-8")
+    gains: dict[float, list[float]] = {}
+    gbps = base = 0.0
+    for line in page.partition("## With format 3")[2].partition("## With format 2")[0].splitlines():
+        if case := re.match(r"# \d+ hosts, (\d+) Mb/s", line):
+            gbps = int(case[1]) / 1000
+        elif row := MEASURED.match(line):
+            name = row["name"].strip()
+            if name == "gloo fp32":
+                base = float(row["us"])
+            elif name == method or (method == "8s" and re.match("(asc )?8s", name)):
+                gains.setdefault(gbps, []).append(base / float(row["us"]))
+    return dict(sorted(gains.items()))
+
+
 PICTURES: dict[str, Callable[[Path], None]] = {
+    "allreduce": readme,
     "compare_cnn": partial(comparison, "compare_cnn"),
     "compare_transformer": partial(comparison, "compare_transformer"),
     "lab": lab,

@@ -38,7 +38,7 @@ def add_command(commands: Any) -> None:
     add_config(recorder, default="default")
     recorder.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.npz")
     recorder.add_argument(
-        "--warmup", type=int, default=0, metavar="N", help="iterations to train before recording"
+        "--warmup", type=int, metavar="N", help="iterations to train before recording (workload.warmup)"
     )
     recorder.add_argument(
         "--skip-every", type=int, default=0, metavar="N", help="iterations to train between records"
@@ -53,6 +53,7 @@ def record(args: argparse.Namespace) -> int:
     """Record a trace."""
     from oscar.array import sizes_of
     from oscar.cli.progress import Show
+    from oscar.studies.recording import warmup_of
     from oscar.workloads import make_workload, trace
 
     check_outputs([args.output], [Path(args.config)])
@@ -71,7 +72,7 @@ def record(args: argparse.Namespace) -> int:
             workload,
             config.iterations,
             args.output,
-            warmup=args.warmup,
+            warmup=warmup_of(config) if args.warmup is None else args.warmup,
             skip_every=args.skip_every,
             progress=lambda done, total: show("training", done, total),
         )

@@ -17,11 +17,32 @@ BURST = 4  # consecutive iterations with the ring: link tables catch up, and the
 
 
 class WorkloadSection(Section):
-    """Where gradients come from: a workload by name with its options, or a recorded trace."""
+    """Where gradients come from: a workload by name with its options, or a recorded trace.
+
+    warmup: iterations to train with the float mean before gradients are measured; auto: the workload's own
+    number (`oscar.workloads.registry`), and none for a trace. A training by one method begins without it.
+    """
 
     name: str = "numpy-lm"
     options: dict[str, Any] = Field(default_factory=dict)
     trace: str | None = None
+    warmup: int | Literal["auto"] = "auto"
+
+    @field_validator("warmup", mode="before")
+    @classmethod
+    def _warmup(cls, warmup: Any) -> Any:
+        if warmup != "auto" and not (type(warmup) is int and 0 <= warmup <= MOST):
+            raise ValueError(f"expected auto or a whole number from 0 to {MOST}")
+        return warmup
+
+    @model_validator(mode="after")
+    def _valid(self) -> WorkloadSection:
+        if self.trace is not None and self.warmup not in ("auto", 0):
+            raise ValueError(
+                f"warmup: expected auto or 0 with a trace, whose gradients are recorded, got {self.warmup}; "
+                "record the trace with --warmup"
+            )
+        return self
 
 
 class QuantiserSection(Section):

@@ -21,7 +21,7 @@ from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS
 from oscar.schemes.methods import MethodInfo, method_info
 from oscar.studies.parallel import Tick, run_tasks
-from oscar.studies.recording import Gradients, Progress, Recording, record_training
+from oscar.studies.recording import Gradients, Progress, Recording, record_training, warmup_of
 from oscar.timeline.recurrence import equal_ring_time
 from oscar.timeline.replay import time_of
 from oscar.version import __version__
@@ -32,6 +32,7 @@ MEANS = (  # of Stats, in a row of the results
     "bits_per_value", "step_sync_bits", "step_sync_bytes", "wire_bytes", "time_s", "busiest_egress",
     "busiest_ingress", "efficiency", "clipped", "clipped_energy",
 )  # fmt: skip
+RTL_ITERATIONS = 4  # last ones, timed with the RTL's clock: its model goes turn by turn, a second a call
 WARM_UP = 2  # iterations that do not count: tables, steps and plans come from what was seen before
 
 
@@ -76,6 +77,8 @@ def run_experiment(
         "model": model,
         "nodes": config.nodes,
         "iterations": config.iterations,
+        "rtl_iterations": min(RTL_ITERATIONS, config.iterations - _skipped(config.iterations)),
+        "trained": warmup_of(config),
         "warm_up": _skipped(config.iterations),
         "loss": [None if math.isnan(loss) else loss for loss in recording.losses],
         "evaluation": recording.evaluation,
@@ -146,7 +149,7 @@ def _row(
 def _rtl_time(
     schedule: Schedule, info: MethodInfo, method: Method, stats: Sequence[Stats], config: Config
 ) -> float | None:
-    """Return the mean time with the clock of the RTL; None for what no RTL does.
+    """Return the mean time of the last AllReduces with the clock of the RTL; None for what no RTL does.
 
     That is schemes, other codecs, and sums that are kept apart.
     """
@@ -157,7 +160,7 @@ def _rtl_time(
     if method.method not in ASC or schedule.apart:
         return None
     link = config.link.rtl().model(block_log2=method.asc.get("block_log2", config.asc.block_log2))
-    return float(np.mean([time_of(schedule, s.frames, link) for s in stats]))
+    return float(np.mean([time_of(schedule, s.frames, link) for s in stats[-RTL_ITERATIONS:]]))
 
 
 def _clocks(stats: Sequence[Stats]) -> dict[str, list[float]] | None:

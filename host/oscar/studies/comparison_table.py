@@ -41,16 +41,19 @@ def heading(results: Results) -> list[str]:
     feedback = ", error feedback" if quantiser["error_feedback"] else ""
     bits = results.get("quantiser_bits", quantiser["bits"])
     losses = [loss for loss in results["loss"] if loss is not None]
+    last = f", the last {results['rtl_iterations']} AllReduces" if "rtl_iterations" in results else ""
+    trained = results.get("trained", 0)
+    after = f" after {trained} of training with the float mean" if trained else ""
     lines = [
         f"oscar {results['oscar']} allreduce: {model['name']}, {model['values']:,} values in "
         f"{model['tensors']} tensors, {results['nodes']} nodes, seed {config['seed']}",
-        f"{results['iterations']} iterations, means over all but the first {results['warm_up']}, "
+        f"{results['iterations']} iterations{after}, means over all but the first {results['warm_up']}, "
         "in which tables, steps and plans warm up",
         f"quantiser {results['quantiser']} ({bits} bits, {step}, {quantiser['rounding']}"
         f"{feedback}); fp32 and bf16 send floats",
         f"link {link['gbps']:g} Gb/s, {link['latency_us']:g} us a hop; times are modelled, bytes are real",
         f"time(us), speedup, algbw, busbw with {results['clock']}",
-        f"rtl(us), rtl x (its speedup) with {results['rtl_clock']}; -: no RTL of it",
+        f"rtl(us), rtl x (its speedup) with {results['rtl_clock']}{last}; -: no RTL of it",
     ]
     if losses:
         known = ", ".join(f"{name} {value:.4g}" for name, value in results["evaluation"].items())

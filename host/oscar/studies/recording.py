@@ -12,7 +12,7 @@ from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
-from oscar.workloads import Workload, make_workload
+from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
 from oscar.workloads.trace import TraceWorkload, load
 
 Gradients = list[list[np.ndarray]]  # [node][tensor] float32
@@ -61,6 +61,23 @@ def open_workload(config: Config) -> Workload:
     return trace
 
 
+def warm_up(workload: Workload, config: Config, *, progress: Progress | None = None) -> None:
+    """Train `workload` with the exact float mean for the iterations of `config.workload.warmup`."""
+    total = warmup_of(config)
+    for done in range(total):
+        workload.apply(exact_mean(workload.gradients()))
+        if progress is not None:
+            progress("warming up", done + 1, total)
+
+
+def warmup_of(config: Config) -> int:
+    """Return the iterations to train before gradients are measured; none of a trace."""
+    section = config.workload
+    if section.trace is not None:
+        return 0
+    return WORKLOADS[section.name].warmup if section.warmup == "auto" else section.warmup
+
+
 def check_memory(workload: Workload, iterations: int) -> None:
     """Raise ConfigError where the gradients of all iterations would not fit the limit."""
     one = 4 * sum(sizes_of(workload.tensor_shapes)) * workload.nodes
@@ -74,9 +91,10 @@ def check_memory(workload: Workload, iterations: int) -> None:
 
 
 def record_training(config: Config, *, progress: Progress | None = None) -> Recording:
-    """Train `config.workload` for `config.iterations` with the mean that the configured cluster computes."""
+    """Warm the configured workload up, then train it for `config.iterations` with the configured cluster."""
     workload = open_workload(config)
     check_memory(workload, config.iterations)
+    warm_up(workload, config, progress=progress)
     cluster = LocalCluster(config)
     kept: list[Gradients] = []
     losses: list[float] = []

@@ -21,7 +21,7 @@ from oscar.errors import ConfigError, MissingExtraError, OscarError, install
 from oscar.reducers.method import make_codec_of
 from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS
-from oscar.studies.recording import open_workload
+from oscar.studies.recording import open_workload, warm_up, warmup_of
 from oscar.timeline.link import LinkModel
 from oscar.timeline.replay import time_of
 from oscar.transports.gloo import load_torch
@@ -110,8 +110,9 @@ def _gradients(
                 f"{workload.iterations} of {workload.nodes}; record a longer one"
             )
     else:
-        workload = open_workload(config)
-        say(f"# training {workload.name} for {settings.iterations} iterations of gradients")
+        workload, before = open_workload(config), warmup_of(config)
+        say(f"# training {workload.name} for {before} iterations, then {settings.iterations} of gradients")
+        warm_up(workload, config)
     gradients: list[list[np.ndarray]] = [[] for _ in range(config.nodes)]
     for _ in range(settings.iterations):
         current = workload.gradients()
