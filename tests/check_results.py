@@ -22,6 +22,9 @@ ROW = (
 )
 
 
+PLATEAU = 4.5  # the loss of numpy-lm stands at 4.6 until it learns; measurements begin after that
+
+
 def faults(folder: Path) -> list[str]:
     """Return what is wrong with the results in `folder`."""
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
@@ -36,8 +39,8 @@ def faults(folder: Path) -> list[str]:
         found.append(f"methods are not in the expected order: {best}")
     if best["atalanta-dp"] < best["asc"]:
         found.append(f"Atalanta beats ASC: {best}")
-    if results["loss"][-1] >= results["loss"][0]:
-        found.append(f"training did not learn: loss {results['loss']}")
+    if not max(results["loss"]) < PLATEAU:
+        found.append(f"training has not learned: loss {results['loss']}, expected less than {PLATEAU}")
     for name in ("allreduce.png", "trace.json", "table.md"):
         if not (folder / name).stat().st_size:
             found.append(f"{name} is empty")
