@@ -16,7 +16,8 @@ from oscar.numerics.integers import floor_log2, sum_of_squares
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser, default_bits
 from oscar.numerics.renewal import summed
 from oscar.numerics.saturation import WARN_SHARE, Saturation, SaturationNotice
-from oscar.numerics.steps import StepTracker, summarise
+from oscar.numerics.steps import StepTracker
+from oscar.numerics.summaries import summarise
 from oscar.numerics.tensors import check_tensors
 from oscar_lab.trials.quantiser import BAR, HOSTILE, errors, hostile
 

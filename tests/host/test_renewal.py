@@ -119,6 +119,31 @@ def test_a_tensor_of_zeros_keeps_its_step_and_its_residual(zeros: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "quantiser", [{}, {"rounding": "stochastic"}, {"step": "value"}, {"bits": 8}], ids=str
+)
+def test_no_residual_leaks_after_any_last_step(quantiser: dict[str, Any]) -> None:
+    """Whatever happened to the step before: the tensor grew, its step fell, or a value saturated."""
+    for last in (3.0, 0.4, 1.0):
+        cluster = LocalCluster(config(**quantiser))
+        for call in range(STRUCK):
+            given = gradients(call, 4, lambda call, *_, last=last: last if call == STRUCK - 1 else 1.0)
+            given[0][0][0, 0] = 1e3 * last  # saturates in every call
+            cluster.allreduce(given)
+        for call in range(STRUCK, STRUCK + 3):
+            idle = gradients(call, 4, lambda call, rank, tensor: 0.0 if tensor == 0 else 1.0)
+            assert not cluster.allreduce(idle).mean[0].any()
+
+
+def test_many_ranks_that_agree_keep_their_step_through_zeros() -> None:
+    """The sums of a call of zeros are no noise of the sums after it."""
+    common = np.random.default_rng(0).normal(size=900).astype(np.float32)
+    cluster = LocalCluster(config(nodes=8))
+    for call in range(12):
+        stats = cluster.allreduce([[common * np.float32(call % 2)]] * 8).stats
+        assert (stats.exchange_bytes > 0) == (call in (0, 1))  # nothing but zeros, then the first step
+
+
 def test_an_ordinary_call_asks_nothing() -> None:
     """After the first call no message but the sums: nothing is paid for calls whose steps fit."""
     cluster = LocalCluster(config())

@@ -166,16 +166,17 @@ def test_means_stay_in_the_range_of_the_buckets_dtype() -> None:
 
 
 def test_gradients_of_a_gpu_are_coded_without_an_argument_and_one_line_says_so(caplog: Any) -> None:
-    ends: Any = SimpleNamespace(config=Config(), bypass=None, policies=None)
+    left: list[Any] = []
+    ends: Any = SimpleNamespace(config=Config(), bypass=SimpleNamespace(leave=left.append), policies=None)
     ends.communicator = SimpleNamespace(rank=0, party=None)
     reduction = Reduction(ends, SimpleNamespace(), SimpleNamespace(), on_gpu=True)  # type: ignore[arg-type]
     layout = SimpleNamespace(sparse=0)
-    for mark in ("event", "event", None):
-        job: Any = SimpleNamespace(
-            mark=mark, measure=True, layout=layout, buffer=SimpleNamespace(device="cuda:0")
-        )
-        assert reduction.measures(job) == (mark is None)
-    assert caplog.text.count("cuda:0 are compressed without a measurement") == 1
+    reduction._timed = {(0, 5): False, (1, 6): True}  # what ranks agreed on: one has its bucket on a GPU
+    for key in ((0, 5), (0, 5), (1, 6)):
+        job: Any = SimpleNamespace(key=key, measure=True, layout=layout)
+        assert reduction.measures(job) == (key == (1, 6))
+    assert caplog.text.count("on a GPU are compressed without a measurement") == 1
+    assert left == [(0, 5)] * 2
 
 
 # Arguments.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,12 @@ def floor_log2(numerator: int, denominator: int) -> int:
     high = numerator << max(0, -guess)
     low = denominator << max(0, guess)
     return guess if high >= low else guess - 1
+
+
+def least_exponent(size: Fraction) -> int:
+    """Return the least exponent whose power of two is no less than `size`, which is above 0."""
+    floor = floor_log2(size.numerator, size.denominator)
+    return floor + (size > Fraction(2) ** floor)
 
 
 def sum_of_squares(values: np.ndarray) -> int:

@@ -33,6 +33,7 @@ from oscar.state import Reader, natural, optional
 MIN_BITS, DEFAULT_BITS, MAX_BITS = 8, 12, 16  # of a worker's integers
 NONE = np.empty(0, np.float32)  # where kernels take no values
 NO_SHIFTS = np.empty(0, np.int8)  # where values have their tensors' steps
+LOOK = 64  # values that mostly show that a tensor is not all zeros
 RESIDUAL_RANGES = 16  # times the limit: steps that a residual of saturated values may have
 SUM_BITS = 16  # of sums, unless the user asks for more: the fastest kernels hold them in int16
 
@@ -133,18 +134,10 @@ def default_bits(nodes: int) -> int:
     return max(MIN_BITS, min(DEFAULT_BITS, SUM_BITS - sum_width(0, nodes)))
 
 
-def slice_of(t: int, tensors: Sequence[Any]) -> slice:
-    """Return where tensor `t` lies among the values of all flat tensors."""
-    first = sum(tensor.shape[0] for tensor in tensors[:t])
-    return slice(first, first + tensors[t].shape[0])
-
-
-def power_of(
-    t: int, tensors: Sequence[Any], exponents: Sequence[int | None], shifts: np.ndarray | None
-) -> Any:
-    """Return the exponents of the steps of the values of tensor `t`; one number where all are equal."""
-    exponent = np.int32(exponents[t] or 0)
-    return exponent if shifts is None else shifts[slice_of(t, tensors)].astype(np.int32) + exponent
+def power_of(exponent: int | None, here: slice, shifts: np.ndarray | None) -> Any:
+    """Return the exponents of the steps of a tensor's values, `here`; one number where all are equal."""
+    tensors = np.int32(exponent or 0)
+    return tensors if shifts is None else shifts[here].astype(np.int32) + tensors
 
 
 def energy_of(values: np.ndarray) -> float:
@@ -196,6 +189,8 @@ class WorkerQuantiser(Member):
         self.clipped: list[int] = []  # values that saturated, by tensor
         self.lost: dict[int, float] = {}  # energy that saturation cut off, by tensor with saturated values
         self._edges: tuple[list[int], np.ndarray] = [], offsets_of([])  # of which sizes, and where they begin
+        self._cut: Sequence[Any] | None = None  # the tensors of which `_bounds` are the offsets
+        self._bounds: list[int] = []
         self.room: np.ndarray | None = None  # for integers, from call to call, so that pages stay mapped
 
     def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:
@@ -208,12 +203,16 @@ class WorkerQuantiser(Member):
         chosen = range(len(tensors)) if only is None else only
         if self.residual is None:
             return [tensors[t] for t in chosen]
-        offsets = np.cumsum([0, *(tensor.size for tensor in tensors)])
-        out = []
-        for t in chosen:
-            out.append(np.empty(tensors[t].size, np.float32))
-            add_bounded(tensors[t], self.residual[offsets[t] : offsets[t + 1]], out[-1])
+        out = [np.empty(tensors[t].size, np.float32) for t in chosen]
+        for t, values in zip(chosen, out, strict=True):
+            add_bounded(tensors[t], self.residual[self.slice_of(t, tensors)], values)
         return out
+
+    def slice_of(self, t: int, tensors: Sequence[Any]) -> slice:
+        """Return where tensor `t` lies among the values of all flat tensors."""
+        if self._cut is not tensors:
+            self._cut, self._bounds = tensors, offsets_of([tensor.shape[0] for tensor in tensors]).tolist()
+        return slice(self._bounds[t], self._bounds[t + 1])
 
     def quantise(
         self,
@@ -226,6 +225,8 @@ class WorkerQuantiser(Member):
     ) -> np.ndarray:
         """Return all tensors, corrected, as one flat array of `dtype`; without a step, zeros.
 
+        A tensor whose gradient is all zeros is left out, too: its residual waits.
+
         tensors: flat float32, as they came; dtype: int32, or int16 as sums may have. plan: in whose order, or
         None for the natural one. out: may be written to and returned, where it has the size and dtype.
         shifts: int8, of each value, by which its exponent is above the tensor's; None: by nothing. The
@@ -234,6 +235,10 @@ class WorkerQuantiser(Member):
         """
         self._check_residual(tensors)
         values, feedback = sum(tensor.size for tensor in tensors), self.params.error_feedback
+        if self.residual is not None:
+            exponents = [
+                None if self.is_idle(tensor) else e for tensor, e in zip(tensors, exponents, strict=True)
+            ]
         if not all_normal(exponents, 0 if shifts is None else MOST_SHIFT):
             check_finite(tensors, self.rank)
             integers = self._quantise_plainly(tensors, exponents, dtype, shifts)
@@ -269,13 +274,12 @@ class WorkerQuantiser(Member):
 
     def fetched(self, values: Any) -> np.ndarray:
         """Return values, which may be on a device, as an array of the host."""
-        fetched: np.ndarray = values
-        return fetched
+        return np.asarray(values)
 
     @staticmethod
-    def differs(tensor: Any) -> bool:
-        """Whether a tensor has a value that is not 0."""
-        return bool(tensor.any())
+    def is_idle(tensor: Any) -> bool:
+        """Whether a gradient is all zeros: nothing of its tensor is sent, and its residual waits."""
+        return not tensor[:LOOK].any() and not tensor.any()
 
     def store(self, here: slice, values: np.ndarray) -> None:
         """Write a part of the pending residual."""
@@ -299,7 +303,8 @@ class WorkerQuantiser(Member):
             beyond = self.energies_of(tensors, edges, self.residual)
             self.lost = {t: beyond[t] for t in hit}
         for t in hit if shifts is not None else ():
-            most = np.ldexp(float(self.params.limit), power_of(t, tensors, exponents, shifts))
+            power = power_of(exponents[t], self.slice_of(t, tensors), shifts)
+            most = np.ldexp(float(self.params.limit), power)
             self.lost[t] = energy_of(np.maximum(np.abs(self.corrected(tensors, [t])[0]) - most, 0.0))
         self.sum_up(tensors, exponents, shifts)
 
@@ -317,12 +322,9 @@ class WorkerQuantiser(Member):
         self.saturation = Saturation.of(sum(self.clipped), self.lost, tensors, self.energies_of)
         lost, most = dict(dropped or {}), np.float32(RESIDUAL_RANGES * self.params.limit)
         for t in self.lost if self.pending is not None else ():
-            here = slice_of(t, tensors)
-            beyond, bounded = bounded_by(
-                most,
-                power_of(t, tensors, exponents, shifts),
-                self.fetched(self.pending[here]),  # type: ignore[index]
-            )
+            here = self.slice_of(t, tensors)
+            residual = self.fetched(self.pending[here])  # type: ignore[index]
+            beyond, bounded = bounded_by(most, power_of(exponents[t], here, shifts), residual)
             if beyond:
                 lost[t] = lost.get(t, 0.0) + beyond
                 self.store(here, bounded)
@@ -388,6 +390,10 @@ class WorkerQuantiser(Member):
 
     def commit(self) -> None:
         """Keep the residual and move on to the next iteration, once the AllReduce has succeeded."""
-        self._spare = self.residual
+        self._spare, self._cut = self.residual, None
         super().commit()
         self.iteration += 1
+
+    def _follow(self) -> None:
+        self._cut = None  # the tensors of a call that failed are not held
+        super()._follow()

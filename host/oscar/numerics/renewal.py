@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.numerics.integers import floor_log2, sum_of_squares
+from oscar.numerics.integers import least_exponent, sum_of_squares
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import (
     WorkerQuantiser,
@@ -24,14 +24,14 @@ from oscar.numerics.quantiser import (
     energy_of,
     power_of,
     rounded,
-    slice_of,
 )
 from oscar.numerics.quantiser_kernels import add_bounded
 from oscar.numerics.saturation import WARN_SHARE
-from oscar.numerics.steps import JUMP, StepTracker, headroom, summarise
+from oscar.numerics.steps import JUMP, StepTracker, headroom
+from oscar.numerics.summaries import summarise
 
 COARSE, SATURATED = 1, 2  # the bits of a notice
-FALL = 9  # times less energy than expected, from which on a tensor's step is too coarse
+FALL = 9  # a step is too coarse if its tensor has less than 1 / FALL of the expected energy
 FAR_FALL = 1 << 12  # the same for few values, and for values with steps of their own, which vary more
 FEW = 6  # values
 CONFIRMED = 4, 9  # the share of the expected energy below which sums confirm a fall
@@ -73,10 +73,10 @@ def _is_coarse(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, s
     there = _with_steps(steps)
     if steps.params.scale == "max":
         largest = max(int(integers.max()), -int(integers.min())) if there else 0
-        return largest < _small_peak(steps) and any(worker.differs(tensors[t]) for t in there)
+        return largest < _small_peak(steps) and any(not worker.is_idle(tensors[t]) for t in there)
     return any(
         worker.energies[t] * (FAR_FALL if _varies(steps, t) else FALL) < (_expected(steps, t) or 0)
-        and worker.differs(tensors[t])
+        and not worker.is_idle(tensors[t])
         for t in there
     )
 
@@ -128,9 +128,9 @@ def records_of(
         peak = NOT_SATURATED
         if t in grown:
             (corrected,) = worker.corrected(tensors, [t])
-            inverse = 0 if shifts is None else -shifts[slice_of(t, tensors)].astype(np.int32)
+            inverse = 0 if shifts is None else -shifts[worker.slice_of(t, tensors)].astype(np.int32)
             magnitudes = np.ldexp(np.abs(worker.fetched(corrected)).astype(np.float64), inverse)
-            peak = exponent_for(Fraction(float(magnitudes.max())) / steps.params.limit)
+            peak = least_exponent(Fraction(float(magnitudes.max())) / steps.params.limit)
         packed.append(_RECORD.pack(*size, peak))
     return b"".join(packed)
 
@@ -138,12 +138,6 @@ def records_of(
 def _with_steps(steps: StepTracker) -> list[int]:
     """Return the tensors that have values and a step."""
     return [t for t, e in enumerate(steps.exponents) if e is not None and steps.sizes[t]]
-
-
-def exponent_for(step: Fraction) -> int:
-    """Return the least exponent whose power of two is no less than `step`, which is above 0."""
-    floor = floor_log2(step.numerator, step.denominator)
-    return floor + (step > Fraction(2) ** floor)
 
 
 def renew(steps: StepTracker, every: Sequence[bytes], fallen: Collection[int]) -> dict[int, int]:
@@ -159,7 +153,7 @@ def renew(steps: StepTracker, every: Sequence[bytes], fallen: Collection[int]) -
         largest = max(sizes, default=Fraction(0))
         if not peaks and (not fallen or not largest):
             return {}
-        wanted = max(peaks) if peaks else exponent_for(largest / steps.params.limit)
+        wanted = max(peaks) if peaks else least_exponent(largest / steps.params.limit)
         for t in asked:
             _change(steps, t, wanted, None, changed)
         return changed
@@ -199,7 +193,11 @@ def requantise(
     limit, dropped, integers = worker.params.limit, {}, [np.zeros(0, np.int32)]
     noise = worker.noise(int(steps.offsets[-1]))
     for t, rise in changed.items():
-        here, power = slice_of(t, tensors), power_of(t, tensors, steps.exponents, shifts)
+        if worker.residual is not None and worker.is_idle(tensors[t]):
+            integers.append(np.zeros(steps.sizes[t], np.int32))
+            continue
+        here = worker.slice_of(t, tensors)
+        power = power_of(steps.exponents[t], here, shifts)
         value = worker.fetched(tensors[t])
         if worker.residual is not None:
             residual = worker.fetched(worker.residual[here])

@@ -6,7 +6,6 @@ after its values grew) costs one small exchange of summaries. docs/protocol.md, 
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Sequence
 from fractions import Fraction
@@ -17,10 +16,10 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.cores import share, threads_for
-from oscar.numerics.integers import floor_log2, sum_of_squares
+from oscar.numerics.integers import floor_log2, least_exponent, sum_of_squares
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
-from oscar.numerics.quantiser import QuantiserParams, Scale
+from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.quantiser_kernels import MOST_SHIFT
 from oscar.numerics.sum_kernels import PIECE, TensorRules, settle_range
 from oscar.numerics.tensors import Room, offsets_of, parts_of
@@ -47,29 +46,6 @@ def headroom(nodes: int) -> int:
     Where noise dominates, a mean shrinks with sqrt(nodes): the least power of two that is no less than that.
     """
     return 1 << ((nodes - 1).bit_length() + 1) // 2
-
-
-def summarise(tensors: Sequence[np.ndarray], params: QuantiserParams) -> list[tuple[int, int]]:
-    """Return what one node tells the others of tensors without a step: (mantissa, exponent) of size.
-
-    The size is the mean square ("sigma") or the largest magnitude ("max"); the mantissa has 24 bits, so
-    that adding the nodes' summaries is exact in integers, whatever their order.
-    """
-    return [summary_of(_size_of(array, params.scale)) for array in tensors]
-
-
-def summary_of(size: float) -> tuple[int, int]:
-    """Return the summary (mantissa, exponent) of a tensor's size."""
-    mantissa, exponent = math.frexp(size)
-    return int(math.ldexp(mantissa, 24)), exponent - 24
-
-
-def _size_of(array: np.ndarray, scale: Scale) -> float:
-    if array.size == 0:
-        return 0.0
-    if scale == "sigma":
-        return float(np.mean(np.square(array, dtype=np.float64)))
-    return float(np.abs(array).max())
 
 
 def _read_exponents(tracker: Any, saved: Saved) -> list[int | None]:
@@ -218,11 +194,7 @@ class StepTracker(Stateful):
 
     def _from_peak(self, peak: Fraction) -> int | None:
         """Return the smallest exponent whose step brings `peak` within the integers' limit."""
-        if peak == 0:
-            return None
-        ratio = peak / self.params.limit
-        floor = floor_log2(ratio.numerator, ratio.denominator)
-        return self.clamp(floor + (ratio > Fraction(2) ** floor))
+        return None if peak == 0 else self.clamp(least_exponent(peak / self.params.limit))
 
     def settle(
         self,
@@ -334,9 +306,11 @@ class StepTracker(Stateful):
         if self.params.scale == "max":
             self._observe_peak(sums)
         else:
-            for t, found in enumerate(squares):
-                self._observe_tensor(t, sums[self.offsets[t] : self.offsets[t + 1]], found)
-            self.previous, self.previous_exponents = sums, before
+            compared = list(before)
+            for t, energies in enumerate(squares):
+                if not self._observe_tensor(t, sums[self.offsets[t] : self.offsets[t + 1]], energies):
+                    compared[t] = None  # zeros would make the next sums look like noise
+            self.previous, self.previous_exponents = sums, compared
         return _rises(before, self.exponents)
 
     def _observe_peak(self, sums: np.ndarray) -> None:
@@ -352,27 +326,31 @@ class StepTracker(Stateful):
     def _peak(self, sums: np.ndarray) -> int:
         return int(np.abs(sums.astype(np.int64)).max(initial=0))
 
-    def _observe_tensor(self, t: int, sums: Array, squares: tuple[int, int | None] | None) -> None:
-        """squares: sums of squares of `sums` and of their change (see `change`), where they are known."""
+    def _observe_tensor(self, t: int, sums: Array, squares: tuple[int, int | None] | None) -> bool:
+        """Derive the next exponent of tensor t; return False where all sums are zero, which changes nothing.
+
+        squares: sums of squares of `sums` and of their change (see `change`), where they are known.
+        """
         exponent, size = self.exponents[t], self.sizes[t]
         if exponent is None or size == 0:
-            return
+            return True
         change: int | None
         energy, change = squares or (sum_of_squares(sums), self.change(t, sums, exponent))
         if energy == 0:
-            return  # truly zero, or else the call would have got a finer step (oscar.numerics.renewal)
+            return False  # truly zero, or else the call would have got a finer step (renewal.py)
         if change is not None:
             # sums = N mu + noise, differences of sums = noise of two iterations: one worker's variance is
             # mu^2 + noise^2 = (E[S^2] + (N-1) E[(S - S')^2] / 2) / N^2
             fresh = ((2 * energy + (self.nodes - 1) * change) << 32) // (2 * self.nodes**2 * size)
             if fresh > JUMP * self.variances[t]:
                 self.exponents[t] = None  # grew, or had one bad iteration: ask everyone next time
-                return
+                return True
             self.variances[t] += (fresh - self.variances[t]) >> SMOOTHING
         most = (energy << 32) // (self.nodes * size)  # where workers have nothing in common
         if self.variances[t] > JUMP * most:
             self.variances[t] = most  # fell: a step that is too coarse loses more than one too fine
         self._move(t, exponent)
+        return True
 
     def change(self, t: int, sums: np.ndarray, exponent: int) -> int | None:
         """Return the sum of squared differences to the previous sums, in present steps, or None."""

@@ -21,7 +21,8 @@ from oscar.numerics.meanwhile import Meanwhile
 from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
-from oscar.numerics.steps import Settled, StepTracker, summarise
+from oscar.numerics.steps import Settled, StepTracker
+from oscar.numerics.summaries import summarise
 from oscar.numerics.tensors import check_finite
 from oscar.numerics.value_steps import ValueSteps
 from oscar.schemes.base import Channel, Message, Messages, Scheme, Worker, join
@@ -177,8 +178,11 @@ class Exact(Scheme):
 
     def _summaries(self, worker: WorkerQuantiser, tensors: Sequence[Array]) -> list[tuple[int, int]]:
         """Return the sizes of the tensors without a step; raises GradientError: one of NaN has no summary."""
-        check_finite(tensors, worker.rank, self.steps.unset)
-        return summarise(worker.corrected(tensors, self.steps.unset), self.params)
+        unset = self.steps.unset
+        check_finite(tensors, worker.rank, unset)
+        corrected = zip(unset, worker.corrected(tensors, unset), strict=True)
+        sizes = [tensors[t] if worker.is_idle(tensors[t]) else values for t, values in corrected]
+        return summarise(sizes, self.params)
 
     def _quantise(self, worker: WorkerQuantiser, tensors: Sequence[Array], plan: ChunkPlan) -> Array:
         """Return the worker's integers in the order of `plan`."""

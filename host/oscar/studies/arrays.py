@@ -16,7 +16,8 @@ from oscar.coding.codec import Codec
 from oscar.errors import ConfigError, MissingExtraError
 from oscar.files import replacing
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
-from oscar.numerics.steps import StepTracker, summarise
+from oscar.numerics.steps import StepTracker
+from oscar.numerics.summaries import summarise
 from oscar.numerics.tensors import check_tensors
 from oscar.tables import Table
 

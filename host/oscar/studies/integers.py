@@ -20,7 +20,8 @@ from oscar.config import Config
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
 from oscar.numerics.renewal import summed
-from oscar.numerics.steps import StepTracker, summarise
+from oscar.numerics.steps import StepTracker
+from oscar.numerics.summaries import summarise
 from oscar.numerics.tensors import check_tensors
 from oscar.reducers.cluster import LocalCluster
 from oscar.workloads import Workload, exact_mean, make_workload

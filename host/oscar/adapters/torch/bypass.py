@@ -164,6 +164,10 @@ class Bypass:
             if again:
                 LOG.warning("compression pays now for %d buckets, which were uncompressed before", again)
 
+    def leave(self, key: Key) -> None:
+        """Take back that a bucket is measured again, because it cannot be."""
+        self._again.discard(key)
+
     def forget(self) -> None:
         """Drop what was decided, for buckets that are made anew; `forget_times` has to follow."""
         self.decided.clear()

@@ -69,22 +69,31 @@ class BucketLayout:
         couples = zip_longest(self.parameters, other.parameters)
         return all(one and two and one() is not None and one() is two() for one, two in couples)
 
-    def meet(self, communicator: Communicator, index: int, entries: int = 0) -> list[int]:
-        """Return the entries of every rank's sparse gradient; collective.
+    def meet(
+        self, communicator: Communicator, index: int, entries: int = 0, *, timed: bool = True
+    ) -> tuple[list[int], bool]:
+        """Return the entries of every rank's sparse gradient, and whether all ranks can be timed; collective.
 
-        Raises GradientError on all ranks where bucket `index` is another one there.
+        timed: whether this rank can time the bucket. Raises GradientError on all ranks where bucket `index`
+        is another one there.
         """
-        mine = json.dumps([self.sparse, entries, self.shapes]).encode()
+        head = [self.sparse, entries]
+        mine = json.dumps([*head, self.shapes, timed, self.coded]).encode()
         if len(mine) > CAP:
-            mine = json.dumps([self.sparse, entries, crc(self.shapes)]).encode()
+            mine = json.dumps([*head, crc(self.shapes), timed, self.coded]).encode()
         every = [json.loads(one) for one in communicator.gather(mine, CAP)]
-        for rank, (sparse, _, shapes) in enumerate(every):
+        advice = "a parameter's gradient is sparse on all ranks or on none"
+        for rank, (sparse, _, shapes, _, coded) in enumerate(every):
             if (sparse, shapes) != (every[0][0], every[0][2]):
                 text = f"rank {rank}: {_difference(index, every[rank], every[0])}"
-                advice = "a parameter's gradient is sparse on all ranks or on none"
-                error = GradientError(f"{text}: all ranks must run one model, in which {advice}")
-                raise communicator.party.shared(error)
-        return [entries for _, entries, _ in every]
+            elif coded != every[0][4]:
+                text = f"bucket {index} can be coded on one of the ranks 0 and {rank} only"
+                advice = "ranks with a GPU and ranks without one share dense gradients only"
+            else:
+                continue
+            error = GradientError(f"{text}: all ranks must run one model, in which {advice}")
+            raise communicator.party.shared(error)
+        return [entries for _, entries, *_ in every], all(timed for *_, timed, _ in every)
 
 
 def _difference(index: int, theirs: list[Any], ours: list[Any]) -> str:

@@ -13,6 +13,7 @@ from oscar.adapters.torch.on_gpu import OnGpu
 from oscar.adapters.torch.sparse import DenseNotice, Rows, sparse_of
 from oscar.adapters.torch.staging import Staging
 from oscar.adapters.torch.totals import Totals
+from oscar.adapters.torch.watch import Key
 from oscar.numerics.tensors import split
 from oscar.reducers.communicator import PeerStats
 
@@ -28,25 +29,27 @@ class Reduction:
         self.on_gpu = OnGpu(ends.communicator, staging, wanted=on_gpu)
         self.rows = Rows(ends.communicator.party, ends.config) if Rows.serve(ends.config) else None
         self._dense_notice = DenseNotice()
-        self._gpu_told = False
+        self._timed: dict[Key, bool] = {}  # whether all ranks can time a bucket
+        self._reported = False  # whether a bucket that cannot be timed was logged
 
     def measures(self, job: Job) -> bool:
-        """Whether a bucket is timed beside a plain AllReduce. A GPU's is not, which is logged once.
+        """Whether a bucket is timed beside a plain AllReduce, on all ranks alike.
 
-        A second thread would have to use DDP's communicator of the GPU at the same time as DDP.
+        It is not where some rank has it on a GPU, which is logged once: a second thread would have to use
+        DDP's communicator of the GPU at the same time as DDP.
         """
         if not job.measure or (job.layout.sparse and self.rows is not None):
             return False
-        if job.mark is None:
+        if self._timed[job.key]:
             return True
-        if not self._gpu_told and self._communicator.rank == 0:
+        self._bypass.leave(job.key)
+        if not self._reported and self._communicator.rank == 0:
             LOG.warning(
-                "gradients on %s are compressed without a measurement of whether that pays; compare a step's "
-                'time with OscarState(bypass="always"), which compresses nothing; bypass="never" compresses '
-                "without this message",
-                job.buffer.device,
+                "gradients on a GPU are compressed without a measurement of whether that pays; compare a "
+                'step\'s time with OscarState(bypass="always"), which compresses nothing; bypass="never" '
+                "compresses without this message",
             )
-        self._gpu_told = True
+        self._reported = True
         return False
 
     def reduce(self, job: Job) -> list[tuple[Job, Any]]:
@@ -54,7 +57,11 @@ class Reduction:
         gradient = job.buffer.detach().coalesce() if job.layout.sparse else None
         entries = 0 if gradient is None else gradient._nnz()
         met = job.new or gradient is not None
-        counts = job.layout.meet(self._communicator, job.key[0], entries) if met else []
+        counts: list[int] = []
+        if met or job.key not in self._timed:
+            counts, self._timed[job.key] = job.layout.meet(
+                self._communicator, job.key[0], entries, timed=job.mark is None
+            )
         if job.forget:
             self._communicator.reset()
             self._bypass.forget_times()

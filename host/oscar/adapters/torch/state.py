@@ -139,6 +139,7 @@ class OscarState(Counted):
                 raise
             self._loaded = None
             if self._forgets:
+                self._forgets = False
                 self._drop()
 
     def _open_ends(self) -> None:
@@ -163,9 +164,9 @@ class OscarState(Counted):
         if first:
             layout.meet(self._communicator, key[0])  # or torch would add up what does not fit
         elif noted(self._layouts, layout, key[0]):
-            self._model.wrapped_anew(parameters)
             self.bypass.forget()
             self._resets = new = True
+            self._model.wrapped_anew(parameters)
         self._totals.values += key[1]
         if self._policies is not None:
             self._policies.came(key[0], self.backwards, last=bucket.is_last())
@@ -371,7 +372,7 @@ class OscarState(Counted):
         takes it over when it does, and raises then: all ranks end with that.
         """
         if self._finaliser is None:
-            self._loaded = state
+            self._loaded, self._forgets = state, False
             return
         try:
             tree, decided, fresh = read_state(state, self.config.method, policed=self._policies is not None)

@@ -19,7 +19,8 @@ from oscar.numerics.gpu.memory import Layout, host, joined
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import NORMAL_EXPONENTS, QuantiserParams, WorkerQuantiser
-from oscar.numerics.steps import MAX_ALIGN, Settled, StepTracker, summary_of
+from oscar.numerics.steps import MAX_ALIGN, Settled, StepTracker
+from oscar.numerics.summaries import summary_of
 from oscar.numerics.tensors import check_finite
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
@@ -55,7 +56,8 @@ class DeviceQuantiser(WorkerQuantiser):
         for t in unset:
             if not bool(torch.isfinite(tensors[t]).all()):
                 check_finite([host(tensor) for tensor in tensors], self.rank, [t])
-        corrected = self.corrected(tensors, unset)
+        pairs = zip(unset, self.corrected(tensors, unset), strict=True)
+        corrected = [tensors[t] if self.is_idle(tensors[t]) else values for t, values in pairs]
         if self.params.scale == "max":
             return [summary_of(float(tensor.abs().max())) for tensor in corrected]
         # Divided as NumPy does it: the device's own mean multiplies by a rounded 1 / n.
@@ -85,16 +87,23 @@ class DeviceQuantiser(WorkerQuantiser):
         layout, feedback, had = self._layout, self.params.error_feedback, self.residual is not None
         values, integers = joined(tensors), layout.room(torch.int16)
         keep = layout.room(torch.float32) if feedback else values
-        tallies = torch.zeros(len(tensors), 3, dtype=torch.int64, device=layout.device)
-        steps = layout.put([UNSET if exponent is None else exponent for exponent in exponents])
-        kernels.quantise[(len(layout.pieces),)](
-            values, self.residual if had else values, layout.pieces, steps, plan.at, plan.granule,
-            self.params.limit, integers, keep, tallies,
-            ADDS=had, KEEPS=feedback, ORDERED=plan.ordered, SIZE=SIZE, **OPTIONS,
-        )  # fmt: skip
-        clipped, bad, energies = tallies.T.tolist()
+
+        def run(exponents: Sequence[int | None]) -> list[list[int]]:
+            tallies = torch.zeros(len(tensors), 4, dtype=torch.int64, device=layout.device)
+            steps = layout.put([UNSET if exponent is None else exponent for exponent in exponents])
+            kernels.quantise[(len(layout.pieces),)](
+                values, self.residual if had else values, layout.pieces, steps, plan.at, plan.granule,
+                self.params.limit, integers, keep, tallies,
+                ADDS=had, KEEPS=feedback, ORDERED=plan.ordered, SIZE=SIZE, **OPTIONS,
+            )  # fmt: skip
+            return tallies.T.tolist()
+
+        clipped, bad, energies, nonzero = run(exponents)
         if any(bad):
             check_finite([host(tensor) for tensor in tensors], self.rank)
+        if had and any(energy and not count for energy, count in zip(energies, nonzero, strict=True)):
+            exponents = [e if count else None for e, count in zip(exponents, nonzero, strict=True)]
+            clipped, _, energies, _ = run(exponents)  # the residuals of tensors that are all zeros wait
         self.pending = keep if feedback else None
         self._weigh(clipped, energies, tensors, exponents)
         return integers

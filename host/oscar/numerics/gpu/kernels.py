@@ -40,8 +40,8 @@ def quantise(
     """Write the integers of all tensors to `out`, in plan order; see quantiser_kernels.to_grid.
 
     exponents: int32 by tensor, -126 to 126 or NO_STEP: such a tensor's integers are 0. tallies: int64
-    [tensors][3], zeros, gets how many values saturated, how many are NaN or Inf, and the sum of the squares
-    of the integers.
+    [tensors][4], zeros, gets how many values saturated, how many are NaN or Inf, the sum of the squares of
+    the integers, and how many values are not 0.
     """
     piece = pieces + tl.program_id(0) * 3
     t, low, high = tl.load(piece), tl.load(piece + 1), tl.load(piece + 2)
@@ -51,7 +51,9 @@ def quantise(
     finite = tl.abs(value) <= FLOAT32_MAX
     bad = tl.sum((~finite).to(tl.int64), 0)
     value = tl.where(finite, value, 0.0)  # the call fails; until then nothing overflows
-    tl.atomic_add(tallies + 3 * t + 1, bad, mask=bad > 0, sem="relaxed")
+    nonzero = tl.sum((value != 0.0).to(tl.int64), 0)
+    tl.atomic_add(tallies + 4 * t + 3, nonzero, mask=nonzero > 0, sem="relaxed")
+    tl.atomic_add(tallies + 4 * t + 1, bad, mask=bad > 0, sem="relaxed")
     if ADDS:
         value += tl.load(residual + at, mask=inside, other=0.0)
         value = tl.minimum(tl.maximum(value, -FLOAT32_MAX), FLOAT32_MAX)
@@ -64,9 +66,9 @@ def quantise(
     rounded = ((scaled + TO_INTEGER) - TO_INTEGER).to(tl.int32)
     bounded = tl.minimum(tl.maximum(rounded, -limit), limit)
     clipped = tl.sum((rounded != bounded).to(tl.int64), 0)
-    tl.atomic_add(tallies + 3 * t, clipped, mask=clipped > 0, sem="relaxed")
+    tl.atomic_add(tallies + 4 * t, clipped, mask=clipped > 0, sem="relaxed")
     wide = tl.where(inside, bounded, 0).to(tl.int64)
-    tl.atomic_add(tallies + 3 * t + 2, tl.sum(wide * wide, 0), sem="relaxed")
+    tl.atomic_add(tallies + 4 * t + 2, tl.sum(wide * wide, 0), sem="relaxed")
     to = _place(at, inside, places, granule, ORDERED)
     tl.store(out + to, bounded.to(out.dtype.element_ty), mask=inside)
     if KEEPS:
