@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import secrets
 import socket
 import threading
 import time
@@ -54,7 +53,7 @@ def test_strangers_are_sent_away_and_all_ranks_meet(monkeypatch: pytest.MonkeyPa
     def stranger() -> None:
         store.wait(["at 0"], timedelta(seconds=20))
         port = json.loads(store.get("at 0"))["port"]
-        for said in (b"", os.urandom(20), b"GET / HTTP/1.1\r\n\r\n", proofs.HELLO.pack(bytes(16), 7)):
+        for said in (b"", bytes(range(1, 21)), b"GET / HTTP/1.1\r\n\r\n", proofs.HELLO.pack(bytes(16), 7)):
             with socket.create_connection(("127.0.0.1", port)) as call:
                 call.sendall(said)
 
@@ -348,7 +347,7 @@ def wrong_proofs(right: bytes, other: bytes, role: bytes) -> dict[str, Callable[
     opposite = {b"caller": b"called", b"called": b"caller"}[role]
     return {
         "zeros": lambda nonces, heard: bytes(proofs.PROOF_BYTES),
-        "noise": lambda nonces, heard: secrets.token_bytes(proofs.PROOF_BYTES),
+        "noise": lambda nonces, heard: bytes(range(proofs.PROOF_BYTES)),
         "of another pair": lambda nonces, heard: proofs._proof(role, other, nonces),
         "of the other end": lambda nonces, heard: proofs._proof(opposite, right, nonces),
         "sent back": lambda nonces, heard: heard[-proofs.PROOF_BYTES :].ljust(proofs.PROOF_BYTES),
@@ -366,7 +365,7 @@ def test_a_caller_is_taken_only_with_a_proof_of_the_rank_that_it_claims_to_be() 
     keys = {1: zero.key(one.public), 2: zero.key(two.public)}
 
     def outcome(proof: Callable[[bytes, bytes], bytes]) -> tuple[bytes, int]:
-        script, nonce = called(keys), secrets.token_bytes(proofs.NONCE_BYTES)
+        script, nonce = called(keys), bytes(range(proofs.NONCE_BYTES))
         assert next(script) == (b"", proofs.HELLO.size)
         answer, wanted = script.send(proofs.HELLO.pack(nonce, 1))
         assert wanted == proofs.PROOF_BYTES
@@ -384,7 +383,7 @@ def test_who_is_called_is_taken_only_with_a_proof_and_an_acknowledgement() -> No
     right, other = zero.key(one.public), zero.key(two.public)
 
     def outcome(proof: Callable[[bytes, bytes], bytes], done: bytes = proofs.DONE) -> int:
-        script, nonce = calling(one.key(zero.public), 0, 1), secrets.token_bytes(proofs.NONCE_BYTES)
+        script, nonce = calling(one.key(zero.public), 0, 1), bytes(range(proofs.NONCE_BYTES))
         hello, wanted = next(script)
         assert wanted == proofs.NONCE_BYTES + proofs.PROOF_BYTES
         nonces = hello[: proofs.NONCE_BYTES] + nonce

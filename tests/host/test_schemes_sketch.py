@@ -112,11 +112,14 @@ def test_values_that_jump_have_their_step_in_the_same_iteration(nodes):
     for iteration, size in enumerate(sizes):
         spread = [normal(iteration + n, 3000, size if n == 0 else min(size, 1.0)) for n in range(nodes)]
         grid = job.iterate([np.append(large, normal(n, 500)) for n, large in enumerate(spread)])
+        if size < 1:  # of so little energy beside the other tensor that its step does not matter
+            assert grid.exponents[0] == -3
+            continue
         assert abs(grid.exponents[0] - math.log2(size / 8)) <= 1.25
         assert grid.exponents[1] == -3
         largest = 127.5 * 2.0 ** grid.exponents[0]
         assert max(np.abs(values).max() for values in spread) <= largest
-    assert job.exchanges == (6 if nodes == 1 else 7)  # on 8 nodes, the mean is small after the first spike
+    assert job.exchanges == (5 if nodes == 1 else 6)  # on 8 nodes, the mean is small after the first spike
 
 
 def test_a_tensor_has_no_step_until_it_has_values_and_then_keeps_one_while_it_is_zero():

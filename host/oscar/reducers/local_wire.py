@@ -77,6 +77,8 @@ class LocalWire(Wire):
             return float_sum(buffers, bounds, Ring(self.nodes)), self._ring(count, 4, 1)
         total = self._sum_fields(first.channel, first.bits, buffers)
         words = -(-count // fields_per_word(first.bits))
+        if first.aside:  # twice around, by all ranks but one
+            return total, Traffic(exchange_bytes=2 * (self.nodes - 1) * words * WORD_BITS // 8)
         if first.ride is not None:
             riders = [message.ride for message in messages if message.ride is not None]
             total = np.concatenate([total, self._sum_fields("ride", RIDE_BITS, riders)])

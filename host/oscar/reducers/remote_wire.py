@@ -71,6 +71,8 @@ class RemoteWire(Wire):
             every = self.party.gather(message.data.tobytes(), message.data.nbytes, message.channel)
             return _arrays(every), Traffic(exchange_bytes=message.data.nbytes * (self.nodes - 1))
         total = self._plain(message)
+        if message.aside:
+            return total, Traffic(exchange_bytes=self._sent)
         return total, Traffic(sent_bytes=self._sent, plan="equal")
 
     def _plain(self, message: Message) -> Any:

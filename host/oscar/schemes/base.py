@@ -71,6 +71,7 @@ class Message:
     meanwhile: what a rank may do while the frames of a coded, planned message are due.
     notice: bits that travel in the frames of a coded message beside the sums (docs/protocol.md). The answer
         is then a pair: the sums, and the OR of all workers' bits. None: the answer is the sums alone.
+    aside: a plain sum whose bytes count with those of "agree", and not as frames.
     parts: for "exchange", the length of the buffer for every worker. `data` is their concatenation.
     """
 
@@ -85,6 +86,7 @@ class Message:
     planned: bool = False
     meanwhile: Meanwhile | None = field(default=None, repr=False)
     notice: int | None = None
+    aside: bool = False
     parts: tuple[int, ...] = ()
 
     def part(self, worker: int) -> Array:

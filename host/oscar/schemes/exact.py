@@ -149,7 +149,7 @@ class Exact(Scheme):
             return
         integers = renewal.requantise(worker, tensors, self.steps, changed, shifts)
         bits = field_bits(self.params.limit, self.nodes)
-        again = yield Message("sums again", integers, bits=bits)
+        again = yield Message("sums again", integers, bits=bits, aside=True)
         self.once("replaced", lambda: self._replace(sums, plan, changed, again))
 
     def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> None:
