@@ -133,7 +133,6 @@ def test_init_lists_every_shipped_configuration(capsys: pytest.CaptureFixture[st
         ("train", "train"),
         ("compare", "compare_numpy"),
         ("worker", "mpi"),
-        ("lab", "lab"),
         ("trace record -o x.npz", "default"),
         ("trace replay x.npz", "default"),
     ],
@@ -407,8 +406,9 @@ def test_codec_says_that_it_converts_floats(
     np.save(tmp_path / "g.npy", np.random.default_rng(0).laplace(size=300).astype(dtype))
     assert run(["codec", tmp_path / "g.npy", "--codec", "fp32"]) == 0
     text = capsys.readouterr().out
-    assert f"# float codecs take float32: converted from {np.dtype(dtype)}" in text
-    assert text.splitlines()[-1].split()[-1] == "yes"
+    how = "converted" if dtype == "f2" else "rounded"
+    assert f"# float codecs take float32: {how} from {np.dtype(dtype)}" in text
+    assert text.splitlines()[-1].split()[-1] == ("yes" if dtype == "f2" else "lossy")
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1"])
@@ -843,7 +843,8 @@ def test_nowhere_to_keep_kernels_is_one_line(
 ELSEWHERE = """
 import sys
 from numba.core import caching
-caching.CacheImpl._locator_classes = [caching._UserProvidedCacheLocator]  # a read-only install, and no home
+given = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator  # by release
+caching.CacheImpl._locator_classes = [given]  # a read-only install, and no home
 for door in sys.argv[1:]: exec(door)
 """
 DOORS = ["import oscar.pseudo", "import oscar; oscar.LocalCluster(oscar.Config(nodes=2))"]

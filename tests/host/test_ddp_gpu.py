@@ -8,10 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
-import pytest
 
 from needs import needs
 
@@ -34,43 +32,6 @@ def test_buckets_of_the_cpu_are_not_copied() -> None:
     half = torch.ones(3, dtype=torch.bfloat16)
     staging.put(half, staging.fetch(half, None) * 2)
     assert half.tolist() == [2.0, 2.0, 2.0]
-
-
-def refused(device: str, mode: str) -> str:
-    """Return what the hook says of a bucket on a device; a bucket is asked for its device only."""
-    buffer = SimpleNamespace(
-        device=torch.device(device),
-        dtype=torch.float32,
-        layout=torch.strided,
-        is_sparse=False,
-        numel=lambda: 3,
-    )
-    state: Any = SimpleNamespace(
-        bypass=SimpleNamespace(mode=mode),
-        _check_whole=lambda: None,
-        _closed=False,
-        _torch=torch,
-    )
-    bucket = SimpleNamespace(buffer=lambda: buffer, index=lambda: 0)
-    try:
-        OscarState._check(state, bucket)
-    except TypeError as error:
-        return str(error)
-    return ""
-
-
-@pytest.mark.parametrize(
-    ("device", "mode", "what"),
-    [
-        ("meta", "never", "take the hook off"),
-        ("cuda", "auto", 'say OscarState(bypass="never")'),
-        ("cuda", "never", ""),
-        ("cpu", "auto", ""),
-    ],
-)
-def test_where_gradients_may_be(device: str, mode: str, what: str) -> None:
-    said = refused(device, mode)
-    assert what in said if what else not said
 
 
 def test_replicas_on_a_gpu_are_those_on_the_cpu(tmp_path: Path) -> None:

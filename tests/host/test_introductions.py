@@ -304,7 +304,7 @@ def test_a_caller_that_proves_nothing_in_its_time_is_sent_away(monkeypatch: pyte
 
 def test_no_secret_is_in_the_store_or_on_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, keys, said = list[bytes](), list[bytes](), list[bytes]()
-    bits, digest, go_on = secrets.randbits, proofs.hmac.digest, introductions.Talk.go_on
+    bits, digest, go_on = proofs.secrets.randbits, proofs.hmac.digest, introductions.Talk.go_on
 
     def recorded(count: int) -> int:
         number = bits(count)
@@ -327,8 +327,10 @@ def test_no_secret_is_in_the_store_or_on_a_connection(monkeypatch: pytest.Monkey
             self.socket.__class__ = Heard
         return go_on(self)
 
-    monkeypatch.setattr(secrets, "randbits", recorded)
-    monkeypatch.setattr(secrets, "token_hex", lambda count: recorded(8 * count).to_bytes(count, "big").hex())
+    monkeypatch.setattr(proofs.secrets, "randbits", recorded)
+    monkeypatch.setattr(
+        proofs.secrets, "token_hex", lambda count: recorded(8 * count).to_bytes(count, "big").hex()
+    )
     monkeypatch.setattr(proofs.hmac, "digest", keyed)
     monkeypatch.setattr(introductions.Talk, "go_on", heard)
     store = Store()

@@ -27,7 +27,7 @@ from oscar.adapters.torch import OscarState, bypass, oscar_hook  # noqa: E402
 from oscar.adapters.torch.bypass import Bypass  # noqa: E402
 from oscar.adapters.torch.grouped import GroupedBuckets, Policed  # noqa: E402
 from oscar.adapters.torch.layout import BucketLayout  # noqa: E402
-from oscar.adapters.torch.reduction import Reduction  # noqa: E402
+from oscar.adapters.torch.reduction import BucketReduction  # noqa: E402
 from oscar.adapters.torch.staging import write  # noqa: E402
 from oscar.adapters.torch.taken import why_uncompressed  # noqa: E402
 from oscar.adapters.torch.watch import RECENT, Watch  # noqa: E402
@@ -169,7 +169,7 @@ def test_gradients_of_a_gpu_are_coded_without_an_argument_and_one_line_says_so(c
     left: list[Any] = []
     ends: Any = SimpleNamespace(config=Config(), bypass=SimpleNamespace(leave=left.append), policies=None)
     ends.communicator = SimpleNamespace(rank=0, party=None)
-    reduction = Reduction(ends, SimpleNamespace(), SimpleNamespace(), on_gpu=True)  # type: ignore[arg-type]
+    reduction = BucketReduction(ends, SimpleNamespace(), SimpleNamespace(), on_gpu=True)  # type: ignore[arg-type]
     layout = SimpleNamespace(sparse=0)
     reduction._timed = {(0, 5): False, (1, 6): True}  # what ranks agreed on: one has its bucket on a GPU
     for key in ((0, 5), (0, 5), (1, 6)):

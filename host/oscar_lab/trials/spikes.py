@@ -37,7 +37,7 @@ UNCOMPRESSED = "fp32"
 
 
 @dataclass(frozen=True)
-class Case:
+class SpikeCase:
     """What happens to the gradients from call BEGIN on.
 
     size: factor. everyone: on all ranks, not on rank 0 alone. calls: how many differ. skipped: the loop skips
@@ -68,16 +68,16 @@ class Case:
         return self.size if self.kind == "spike" and here and (self.everyone or rank == 0) else 1.0
 
 
-def cases(sizes: Sequence[float]) -> Iterator[Case]:
+def cases(sizes: Sequence[float]) -> Iterator[SpikeCase]:
     """Yield all cases but the calm one."""
     for size in sizes:
         for everyone in (False, True):
             for calls in (1, 3):
                 for skipped in (False, True):
-                    yield Case("spike", size, everyone, calls, skipped)
-    yield Case("turns", 1e3)
+                    yield SpikeCase("spike", size, everyone, calls, skipped)
+    yield SpikeCase("turns", 1e3)
     for calls in RUNS:
-        yield Case("zeros", calls=calls)
+        yield SpikeCase("zeros", calls=calls)
 
 
 class Network:
@@ -134,7 +134,7 @@ def config_of(method: str) -> Config:
     return Config.model_validate(changes)
 
 
-def train(method: str, case: Case, *, calls: int, nodes: int, seed: int) -> Row:
+def train(method: str, case: SpikeCase, *, calls: int, nodes: int, seed: int) -> Row:
     """Return the errors of all calls, and the loss at the end of a training.
 
     whole: the error of each call's mean, over the norm of the true mean. errors: less the mean residual
@@ -213,7 +213,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "calm_loss:calm >6.3g", "own_loss:own >9.3g",
     )  # fmt: skip
     print(table.heading)
-    plain = {case: train(UNCOMPRESSED, case, **how)["loss"] for case in (Case(), *every)}
+    plain = {case: train(UNCOMPRESSED, case, **how)["loss"] for case in (SpikeCase(), *every)}
     rows: list[Row] = []
     for method in args.methods:
         rows.append(measure(method, every, plain, how))
@@ -225,11 +225,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {"ok": not wrong, "rows": rows, "wrong": wrong}
 
 
-def measure(method: str, every: Sequence[Case], plain: dict[Case, float], how: dict[str, int]) -> Row:
+def measure(
+    method: str, every: Sequence[SpikeCase], plain: dict[SpikeCase, float], how: dict[str, int]
+) -> Row:
     """Return the worst error and loss of a method. plain: the losses of uncompressed trainings."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", OscarWarning)
-        calm = train(method, Case(), **how)
+        calm = train(method, SpikeCase(), **how)
         usual = float(np.median(calm["whole"][2:]))
         errors, losses, refused = {}, {}, ""
         for case in every:
@@ -252,7 +254,7 @@ def measure(method: str, every: Sequence[Case], plain: dict[Case, float], how: d
         "error_case": worst,
         "loss": losses[late][0],
         "loss_case": late,
-        "calm_loss": _ratio(calm["loss"], plain[Case()]),
+        "calm_loss": _ratio(calm["loss"], plain[SpikeCase()]),
         "own_loss": max(own for _, own in losses.values()),
         "errors": errors,
         "losses": {name: both[0] for name, both in losses.items()},

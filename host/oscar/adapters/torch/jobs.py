@@ -40,7 +40,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Task:
+class ThreadTask:
     """Something else to do between buckets. done: set to what `work` returns or raises."""
 
     work: Callable[[], Any]
@@ -59,11 +59,11 @@ class Task:
 class Performs(Protocol):
     """Who does the jobs."""
 
-    def perform(self, job: Job | Task) -> None:
+    def perform(self, job: Job | ThreadTask) -> None:
         """Reduce one bucket and set its Future, or run a task."""
 
 
-def start_thread(state: Performs, jobs: queue.Queue[Job | Task | None]) -> threading.Thread:
+def start_thread(state: Performs, jobs: queue.Queue[Job | ThreadTask | None]) -> threading.Thread:
     """Return a thread that reduces buckets in the order of the hook's calls, until the state is closed."""
     thread = threading.Thread(target=_work, args=(weakref.ref(state), jobs), name="oscar-ddp", daemon=True)
     for gone in [each for each in _running if not each.is_alive()]:
@@ -76,7 +76,7 @@ def start_thread(state: Performs, jobs: queue.Queue[Job | Task | None]) -> threa
     return thread
 
 
-def _work(state: weakref.ref[Performs], jobs: queue.Queue[Job | Task | None]) -> None:
+def _work(state: weakref.ref[Performs], jobs: queue.Queue[Job | ThreadTask | None]) -> None:
     while (job := jobs.get()) is not None:
         here = state()
         if here is None:
@@ -85,7 +85,9 @@ def _work(state: weakref.ref[Performs], jobs: queue.Queue[Job | Task | None]) ->
         del here, job  # where nobody else holds the state, it ends here, in this thread
 
 
-def end(jobs: queue.Queue[Job | Task | None], transport: Transport, threads: list[threading.Thread]) -> None:
+def end(
+    jobs: queue.Queue[Job | ThreadTask | None], transport: Transport, threads: list[threading.Thread]
+) -> None:
     """End the hook's thread, which may finish what it was given, and the transport."""
     others = [thread for thread in threads if thread is not threading.current_thread()]
     jobs.put(None)

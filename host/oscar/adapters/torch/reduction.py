@@ -20,7 +20,7 @@ from oscar.reducers.communicator import PeerStats
 LOG = logging.getLogger("oscar.ddp")
 
 
-class Reduction:
+class BucketReduction:
     """Reduces buckets. All methods are for the hook's thread, which does one job after the other."""
 
     def __init__(self, ends: Ends, staging: Staging, totals: Totals, *, on_gpu: bool) -> None:

@@ -18,12 +18,12 @@ import numpy as np
 from oscar.adapters.torch.arguments import Asked, check_group
 from oscar.adapters.torch.bypass import Mode
 from oscar.adapters.torch.ends import Ends, default_config
-from oscar.adapters.torch.jobs import Job, Task, end, start_thread
+from oscar.adapters.torch.jobs import Job, ThreadTask, end, start_thread
 from oscar.adapters.torch.layout import BucketLayout, noted
 from oscar.adapters.torch.models import ModelGradients
 from oscar.adapters.torch.plain import bytes_of, plain_mean
 from oscar.adapters.torch.policies import Policies
-from oscar.adapters.torch.reduction import Reduction
+from oscar.adapters.torch.reduction import BucketReduction
 from oscar.adapters.torch.saving import load_reducers, packed, read_state
 from oscar.adapters.torch.staging import Staging
 from oscar.adapters.torch.taken import Uncompressed, why_uncompressed
@@ -148,8 +148,8 @@ class OscarState(Counted):
         self._policies, self.bypass = ends.policies, ends.bypass
         self.rank, self.nodes = ends.transport.rank, ends.transport.nodes
         self._model, self._staging = ModelGradients(ends.transport.members, self), Staging()
-        self._reduction = Reduction(ends, self._staging, self._totals, on_gpu=self._asked.on_gpu)
-        self._jobs: queue.Queue[Job | Task | None] = queue.Queue()
+        self._reduction = BucketReduction(ends, self._staging, self._totals, on_gpu=self._asked.on_gpu)
+        self._jobs: queue.Queue[Job | ThreadTask | None] = queue.Queue()
         self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._threads)
 
     def reduce(self, bucket: Any) -> Any:
@@ -292,7 +292,7 @@ class OscarState(Counted):
 
     def _do(self, work: Callable[[], Any]) -> Future[Any]:
         """Let the state's own thread do something between buckets."""
-        task: Task = Task(work, Future())
+        task: ThreadTask = ThreadTask(work, Future())
         if self._closed:  # there is no thread any more
             task.run()
         else:
@@ -300,9 +300,9 @@ class OscarState(Counted):
             self._jobs.put(task)
         return task.done
 
-    def perform(self, job: Job | Task) -> None:
+    def perform(self, job: Job | ThreadTask) -> None:
         """Reduce one bucket and set its Future, or run a task; for the state's own thread."""
-        if isinstance(job, Task):
+        if isinstance(job, ThreadTask):
             self._run(job)
             return
         if self.error is not None:
@@ -331,7 +331,7 @@ class OscarState(Counted):
                 self._open.remove(each)
                 each.future.set_result(result)
 
-    def _run(self, task: Task) -> None:
+    def _run(self, task: ThreadTask) -> None:
         if self.error is not None:
             task.done.set_exception(self.error)
             return

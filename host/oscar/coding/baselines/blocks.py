@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-import numba as nb
 import numpy as np
 
 from oscar.array import Array
 from oscar.coding.codec import Domain
 from oscar.errors import FrameError
+from oscar.kernels import njit
 from oscar.numerics.integers import extremes
 
 RAW = 0  # mode byte of the raw block
@@ -134,14 +134,14 @@ def histogram(values: Array) -> tuple[Array, Array]:
     return distinct.astype(np.int64), counts.astype(np.int64)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def count_values(values: Array, low: int, counts: Array) -> None:
     """Add the histogram of `values` - `low` to `counts`, which covers their range."""
     for i in range(values.size):
         counts[values[i] - low] += 1
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def bit_length(value: int) -> int:
     """Return the bit length of a non-negative integer; 0 for 0."""
     bits = 0
@@ -151,7 +151,7 @@ def bit_length(value: int) -> int:
     return bits
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def put(out: Array, pos: int, value: int, bits: int) -> int:
     """Write a field at bit `pos` of zeroed bytes, low bits first; return the bit behind it, or -1 if full.
 
@@ -169,7 +169,7 @@ def put(out: Array, pos: int, value: int, bits: int) -> int:
     return pos
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def get(data: Array, pos: int, bits: int) -> int:
     """Return the field at bit `pos`; bits behind the end read as 0, so callers check the last position."""
     value = 0
@@ -183,7 +183,7 @@ def get(data: Array, pos: int, bits: int) -> int:
     return value
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def pack_fields(values: Array, bias: int, width: int, out: Array) -> None:
     """Write value + bias of each value in `width` bits."""
     pos = 0
@@ -191,14 +191,14 @@ def pack_fields(values: Array, bias: int, width: int, out: Array) -> None:
         pos = put(out, pos, np.int64(values[i]) + bias, width)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def unpack_fields(data: Array, bias: int, width: int, out: Array) -> None:
     """Read the values that `pack_fields` wrote."""
     for i in range(out.size):
         out[i] = get(data, i * width, width) - bias
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def quantise(counts: Array, total: int, frequencies: Array) -> None:
     """Share `total` among the counts for the least code length; each non-zero count gets at least 1.
 
