@@ -8,11 +8,11 @@ offset bits, without the term that all partitions share (log2 of the number of v
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
 from oscar.array import Array
 from oscar.coding.baselines.blocks import bit_length, get, put
+from oscar.kernels import njit
 
 RANGES = 16
 PROBABILITY_BITS = 10
@@ -22,20 +22,20 @@ QUARTER = 1 << 14
 GAIN = 0.01  # the released search ends with the first round that gains a smaller share
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def range_cost(mass: int, length: int) -> float:
     """Return the cost of one range."""
     return mass * (length - np.log2(mass)) if mass > 0 else 0.0
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _move_cost(below: Array, edges: Array, at: Array, i: int, edge: int, j: int) -> float:
     """Return the cost of the two ranges at boundary i if it lies at `edge`, just below distinct value j."""
     left = range_cost(below[j] - below[at[i - 1]], bit_length(edge - edges[i - 1] - 1))
     return left + range_cost(below[at[i + 1]] - below[j], bit_length(edges[i + 1] - edge - 1))
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _sweep(distinct: Array, below: Array, edges: Array, at: Array, i: int) -> float:
     """Move boundary i down, then up, between its neighbours; keep the best place and return its gain.
 
@@ -59,7 +59,7 @@ def _sweep(distinct: Array, below: Array, edges: Array, at: Array, i: int) -> fl
     return start - best
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def released_search(distinct: Array, counts: Array, space: int) -> tuple[Array, Array, Array]:
     """Search as the released code is described: equal ranges of the value space, then sweeps."""
     below = np.zeros(distinct.size + 1, np.int64)  # number of values below each distinct one
@@ -93,7 +93,7 @@ def released_search(distinct: Array, counts: Array, space: int) -> tuple[Array, 
     return start[:used], length[:used], mass[:used]
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def floored_cost(mass: int, length: int, least: float) -> float:
     """Return the cost of a range whose probability is at least that of `least` values."""
     if mass >= least:
@@ -101,7 +101,7 @@ def floored_cost(mass: int, length: int, least: float) -> float:
     return mass * (length - np.log2(least)) + (least - mass) / np.log(2.0)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def optimal_search(first: Array, last: Array, counts: Array, row_bits: float) -> tuple[Array, Array, Array]:
     """Return the partition into at most 16 ranges of least cost, with `row_bits` added for each range.
 
@@ -160,7 +160,7 @@ def optimal_search(first: Array, last: Array, counts: Array, row_bits: float) ->
     return start, lengths, masses
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def _emit(out: Array, pos: int, bit: int, pending: int) -> int:
     """Write a bit and the `pending` opposite ones that underflow delayed; return the next bit, or -1."""
     if pos < 0 or pos + pending >= 8 * out.size:
@@ -171,7 +171,7 @@ def _emit(out: Array, pos: int, bit: int, pending: int) -> int:
     return pos + 1 + pending
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def encode(
     values: Array, bias: int, start: Array, length: Array, cumulative: Array, out: Array, pos: int
 ) -> int:
@@ -211,7 +211,7 @@ def encode(
     return pos
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def decode(
     data: Array, pos: int, bias: int, start: Array, length: Array, cumulative: Array, out: Array
 ) -> int:

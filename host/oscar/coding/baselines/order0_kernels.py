@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba as nb
 import numpy as np
 
 from oscar.array import Array
 from oscar.coding.baselines.blocks import bit_length, get, put
+from oscar.kernels import njit
 
 SCALE_BITS = 12
 SCALE = 1 << SCALE_BITS
@@ -15,7 +15,7 @@ LANES = 4
 PREFIX = 32  # longest unary part of a table entry; differences of counts up to 2^28 take 30
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def token_of(value: int, mantissa: int) -> int:
     """Return the token of a value: sign, exponent, and the top `mantissa` bits below the leading one."""
     size = abs(value)
@@ -24,13 +24,13 @@ def token_of(value: int, mantissa: int) -> int:
     return token if value >= 0 else -token
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def extra_of(token: int, mantissa: int) -> int:
     """Return how many raw bits follow a token."""
     return max(0, (abs(token) >> mantissa) - 1)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def put_count(out: Array, pos: int, value: int, order: int) -> int:
     """Write a count in exponential Golomb code of `order`: a unary length, then the bits."""
     value += 1 << order
@@ -39,7 +39,7 @@ def put_count(out: Array, pos: int, value: int, order: int) -> int:
     return put(out, pos, value - (1 << bits), bits)
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def get_count(data: Array, pos: int, order: int) -> tuple[int, int]:
     """Return a count and the bit behind it; the bit is -1 if there is no count."""
     bits = order
@@ -51,7 +51,7 @@ def get_count(data: Array, pos: int, order: int) -> tuple[int, int]:
     return (1 << bits) + get(data, pos + 1, bits) - (1 << order), pos + 1 + bits
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def put_table(out: Array, pos: int, counts: Array) -> int:
     """Write counts that vary smoothly: zigzag differences, each in a code fitted to those before it."""
     last = mean = 0
@@ -64,7 +64,7 @@ def put_table(out: Array, pos: int, counts: Array) -> int:
     return pos
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def get_table(data: Array, pos: int, counts: Array, total: int) -> int:
     """Read the counts, 0 .. total, that `put_table` wrote; return the bit behind them, or -1 if invalid."""
     last = mean = 0
@@ -80,7 +80,7 @@ def get_table(data: Array, pos: int, counts: Array, total: int) -> int:
     return pos
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def tally(distinct: Array, counts: Array, mantissa: int, lowest: int, tokens: Array) -> int:
     """Add the mass of each token to tokens[token - lowest]; return the raw bits of all values."""
     extra = 0
@@ -91,7 +91,7 @@ def tally(distinct: Array, counts: Array, mantissa: int, lowest: int, tokens: Ar
     return extra
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def ideal_bits(counts: Array, frequencies: Array) -> float:
     """Return the bits of all counts at probabilities frequency / SCALE."""
     bits = 0.0
@@ -101,7 +101,7 @@ def ideal_bits(counts: Array, frequencies: Array) -> float:
     return bits
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def encode(
     values: Array, mantissa: int, lowest: int, frequencies: Array, lanes: int, out: Array, at: int
 ) -> int:
@@ -146,7 +146,7 @@ def encode(
     return (pos + 7) >> 3 if pos >= 0 else -1
 
 
-@nb.njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def decode(
     data: Array, at: int, mantissa: int, lowest: int, frequencies: Array, lanes: int, bound: int, out: Array
 ) -> int:
