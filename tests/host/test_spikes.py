@@ -13,7 +13,7 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.schemes.registry import SCHEMES
 from oscar.transports.threads import local_transports
-from oscar_lab.trials.spikes import Case, config_of, train
+from oscar_lab.trials.spikes import SpikeCase, config_of, train
 from support.ranks import on_ranks
 
 SHAPES, NODES = [(40, 30), (200,), ()], 2
@@ -68,7 +68,7 @@ def test_a_spike_has_the_usual_error_and_leaves_nothing_behind(method: str, ever
 @quiet
 @pytest.mark.parametrize("method", ["lhc", "oscar-sw-lossless", "s2-reducer", "zen", "thc", "qsgd"])
 def test_losses_that_take_turns_have_the_usual_error(method: str) -> None:
-    assert _worst(method, Case("turns", 1e3)) <= 3
+    assert _worst(method, SpikeCase("turns", 1e3)) <= 3
 
 
 @quiet
@@ -90,9 +90,9 @@ def test_a_tensor_that_is_zero_keeps_its_step_and_its_residual(method: str) -> N
     assert cluster.allreduce(gradients(9)).mean[0].any()
 
 
-def _worst(method: str, case: Case) -> float:
+def _worst(method: str, case: SpikeCase) -> float:
     how = {"calls": 36, "nodes": NODES, "seed": 0}
-    usual = np.median(train(method, Case(), **how)["whole"][2:])
+    usual = np.median(train(method, SpikeCase(), **how)["whole"][2:])
     return float(max(train(method, case, **how)["errors"][25:]) / usual)
 
 
