@@ -36,9 +36,8 @@ FAR_FALL = 1 << 12  # the same for few values, and for values with steps of thei
 FEW = 6  # values
 CONFIRMED = 4, 9  # the share of the expected energy below which sums confirm a fall
 LEAST_FALL, LEAST_FAR_FALL = 2, 6  # octaves by which a fallen tensor's exponent changes at least
-RESIDUAL_STEPS = np.float32(
-    0.5
-)  # new steps that the residual of a fallen tensor may have, as rounding leaves
+# New steps that the residual of a fallen tensor may have: what rounding leaves.
+RESIDUAL_STEPS = np.float32(0.5)
 NOT_SATURATED = -(1 << 15)
 _RECORD = struct.Struct("<Ihh")  # mantissa and exponent of a size, and the exponent that holds the peak
 
@@ -74,11 +73,15 @@ def _is_coarse(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, s
     if steps.params.scale == "max":
         largest = max(int(integers.max()), -int(integers.min())) if there else 0
         return largest < _small_peak(steps) and any(not worker.is_idle(tensors[t]) for t in there)
-    return any(
-        worker.energies[t] * (FAR_FALL if _varies(steps, t) else FALL) < (_expected(steps, t) or 0)
-        and not worker.is_idle(tensors[t])
-        for t in there
-    )
+    plain = steps.params.step == "tensor"  # in integers: fractions take microseconds, in every call
+    for t in there:
+        least = worker.energies[t] * (FAR_FALL if _varies(steps, t) else FALL)
+        small = (
+            least << 32 < steps.variances[t] * steps.sizes[t] if plain else least < (_expected(steps, t) or 0)
+        )
+        if small and not worker.is_idle(tensors[t]):
+            return True
+    return False
 
 
 def _expected(steps: StepTracker, t: int) -> Fraction | None:
