@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -51,8 +52,9 @@ def test_commands_compile_nothing_after_warming_up(tmp_path: Path) -> None:
         ["schedule", "draw", "ring", "--nodes", "4", "-o", str(tmp_path / "ring.png")],
         ["codec", str(array), "--all"],
         ["train", "default", "--workers", "1", *tiny],
-        ["worker", *tiny],
     ]  # fmt: skip
+    if importlib.util.find_spec("mpi4py"):
+        commands.append(["worker", *tiny])
     fresh = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}  # or what coding costs may be known, not measured
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(commands)],
@@ -61,5 +63,5 @@ def test_commands_compile_nothing_after_warming_up(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert [new for _, _, new in found] == [[]] * len(commands), found
-    assert [status for name, status, _ in found if name not in ("tune", "predict")] == [0] * 6
+    assert not any(status for name, status, _ in found if name not in ("tune", "predict")), found
     assert all(status in (0, 3) for _, status, _ in found)  # 3: does not pay
