@@ -336,13 +336,12 @@ def test_scale_takes_no_exchanged_frames(tmp_path: Path, capsys: pytest.CaptureF
 def test_scale_from_results(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["scale", "--results", tiny / "out" / "results.json", "--nodes", 1024, 8, "--values", "1M"]
     assert run([*arguments, "--json", tiny / "s.json", "--figure", tiny / "s.png"]) == 0
-    assert capsys.readouterr().out.splitlines()[2].endswith("model ms")
+    assert capsys.readouterr().out.splitlines()[2].endswith("speedup")
     scaled = json.loads((tiny / "s.json").read_text())
     assert {p["nodes"] for p in scaled["points"]} == {8, 1024}
     assert {p["name"] for p in scaled["points"]} == {"fp32", "bf16", "paper", "asc", "both"}
     by = {(p["name"], p["nodes"]): p for p in scaled["points"]}
     assert by["asc", 8]["bits_per_value"] < by["asc", 1024]["bits_per_value"] < 32
-    assert all(p["model_ms"] > 0 for p in scaled["points"])
     assert (tiny / "s.png").read_bytes().startswith(b"\x89PNG")
 
 

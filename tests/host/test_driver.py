@@ -13,11 +13,9 @@ from oscar.timeline.choose import choose
 from oscar.timeline.driver import Driver
 from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.link import LinkModel, Pipeline, Stage
-from oscar.timeline.recurrence import ring_finish
 from oscar.timeline.replay import replay, time_of
 from oscar_lab.rivals.by_frame import allreduce
 from oscar_sim.seeds import dice
-from support.frames import unequal
 
 NOTHING = Stage(1e-30, 0.0, 0.0, 0.0, 0.0)  # a NIC that takes no time
 DRIVER = Driver(command_s=3e-6, notice_s=1e-6, load_s=2e-9, read_s=5e-9)
@@ -93,16 +91,6 @@ def test_one_rank_models_all_of_direct_and_ring_with_their_driver(seed: int) -> 
             assert equal_time(schedule, values, BUSY, **how) == whole.total_s, schedule
             by_list = replay(schedule, frames, LISTED)
             assert equal_time(schedule, values, LISTED, **how) == by_list.total_s, schedule
-
-
-def test_the_recurrence_of_a_ring_takes_what_its_replay_takes(seed: int) -> None:
-    drawn = dice(f"driver of a ring {seed}")
-    for _ in range(12):
-        schedule = Ring(drawn.randrange(2, 7), drawn.randrange(1, 5))
-        frames = unequal(schedule, drawn)
-        for link in (BUSY, LISTED):
-            wanted = replay(schedule, frames, link).finish_s
-            assert ring_finish(schedule, frames, link) == pytest.approx(wanted, rel=1e-12), schedule
 
 
 def test_what_has_no_driver_is_told() -> None:

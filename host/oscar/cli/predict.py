@@ -320,9 +320,8 @@ def _config(args: argparse.Namespace) -> Any:
 def _say_replay(schedule: Any) -> None:
     """Say so where a time takes long, since every frame is replayed."""
     from oscar.planning.predict import SEARCHED
-    from oscar.timeline.equal import has_short_cut
 
-    if schedule.nodes > SEARCHED and not has_short_cut(schedule):
+    if schedule.nodes > SEARCHED and not schedule.alike:
         print(f"# replaying {schedule.describe()}: some 10 s or more", file=sys.stderr, flush=True)
 
 

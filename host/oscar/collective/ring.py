@@ -62,6 +62,7 @@ class Ring(Schedule):
     """
 
     name: ClassVar[str] = "ring"
+    alike: ClassVar[bool] = True
     gather: ClassVar[Gather] = FORWARD
 
     def __post_init__(self) -> None:

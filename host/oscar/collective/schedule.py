@@ -23,8 +23,9 @@ class Schedule(ABC):
 
     name: name in the registry. apart: sums of the all-gather contain no sum of the reduce-scatter and are
     kept apart from it. integers: ranks add in different orders, so only integers leave all ranks identical;
-    True wherever `apart` is. pulls_first: a port with several frames to send sends frames of the all-gather
-    first; otherwise it sends in the order of the actions.
+    True wherever `apart` is. alike: turning all ranks and chunks by one leaves it as it is. pulls_first: a
+    port with several frames to send sends frames of the all-gather first; otherwise it sends in the order of
+    the actions.
 
     >>> from oscar.collective.schedules import make_schedule
     >>> schedule = make_schedule("direct", 4)
@@ -37,6 +38,7 @@ class Schedule(ABC):
     name: ClassVar[str]
     apart: ClassVar[bool] = False
     integers: ClassVar[bool] = False
+    alike: ClassVar[bool] = False
     pulls_first: ClassVar[bool] = False
 
     nodes: int

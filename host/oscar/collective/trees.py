@@ -18,6 +18,7 @@ class Direct(Routed):
     """
 
     name: ClassVar[str] = "direct"
+    alike: ClassVar[bool] = True
 
     @cached_property
     def routes(self) -> Routes:

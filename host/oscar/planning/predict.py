@@ -15,10 +15,9 @@ from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
-from oscar.timeline.equal import equal_time, has_short_cut
+from oscar.timeline.equal import equal_time
 from oscar.timeline.link import FP32_BITS, MOST_VALUES, LinkModel, Pipeline
-from oscar.timeline.ports import MissingLinkError
-from oscar.timeline.topology import Topology
+from oscar.timeline.topology import MissingLinkError, Topology
 
 MIN_GAIN = 1.05  # a gain under 5 % is within the error of such a model, and not worth a codec
 NOTHING = Cost(0.0, 0.0)
@@ -77,7 +76,7 @@ class _Case:
     @property
     def searched(self) -> bool:
         """Whether times take little enough to look for the rate and the size at which coding pays."""
-        return self.topology is None and (self.nodes <= SEARCHED or has_short_cut(self.schedule))
+        return self.topology is None and (self.nodes <= SEARCHED or self.schedule.alike)
 
     @property
     def nodes(self) -> int:
@@ -118,7 +117,7 @@ class _Case:
             return [self.schedule.subframes]
         nic = self.coded and isinstance(self.link.coder, Pipeline)
         least = max(1, -(-self.values * MAX_SUBFRAMES // self.largest)) if nic else 1
-        if not has_short_cut(self.schedule) and self.nodes > _CUT_IN_REPLAYS:
+        if not self.schedule.alike and self.nodes > _CUT_IN_REPLAYS:
             return [least]
         return [least << i for i in range(MAX_SUBFRAMES.bit_length()) if least << i <= MAX_SUBFRAMES]
 

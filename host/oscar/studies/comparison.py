@@ -12,6 +12,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import ASC
+from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.stats import Stats
 from oscar.config import Config, Method
@@ -22,7 +23,7 @@ from oscar.results import FORMS
 from oscar.schemes.methods import MethodInfo, method_info
 from oscar.studies.parallel import Tick, run_tasks
 from oscar.studies.recording import Gradients, Progress, Recording, record_training, warmup_of
-from oscar.timeline.recurrence import equal_ring_time
+from oscar.timeline.equal import equal_time
 from oscar.timeline.replay import time_of
 from oscar.version import __version__
 
@@ -204,13 +205,8 @@ def _relate(rows: Sequence[dict[str, Any]], config: Config, values: int) -> None
     if reference is not None:
         time_s, sync = reference["time_s"], reference["step_sync_bytes"]
     else:
-        time_s = equal_ring_time(
-            values,
-            config.nodes,
-            config.link.model(),
-            subframes=config.schedule.subframes,
-            header_bytes=HEADER_BYTES,
-        )
+        ring = Ring(config.nodes, config.schedule.subframes)
+        time_s = equal_time(ring, values, config.link.model(), header_bytes=HEADER_BYTES, coded=False)
         largest = -(-values // config.nodes)
         sync = 2 * (config.nodes - 1) * (4 * largest + HEADER_BYTES * config.schedule.subframes)
     for row in rows:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from oscar.collective.exchange import ExchangeSchedule
 from oscar.collective.frames import Frames
+from oscar.collective.ring import Ring
 from oscar.config import LinkSection
 from oscar.errors import ConfigError
 from oscar.results import Results
@@ -17,13 +17,13 @@ from oscar.studies.comparison_files import kept_schedule
 from oscar.studies.comparison_table import best_rows, kept_link
 from oscar.studies.plotting import INK, PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.tables import Table
+from oscar.timeline.equal import equal_time
 from oscar.timeline.link import algbw, busbw
-from oscar.timeline.recurrence import equal_ring_time
 from oscar.timeline.scale import Measured, check_nodes, scale
 
 TABLE = Table(
     "name:#method <16", "plan <10", "nodes >6", "time_us:time(us) >11.2f", "algbw >8.2f", "busbw >8.2f",
-    "bits_per_value:bits/val >8.3f", "speedup >8.2f", "model_ms:model ms >9.3f",
+    "bits_per_value:bits/val >8.3f", "speedup >8.2f",
 )  # fmt: skip
 RAW = {"fp32": 32, "bf16": 16}  # bits per value, the same at every size
 RAW_COLOURS = {"fp32": INK, "bf16": SOFT}
@@ -34,10 +34,8 @@ def scale_results(
 ) -> dict[str, Any]:
     """Model every coded method, with its best plan, at each of `nodes`; fp32 and bf16 beside them.
 
-    values: of the model (default: as measured). `model_ms` of a point is what modelling this one AllReduce
-    took, compilation excluded: drawing its frames, the recurrence, and fp32 to compare with. Raises
-    ConfigError where the results hold no frames of two nodes or more, or were measured with exchange at fewer
-    nodes; ValueError for nodes or values out of range.
+    values: of the model (default: as measured). Raises ConfigError where the results hold no frames of two
+    nodes or more, or were measured with exchange at fewer nodes; ValueError for nodes or values out of range.
     """
     check_nodes(nodes)
     link = kept_link(results)
@@ -46,9 +44,7 @@ def scale_results(
         raise ValueError(f"expected a model of at least 1 value, got {total}")
     if results["nodes"] < 2:
         raise ConfigError("results of one node have no frames to scale; run with nodes of 2 or more")
-    points = [
-        _timed(_raw_point, name, bits, total, count, link) for count in nodes for name, bits in RAW.items()
-    ]
+    points = [_raw_point(name, bits, total, count, link) for count in nodes for name, bits in RAW.items()]
     for row in best_rows(results):
         if not row["coded"]:
             continue
@@ -61,8 +57,8 @@ def scale_results(
             )
         measured = Measured(Frames.from_tree(row["frames"]), schedule)
         named = {key: row[key] for key in ("name", "plan")}
-        how = {"link": link.model(), "values": total, "seed": seed}
-        points += [named | _timed(_coded_point, measured, count, **how) for count in nodes]
+        scaled = scale(measured, nodes, link=link.model(), values=total, seed=seed)
+        points += [named | asdict(point) for point in scaled]
     return {
         "model": {**results["model"], "values": total},
         "quantiser": results["quantiser"],
@@ -73,23 +69,9 @@ def scale_results(
     }
 
 
-def _timed(model: Callable[..., dict[str, Any]], *args: Any, **how: Any) -> dict[str, Any]:
-    """Return a point with the milliseconds that modelling it took, the best of seven after a first."""
-    point, took = model(*args, **how), []
-    for _ in range(7):
-        began = time.perf_counter()
-        model(*args, **how)
-        took.append(time.perf_counter() - began)
-    return point | {"model_ms": 1e3 * min(took)}
-
-
-def _coded_point(measured: Measured, nodes: int, **how: Any) -> dict[str, Any]:
-    return asdict(scale(measured, [nodes], **how)[0])
-
-
 def _raw_point(name: str, bits: int, values: int, nodes: int, link: LinkSection) -> dict[str, Any]:
-    fp32 = equal_ring_time(values, nodes, link.model())
-    time_s = equal_ring_time(values, nodes, link.model(), bits_per_value=bits)
+    fp32 = equal_time(Ring(nodes), values, link.model(), coded=False)
+    time_s = equal_time(Ring(nodes), values, link.model(), bits=bits, coded=False)
     rate = algbw(values, time_s)
     return {
         "name": name,

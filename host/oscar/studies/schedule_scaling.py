@@ -11,7 +11,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.schedules import SCHEDULES, make_schedule
 from oscar.studies.plotting import INK, PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.tables import Table
-from oscar.timeline.equal import equal_time, has_short_cut, in_switch_time
+from oscar.timeline.equal import equal_time, in_switch_time
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.scale import check_nodes
 
@@ -80,7 +80,7 @@ def _coded(
     times = {}
     for name in SCHEDULES:
         schedule = make_schedule(name, nodes, subframes=subframes)
-        if nodes <= REPLAYED or has_short_cut(schedule) or name in FEW:
+        if nodes <= REPLAYED or schedule.alike or name in FEW:
             times[name] = equal_time(schedule, values, link, bits=rate, header_bytes=HEADER_BYTES)
     if nodes < 1024:
         times[IN_SWITCH] = in_switch_time(

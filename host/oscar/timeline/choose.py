@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.schedule import Schedule
-from oscar.timeline.equal import Bits, equal_time, has_short_cut
+from oscar.timeline.equal import Bits, equal_time, plain
 from oscar.timeline.link import LinkModel
-from oscar.timeline.ports import MissingLinkError
-from oscar.timeline.replay import plain
-from oscar.timeline.topology import Topology
+from oscar.timeline.topology import MissingLinkError, Topology
 
-REPLAYED = 64  # ranks
+PLAYED = 64  # ranks
 
 
 def by_kind(topology: Topology | None, nodes: int, *, exact: bool) -> str:
@@ -78,14 +76,14 @@ def choose(
 ) -> str:
     """Return the name of the candidate that takes least by `times`; of equals the first.
 
-    Between more than REPLAYED ranks with equal ports at a switch only rings and direct are compared, if there
-    are any: a replay of so many takes seconds. Of a NIC with its driver those are left out that keep sums
-    apart, since its memory holds one. Raises ValueError where none has all its links.
+    Between more than PLAYED ranks with equal ports at a switch only schedules that are `alike` are compared,
+    if there are any: to play all ranks takes seconds. Of a NIC with its driver those are left out that keep
+    sums apart, since its memory holds one. Raises ValueError where none has all its links.
     """
     if coded and link.driver is not None:
         candidates = [each for each in candidates if not each.apart] or candidates
-    quick = [schedule for schedule in candidates if has_short_cut(schedule)]
-    if plain(link, topology)[1] is None and quick and candidates[0].nodes > REPLAYED:
+    quick = [schedule for schedule in candidates if schedule.alike]
+    if plain(link, topology)[1] is None and quick and candidates[0].nodes > PLAYED:
         candidates = quick
     found = times(candidates, values, link, topology, bits, coded=coded)
     best = min(found, key=found.__getitem__)

@@ -97,7 +97,8 @@ class Driver:
     @property
     def costs(self) -> DriverCosts:
         """What `give` and `fetch` take."""
-        return DriverCosts(*(getattr(self, name) for name in DriverCosts._fields))
+        seconds: dict[str, Any] = {name: float(getattr(self, name)) for name in TIMES}
+        return DriverCosts(**seconds, by_list=self.by_list)
 
     def without(self, part: str) -> Driver:
         """Return the driver with 0 for `per_value_s` or `once_s`, as Cores.without does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +13,13 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import SENDS
 from oscar.collective.frames import Frames
 from oscar.collective.node import ChunkLayout
-from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
-from oscar.collective.trees import Direct, Switch
-from oscar.timeline.link import FP32_BITS, LinkModel, least, listed
-from oscar.timeline.recurrence import equal_ring_time
-from oscar.timeline.replay import plain, time_of
+from oscar.collective.trees import Switch
+from oscar.timeline.link import FP32_BITS, LinkModel
+from oscar.timeline.player import ROUNDING
+from oscar.timeline.replay import time_of, time_of_alike
 from oscar.timeline.sizes import divide
-from oscar.timeline.symmetric import symmetric_time
-from oscar.timeline.topology import Topology, adding_switch
+from oscar.timeline.topology import AtSwitch, Topology, adding_switch
 
 Bits = (
     Callable[[int], float] | float
@@ -71,42 +70,39 @@ def equal_time(
 ) -> float:
     """Return the time when all chunks are as large as the largest of an even cut; raw fp32 by default.
 
-    Rings and direct between equal ports at a switch take one rank for all, O(N K); others are replayed.
+    Between equal ports at a switch, one rank stands for all where the schedule is `alike`.
     Raises ValueError for values or header_bytes under 0, bits of 0, and a topology without the links needed.
     """
     link, topology = plain(link, topology)
     rate = bits if callable(bits) else lambda _: bits
-    if values < 0 or header_bytes < 0 or not rate(1) > 0:
+    if values < 0 or header_bytes < 0 or not min(map(rate, (1, schedule.nodes))) > 0:
         raise ValueError(
             "expected values and header_bytes of 0 or more and bits above 0, got "
-            f"{values}, {header_bytes} and {rate(1)}"
+            f"{values}, {header_bytes} and {min(map(rate, (1, schedule.nodes)))}"
         )
     count = -(-values // schedule.chunks)
-    by_list = listed(schedule, count * schedule.chunks, link, coded=coded)
-    if topology is None and type(schedule) is Direct:
-        whole = divide(count, schedule.subframes)
-        sizes = {
-            terms: np.where(whole > 0, header_bytes + np.ceil(whole * (rate(terms) / 8)), 0).astype(np.int64)
-            for terms in {1, schedule.nodes}
-        }
-        return least(link, by_list, lambda one: symmetric_time(schedule, whole, sizes, one, coded=coded))
-    if topology is None and isinstance(schedule, Ring):
-        form, subs = replace(schedule.form, coded=coded), schedule.subframes
+    if topology is not None or not schedule.alike:
+        frames = assumed_frames(schedule, count * schedule.chunks, bits, header_bytes=header_bytes)
+        return time_of(schedule, frames, link, topology, coded=coded)
+    whole = divide(count, schedule.subframes)
 
-        def ring_s(link: LinkModel) -> float:
-            return equal_ring_time(
-                values, schedule.nodes, link, form, bits_per_value=bits, subframes=subs,
-                header_bytes=header_bytes,
-            )  # fmt: skip
+    def size(_: int, workers: int) -> Any:
+        return np.where(whole > 0, header_bytes + np.ceil(whole * (rate(workers) / 8)), 0).astype(np.int64)
 
-        return least(link, by_list, ring_s)
-    frames = assumed_frames(schedule, count * schedule.chunks, bits, header_bytes=header_bytes)
-    return time_of(schedule, frames, link, topology, coded=coded)
+    return time_of_alike(schedule, whole, size, link, coded=coded)
 
 
-def has_short_cut(schedule: Schedule) -> bool:
-    """Whether one rank models all of a schedule between equal ports at a switch."""
-    return isinstance(schedule, Ring) or type(schedule) is Direct
+def plain(link: LinkModel, topology: Topology | None) -> tuple[LinkModel, Topology | None]:
+    """Return a link with the rate and latency of a switch of equal ports, instead of the topology."""
+    if topology is None or not isinstance(topology.links, AtSwitch) or topology.message_s:
+        return link, topology
+    costs = {port.seconds_per_byte for port in topology.ports}
+    if len(costs) > 1:
+        return link, topology
+    bandwidth_bps = 8 / costs.pop()
+    if math.isclose(bandwidth_bps, link.bandwidth_bps, rel_tol=ROUNDING):
+        bandwidth_bps = link.bandwidth_bps
+    return replace(link, bandwidth_bps=bandwidth_bps, latency_s=topology.links.latency_s), None
 
 
 def in_switch_time(

@@ -9,23 +9,167 @@ bytes pairs small shares with high rates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.actions import SENDS
 from oscar.collective.frames import Frames
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
 from oscar.timeline.equal import equal_time
-from oscar.timeline.laws import RingLaw, RoutedLaw
 from oscar.timeline.link import LinkModel, algbw, busbw
-from oscar.timeline.recurrence import equal_ring_time
+from oscar.timeline.lowering import fill, kinds_of_frames, lower
+from oscar.timeline.replay import time_of, time_of_alike
+from oscar.timeline.sizes import Sizes, divide
 
 MAX_NODES = 1024
+BITS_PER_DOUBLING = 0.5  # twice as many independent summands: sigma grows by sqrt 2, entropy by half a bit
+PLAYED = 64  # most ranks of which each is played, where one may stand for all
+
+Floats = NDArray[np.float64]
+
+
+class Drawn(NamedTuple):
+    """One AllReduce as drawn: its values, the bytes of all frames, and its time."""
+
+    values: int
+    bytes: int
+    time_s: float
+
+
+def draw_parts(share: Floats, parts: int, total: int, random: np.random.Generator) -> tuple[Sizes, Sizes]:
+    """Return which measured sub-frame each of `parts` takes after, and its part of `total` values."""
+    # Whole rounds of the measured sub-frames, then a random part of one: the mean stays as measured.
+    source = np.arange(parts + (-parts) % share.size) % share.size
+    source[-share.size :] = random.permutation(source[-share.size :])
+    source = random.permutation(source[:parts])
+    weight = share[source]
+    if not weight.any():
+        raise ValueError(f"all {parts} sub-frames drawn are empty in the measured run; measure a larger one")
+    edges = np.rint(np.cumsum(weight) * (total / weight.sum())).astype(np.int64)
+    return source, np.diff(edges, prepend=0)
+
+
+def _slope(terms: Floats, bits: Floats) -> float:
+    """Return the growth in bits for each doubling of `terms`: least squares, held to 0 .. 1."""
+    if len(set(terms.tolist())) < 2:
+        return BITS_PER_DOUBLING
+    return float(np.clip(np.polyfit(np.log2(terms), bits, 1)[0], 0.0, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """How the frame sizes of a measured AllReduce carry over to other numbers of nodes.
+
+    Attributes:
+        bits: By phase, the numbers of workers that frames sum, in ascending order, and the mean payload in
+            bits per value; float64.
+        deviation: How far the frames of a chunk and sub-frame are from that mean, float64 [phase, part].
+        share: Each part's share of all values, float64 [part].
+    """
+
+    schedule: Schedule
+    header_bytes: int
+    raw_bits: int
+    bits: tuple[tuple[Floats, Floats], ...]
+    deviation: Floats
+    share: Floats
+
+    @classmethod
+    def of(cls, schedule: Schedule, frames: Frames, header_bytes: int, raw_bits: int) -> Law:
+        """Return the law of measured frames."""
+        rows, parts = frames.rows, schedule.chunks * schedule.subframes
+        part = rows["chunk"].astype(np.int64) * schedule.subframes + rows["sub"]
+        if len(rows) and int(part.max()) >= parts:
+            raise ValueError(f"expected the frames of {schedule.describe()}; give the schedule that ran")
+        payload, share = 8.0 * (rows["bytes"] - header_bytes), np.zeros(parts)
+        share[part] = rows["count"]
+        laws, deviation = [], np.ones((2, parts))
+        for phase in range(2):
+            here = rows["phase"] == phase
+            terms, at = np.unique(rows["terms"][here], return_inverse=True)
+            mean = np.bincount(at, payload[here]) / np.maximum(np.bincount(at, rows["count"][here]), 1)
+            laws.append((terms.astype(float), mean))
+            usual = np.bincount(part[here], mean[at] * rows["count"][here], parts)
+            own = np.bincount(part[here], payload[here], parts)
+            np.divide(own, usual, out=deviation[phase], where=usual > 0)
+        return cls(schedule, header_bytes, raw_bits, tuple(laws), deviation, share / share.sum())
+
+    def _filled(self) -> Floats:
+        """Return the deviations; a sub-frame that was empty has the mean one of its chunk."""
+        shape = -1, self.schedule.subframes
+        share, own = self.share.reshape(shape), self.deviation.reshape(2, *shape)
+        total = np.maximum(share.sum(axis=1), np.finfo(float).tiny)
+        mean = (own * share).sum(axis=2) / total
+        return np.where(share > 0, own, mean[:, :, None])
+
+    def slope(self) -> float:
+        """Return the growth in bits per value for each doubling of the summands, over both phases."""
+        return _slope(*(np.concatenate([law[i] for law in self.bits]) for i in range(2)))
+
+    def bits_at(self, phase: int, terms: int) -> float:
+        """Return mean payload bits per value of frames that sum so many workers' values.
+
+        Between measured numbers of terms in a straight line over their logarithm, beyond them with `slope`.
+        """
+        have, bits = self.bits[phase]
+        want, known = np.log2(terms), np.log2(have)
+        beyond = want - np.clip(want, known[0], known[-1])
+        return float(np.clip(np.interp(want, known, bits) + self.slope() * beyond, 0.0, self.raw_bits))
+
+    def draw(self, nodes: int, total: int, link: LinkModel, random: np.random.Generator) -> Drawn:
+        """Draw one AllReduce of `total` values between `nodes`, and time it.
+
+        Each chunk takes after a measured one with all its sub-frames: an owner sends the sum of all of them,
+        and a chunk may be dense at its beginning alone. Between more than PLAYED ranks of a schedule that is
+        `alike`, one rank stands for all. Its chunk is the one with the longest sums, since every rank waits
+        for it; but a rank that pushes all chunks to their owners has the mean of them to push.
+        """
+        schedule = replace(self.schedule, nodes=nodes)
+        shape = -1, schedule.subframes
+        source, whole = draw_parts(self.share.reshape(shape).sum(axis=1), schedule.chunks, total, random)
+        count = np.array([divide(int(values), schedule.subframes) for values in whole])
+        deviation = self._filled().reshape(2, *shape)[:, source]
+
+        def size(phase: int, terms: int) -> Sizes:
+            rate = np.minimum(self.bits_at(phase, terms) * deviation[phase], self.raw_bits) / 8
+            return np.where(count > 0, self.header_bytes + np.ceil(count * rate), 0).astype(np.int64)
+
+        if not schedule.alike or nodes <= PLAYED:
+            frames = Frames.of(_rows(schedule, count, size))
+            return Drawn(int(count.sum()), frames.bytes, time_of(schedule, frames, link))
+        sizes = {kind: size(*kind) for kind, _ in kinds_of_frames(schedule)}
+        sent = sum(number * int(sizes[kind].sum()) for kind, number in kinds_of_frames(schedule))
+        longest = size(1, nodes).sum(axis=1).argmax()
+        pushes = schedule.hops <= 2
+
+        def alike(phase: int, terms: int) -> Sizes:
+            each = sizes[phase, terms]
+            return -(-each.sum(axis=0) // nodes) if pushes and terms == 1 else each[longest]
+
+        values = -(-count.sum(axis=0) // nodes) if pushes else count[longest]
+        return Drawn(int(count.sum()), sent, time_of_alike(schedule, values, alike, link))
+
+
+def _rows(schedule: Schedule, count: Sizes, size: Callable[[int, int], Sizes]) -> Iterator[tuple[int, ...]]:
+    """Yield the rows of a log of `schedule`; size(phase, terms) is by chunk and sub-frame."""
+    known: dict[tuple[int, int], list[list[int]]] = {}
+    counts = count.tolist()
+    for rank in range(schedule.nodes):
+        for a in schedule.actions(rank):
+            if a.op in SENDS and counts[a.chunk][a.sub]:
+                key = int(a.phase), a.workers
+                if key not in known:
+                    known[key] = size(*key).tolist()
+                each = counts[a.chunk][a.sub], known[key][a.chunk][a.sub]
+                yield (key[0], a.step, rank, a.peer, a.chunk, a.sub, a.workers, *each)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +202,13 @@ class Measured:
                 f"expected frames of at least the {self.header_bytes} header bytes, got "
                 f"{least}; set header_bytes to what the frames carry"
             )
+        fill(self.schedule, self.frames, lower(self.schedule))
         _ = self.law
 
     @cached_property
-    def law(self) -> RingLaw | RoutedLaw:
+    def law(self) -> Law:
         """How the sizes carry over."""
-        kind = RingLaw.of if isinstance(self.schedule, Ring) else RoutedLaw.of
-        return kind(self.schedule, self.frames, self.header_bytes, self.raw_bits)  # type: ignore[arg-type]
+        return Law.of(self.schedule, self.frames, self.header_bytes, self.raw_bits)
 
     @property
     def values(self) -> int:
@@ -120,7 +264,7 @@ def scale(
     for count in nodes:
         total, sent, time_s = measured.law.draw(count, wanted, link, generator(seed, count))
         subs = measured.schedule.subframes
-        fp32_s = equal_ring_time(total, count, link, subframes=subs)
+        fp32_s = equal_time(Ring(count, subs), total, link, coded=False)
         direct_s = equal_time(Direct(count, subs), total, link, coded=False)
         rate = algbw(total, time_s)
         wire_bits = 8.0 * float(sent) / (2 * (count - 1) * total)

@@ -1,7 +1,4 @@
-"""Sizes of frames: cut for cores, what units take for them, and the dense tables of rings.
-
-A table is int64 [phase 2, step N-1, rank (the sender) N, sub-frame K].
-"""
+"""Sizes of frames: cut for cores, and what units take for them."""
 
 from __future__ import annotations
 
@@ -17,8 +14,7 @@ from oscar.coding.asc.params import GROUP_ROWS, LANES
 from oscar.coding.asc.turns import COLUMNS, GROUP, cell_values
 from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import MAX_SUBFRAMES
-from oscar.collective.frames import KEY, ROW, Frames, Key
-from oscar.collective.ring import Ring, ring_chunks
+from oscar.collective.frames import KEY, Frames, Key
 from oscar.collective.schedule import Schedule
 from oscar.timeline.turns import TURN
 from oscar.timeline.units import UnitFrame, received, sent
@@ -38,68 +34,35 @@ def divide(values: int, parts: int) -> NDArray[np.int64]:
     return np.where(np.arange(parts) < extra, low + 1, low).astype(np.int64)
 
 
-def cut_for(schedule: _Schedule, frames: Frames, cores: int) -> tuple[_Schedule, Frames]:
-    """Return both with every frame cut into equal parts, each with a header: one for each core.
+def cut(frame_bytes: Sizes, counts: Sizes, subframes: int, cores: int) -> tuple[Sizes, Sizes]:
+    """Return bytes and counts, int64 [.., frame], with every frame cut into equal parts: one for each core.
 
-    A chunk has at most the 64 sub-frames of the protocol. Bits per value stay as they are: each core has
-    tables of its own, and how much less these learn is not known.
+    Each part has a header. A chunk of `subframes` has at most the 64 of the protocol after it. Bits per value
+    stay as they are: each core has tables of its own, and how much less these learn is not known.
     """
-    parts = min(-(-cores // schedule.subframes), MAX_SUBFRAMES // schedule.subframes)
-    if parts <= 1:
-        return schedule, frames
-    part = np.tile(np.arange(parts), len(frames))
-    rows = np.repeat(frames.rows, parts)
-    counts, payload = rows["count"], np.maximum(rows["bytes"] - HEADER_BYTES, 0)
-    low, high = counts * part // parts, counts * (part + 1) // parts
-    ends = [payload * edge // np.maximum(counts, 1) for edge in (low, high)]
-    rows["sub"] = rows["sub"] * parts + part
-    rows["count"], rows["bytes"] = high - low, HEADER_BYTES + ends[1] - ends[0]
-    return replace(schedule, subframes=schedule.subframes * parts), Frames.of(rows[high > low])
-
-
-def cut_tables(frame_bytes: Sizes, counts: Sizes, cores: int) -> tuple[Sizes, Sizes]:
-    """Return the tables of `cut_for`."""
-    subs = counts.shape[3]
-    parts = min(-(-cores // subs), MAX_SUBFRAMES // subs)
+    parts = min(-(-cores // subframes), MAX_SUBFRAMES // subframes)
     if parts <= 1:
         return frame_bytes, counts
     edges = counts[..., None] * np.arange(parts + 1) // parts
     payload = np.maximum(frame_bytes - HEADER_BYTES, 0)[..., None]
-    ends = payload * edges // np.maximum(counts, 1)[..., None]
     own = np.diff(edges)
-    sizes = np.where(own > 0, HEADER_BYTES + np.diff(ends), 0)
-    shape = (*counts.shape[:3], subs * parts)
-    return np.ascontiguousarray(sizes.reshape(shape)), np.ascontiguousarray(own.reshape(shape))
+    sizes = np.where(own > 0, HEADER_BYTES + np.diff(payload * edges // np.maximum(counts, 1)[..., None]), 0)
+    shape = *counts.shape[:-1], counts.shape[-1] * parts
+    return sizes.reshape(shape), own.reshape(shape)
 
 
-def ring_tables(schedule: Ring, frames: Frames) -> tuple[Sizes, Sizes]:
-    """Return the bytes and counts of a ring's frames as tables; those never sent have 0.
-
-    Raises ValueError for frames that `schedule` does not send, with the first one.
-    """
-    rows, n = frames.rows, schedule.nodes
-    shape = (2, n - 1, n, schedule.subframes)
-    sizes, counts = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    at = rows["phase"], rows["step"], rows["sender"], rows["sub"]
-    misfit = np.zeros(len(rows), bool)
-    for index, most in zip(at, shape, strict=True):
-        misfit |= (index < 0) | (index >= most)
-    if not misfit.any() and len(rows):
-        chunk, back = ring_chunks(n, schedule.gather), rows["phase"] * bool(schedule.gather.boomerang)
-        misfit |= rows["chunk"] != chunk[at[:3]]
-        misfit |= rows["receiver"] != (rows["sender"] + 1 - 2 * back) % n
-    if misfit.any():
-        first = ", ".join(f"{name} {rows[misfit.argmax()][name]}" for name in ROW.names or ())
-        raise ValueError(
-            f"expected frames of {schedule.describe()}, got one of {first}; give the schedule that ran"
-        )
-    sizes[at], counts[at] = rows["bytes"], rows["count"]
-    if counts.size and _unequal(counts, chunk_table(schedule)):
-        raise ValueError(
-            f"expected frames of {schedule.describe()} whose chunks hold the same values on every hop, got "
-            "others; give all frames of one AllReduce"
-        )
-    return sizes, counts
+def cut_for(schedule: _Schedule, frames: Frames, cores: int) -> tuple[_Schedule, Frames]:
+    """Return both with every frame cut as `cut` does."""
+    sizes, counts = cut(
+        frames.rows["bytes"][:, None], frames.rows["count"][:, None], schedule.subframes, cores
+    )
+    parts = counts.shape[1] if len(frames) else 1
+    if parts == 1:
+        return schedule, frames
+    rows = np.repeat(frames.rows, parts)
+    rows["sub"] = rows["sub"] * parts + np.tile(np.arange(parts), len(frames))
+    rows["count"], rows["bytes"] = counts.ravel(), sizes.ravel()
+    return replace(schedule, subframes=schedule.subframes * parts), Frames.of(rows[rows["count"] > 0])
 
 
 class Engaged(NamedTuple):
@@ -210,29 +173,3 @@ def frame_work(
         engaged(sent(many, units, block, 0.0), ENCODE_TURNS),
         engaged(received(came, units, block, 0.0), DECODE_TURNS),
     )
-
-
-def work_tables(counts: Sizes, frames: Frames, units: int, block: int) -> tuple[Sizes, Sizes]:
-    """Return works and holds of a ring's frames in the places of their counts; of both ways, the more."""
-    rows, tables = frames.rows, (counts.copy(), counts.copy())
-    both = unit_work(frames, units, block)
-    keys = list(zip(*(rows[name].tolist() for name in KEY), strict=True))
-    for field, table in enumerate(tables):
-        table[rows["phase"], rows["step"], rows["sender"], rows["sub"]] = [
-            max(way[key][field] for way in both) for key in keys
-        ]
-    return tables
-
-
-def _unequal(counts: Sizes, chunks: Sizes) -> bool:
-    """Whether a chunk holds other values on some hop; a phase may have no frames at all, as of a gather."""
-    sent = [phase for phase in range(2) if counts[phase].any()]
-    by_chunk = np.zeros(counts.shape[2:], np.int64)
-    for phase in sent[:1]:
-        by_chunk[chunks[phase, 0]] = counts[phase, 0]
-    return any((counts[phase] != by_chunk[chunks[phase]]).any() for phase in sent)
-
-
-def chunk_table(schedule: Ring) -> Sizes:
-    """Return the chunk that each rank sends, int64 [phase 2, step N-1, rank N]."""
-    return np.asarray(ring_chunks(schedule.nodes, schedule.gather))

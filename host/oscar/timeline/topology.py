@@ -10,6 +10,10 @@ Kind = Literal["switch", "ring", "links"]
 Pair = tuple[int, int]
 
 
+class MissingLinkError(ValueError):
+    """A schedule sends where the topology has no link."""
+
+
 @dataclass(frozen=True)
 class Port:
     """What carries one frame at a time: a rank's way out or in, a NIC that several ranks share, a wire."""

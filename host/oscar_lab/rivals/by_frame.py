@@ -10,7 +10,7 @@ from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
 from oscar.timeline.engine import Graph, Need
 from oscar.timeline.link import CodecTime, LinkModel
-from oscar.timeline.programs import Programs, Work, load, place
+from oscar.timeline.lowering import ADD, ENCODE, SEND, TAKE, WAIT, fill, lower, work_of
 from oscar.timeline.sizes import cut_for
 
 SUM = "sum"  # how names of tasks begin at which a sum is complete, or what has been added to it so far
@@ -57,8 +57,7 @@ def allreduce(
     if codec.busy and production is not None and production.triggered:
         raise ValueError("expected a NIC for triggers, got cores, which add and code a frame in one")
     schedule, frames = cut_for(schedule, frames, codec.cores)
-    programs = load(schedule, frames, codec, lambda *_: None, lambda *_: None)
-    return _Frames(programs, link, codec, schedule, production).graph
+    return _Frames(_load(schedule, frames, codec), link, codec, schedule, production).graph
 
 
 def sums_s(graph: Graph) -> float:
@@ -68,6 +67,60 @@ def sums_s(graph: Graph) -> float:
     """
     timeline, tasks = graph.run(), enumerate(graph.tasks)
     return max((float(timeline.end[at]) for at, task in tasks if task.name.startswith(SUM)), default=0.0)
+
+
+WHERE = "kind", "rank", "peer", "phase", "chunk", "sub", "wakes"
+
+
+@dataclass(eq=False)
+class Work:
+    """An action of `replay.Program`; input: the one whose result it uses; wakes: the WAIT that it ends."""
+
+    kind: int
+    rank: int
+    peer: int
+    phase: int
+    chunk: int
+    sub: int
+    wakes: int
+    size: int
+    count: int
+    hold: int
+    input: Work | None
+
+
+@dataclass
+class Programs:
+    """All ranks' work: of each coder, the frames to send, those to come, and how many each rank receives."""
+
+    units: list[list[Work]]
+    sends: list[list[Work]]
+    waits: dict[int, Work]
+    received: list[int]
+
+
+def _load(schedule: Schedule, frames: Frames, codec: CodecTime) -> Programs:
+    do = lower(schedule)
+    values, sizes = fill(schedule, frames, do)
+    counts, holds = work_of(do, values, frames, codec)
+    per_rank, nodes = codec.cores * (1 if codec.busy else 2), schedule.nodes
+    out = Programs([[] for _ in range(nodes * per_rank)], [[] for _ in range(nodes)], {}, [0] * nodes)
+    made: dict[int, Work] = {}
+    for at in (values > 0).nonzero()[0].tolist():
+        where = {name: int(getattr(do, name)[at]) for name in WHERE}
+        needs = made[int(do.needs[at])] if do.needs[at] >= 0 else None
+        work = made[at] = Work(
+            **where, size=int(sizes[at]), count=int(counts[at]), hold=int(holds[at]), input=needs
+        )
+        if work.kind <= TAKE:
+            decoder = 0 if codec.busy or work.kind == ENCODE else codec.cores
+            out.units[work.rank * per_rank + work.sub % codec.cores + decoder].append(work)
+        elif work.kind == SEND:
+            out.sends[work.rank].append(work)
+        elif work.kind == WAIT:
+            out.waits[at] = work
+            out.received[work.rank] += 1
+    return out
 
 
 class _Frames:
@@ -89,17 +142,17 @@ class _Frames:
         if production is not None:
             self._produce(programs, schedule, production)
         self.numbers: dict[int, int] = {}  # of the task of each work
-        self.sent: dict[tuple[int, ...], Work] = {}
+        self.sent: dict[int, Work] = {}  # by the WAIT that it ends
         self.room = [link.message_s * count for count in programs.received]
         graph, pulls_first, made = self.graph, schedule.pulls_first, len(self.graph.tasks)
         # Tasks are numbered first, since programs of ranks need each other.
-        order = [(unit, work) for unit in programs.units for work in unit.queue]
+        order = [(unit, work) for unit, queue in enumerate(programs.units) for work in queue]
         sends = [work for own in programs.sends for work in own]
         for at, (_, work) in enumerate(order, made):
             self.numbers[id(work)] = at
         for at, work in enumerate(sends, made + len(order)):
             self.numbers[id(work)] = at
-            self.sent[place(work)] = work
+            self.sent[work.wakes] = work
         self.adds = _adds(order)
         self.arrivals = {id(work): at for at, work in enumerate(sends, made + len(order) + len(sends))}
         self.waits = {id(wait): self.sent[key] for key, wait in programs.waits.items() if key in self.sent}
@@ -110,18 +163,16 @@ class _Frames:
         for rank, own in enumerate(programs.sends):
             for at, work in enumerate(own):
                 # Of those that are ready, frames of the all-gather go first, then in order.
-                priority = at - work.action.phase * len(own) if pulls_first else 0
+                priority = at - work.phase * len(own) if pulls_first else 0
                 self._add("send", work, ports[rank], work.size * link.seconds_per_byte, priority)
         into = [graph.resource(f"in {rank}") for rank in range(len(programs.sends))]
         for work in sends:
             first = Need(self.numbers[id(work)], link.latency_s, of_start=True)
-            graph.add(
-                self._name("arrive", work), into[work.action.peer], work.size * link.seconds_per_byte, [first]
-            )
+            graph.add(self._name("arrive", work), into[work.peer], work.size * link.seconds_per_byte, [first])
         self._finish(order)
 
     def _produce(self, programs: Programs, schedule: Schedule, production: Production) -> None:
-        works = [work for unit in programs.units for work in unit.queue]
+        works = [work for unit in programs.units for work in unit]
         counts = {_key(work): work.count for work in works if _takes_own(work)}
         for rank in range(schedule.nodes):
             needed = (a for a in schedule.actions(rank) if a.op in (Op.ENCODE, Op.DECODE_ADD))
@@ -140,8 +191,8 @@ class _Frames:
         for at, unit in enumerate(programs.units):
             engine = self.graph.resource(f"engine {at}", in_order=not self.triggered)
             before: Work | None = None
-            for work in unit.queue:
-                encodes = work.action.op is Op.ENCODE
+            for work in unit:
+                encodes = work.kind == ENCODE
                 took = self._result(work)
                 if codec.busy and encodes and before is not None and _same_sum(before, work):
                     took = work.count * codec.hop_each + codec.hop_once - self._result(before)
@@ -160,7 +211,7 @@ class _Frames:
     def _result(self, work: Work) -> float:
         """Return from the start of the engine's work to its result."""
         codec = self.codec
-        if work.action.op is Op.ENCODE:
+        if work.kind == ENCODE:
             return work.count * codec.encode_each + codec.encode_once
         return work.count * codec.decode_each + codec.decode_once
 
@@ -172,12 +223,12 @@ class _Frames:
         if self.triggered and inputs:  # what a sum takes is added in any order
             inputs = self.adds.get(id(inputs[0]), inputs)
         needs = [self._after(one, front) for one in inputs]
-        own = self.made.get((work.rank, work.action.chunk, work.action.sub))
+        own = self.made.get((work.rank, work.chunk, work.sub))
         if own is not None and _takes_own(work):
             needs.append(Need(own, front))
         if self.triggered and what == "encode":
             rank, chunk, sub = _key(work)
-            link = rank, int(work.action.phase), self.to[rank, int(work.action.phase), chunk, sub]
+            link = rank, int(work.phase), self.to[rank, int(work.phase), chunk, sub]
             if link in self.last:
                 needs.append(Need(self.last[link], 0.0, of_start=True))
             self.last[link] = self.numbers[id(work)]
@@ -195,14 +246,13 @@ class _Frames:
     def _finish(self, order: Iterable[tuple[object, Work]]) -> None:
         """Let what is decoded count until its result is out."""
         for _, work in order:
-            if work.action.op is not Op.ENCODE:
-                what = SUM if work.action.op is Op.DECODE_ADD else "done"
+            if work.kind != ENCODE:
+                what = SUM if work.kind == ADD else "done"
                 self.graph.add(self._name(what, work), None, 0.0, [self._after(work, 0.0)])
 
     @staticmethod
     def _name(what: str, work: Work) -> str:
-        a = work.action
-        return f"{what} {a.chunk}.{a.sub} on {work.rank}"
+        return f"{what} {work.chunk}.{work.sub} on {work.rank}"
 
 
 def _adds(order: Iterable[tuple[object, Work]]) -> dict[int, list[Work]]:
@@ -210,7 +260,7 @@ def _adds(order: Iterable[tuple[object, Work]]) -> dict[int, list[Work]]:
     found: dict[tuple[int, int, int], list[Work]] = {}
     every = {}
     for _, work in order:
-        if work.action.op is Op.DECODE_ADD:
+        if work.kind == ADD:
             found[_key(work)] = [*found.get(_key(work), []), work]
             every[id(work)] = found[_key(work)]
     return every
@@ -228,17 +278,17 @@ def _destinations(schedule: Schedule) -> dict[tuple[int, ...], int]:
 
 
 def _key(work: Work) -> tuple[int, int, int]:
-    return work.rank, work.action.chunk, work.action.sub
+    return work.rank, work.chunk, work.sub
 
 
 def _takes_own(work: Work) -> bool:
     """Whether a rank's own values go into this: what it codes first, and what it adds to."""
-    return work.action.op is Op.DECODE_ADD or (work.action.op is Op.ENCODE and work.input is None)
+    return work.kind == ADD or (work.kind == ENCODE and work.input is None)
 
 
 def _same_sum(one: Work, other: Work) -> bool:
-    return (one.action.phase, one.action.chunk, one.action.sub) == (
-        other.action.phase,
-        other.action.chunk,
-        other.action.sub,
+    return (one.phase, one.chunk, one.sub) == (
+        other.phase,
+        other.chunk,
+        other.sub,
     )
