@@ -145,8 +145,11 @@ def config_of(method: str) -> Config:
     return Config.model_validate(changes)
 
 
-def train(method: str, case: SpikeCase, *, calls: int, nodes: int, seed: int) -> Row:
+def train(method: str, case: SpikeCase, *, calls: int, nodes: int, seed: int, blind: bool = False) -> Row:
     """Return the errors of all calls, and the loss at the end of a training.
+
+    blind: the method receives the gradients without their factor, and its error is multiplied instead. This
+    is what a method would do on which the size of a gradient had no influence.
 
     whole: the error of each call's mean, over the norm of the true mean. errors: less the norm of the mean
     residual before the call, which feedback owes, over the norm of the true mean or, if that is larger, of
@@ -170,7 +173,10 @@ def train(method: str, case: SpikeCase, *, calls: int, nodes: int, seed: int) ->
         wide = ([mine[t].astype(np.float64) for mine in given] for t in range(len(shapes)))
         true = [np.asarray(np.mean(tensors, axis=0)) for tensors in wide]
         owed = _owed(cluster, shapes)
-        mean = cluster.allreduce(given).mean
+        if blind:
+            mean = _blind_mean(cluster, [network.gradients(call, rank) for rank in range(nodes)], true)
+        else:
+            mean = cluster.allreduce(given).mean
         which = slice(0, 1) if case.kind == "zeros" else slice(None)
         if not idle:
             lacking = _norm([np.asarray(a - b) for a, b in zip(mean[which], true[which], strict=True)])
@@ -187,6 +193,14 @@ def train(method: str, case: SpikeCase, *, calls: int, nodes: int, seed: int) ->
         if call >= calls - MEASURED:
             losses.append(network.loss)
     return {"whole": whole, "errors": errors, "loss": float(np.mean(losses))}
+
+
+def _blind_mean(cluster: LocalCluster, calm: Sequence[Sequence[Array]], true: Sequence[Array]) -> list[Array]:
+    """Return the true mean, plus the error of the mean of `calm` gradients, scaled to it."""
+    usual = [np.asarray(np.mean(tensors, axis=0)) for tensors in zip(*calm, strict=True)]
+    mean = cluster.allreduce([[np.asarray(t, np.float32) for t in mine] for mine in calm]).mean
+    factor = _norm(true) / max(_norm(usual), 1e-30)
+    return [np.asarray(t + factor * (m - u)) for t, m, u in zip(true, mean, usual, strict=True)]
 
 
 def _owed(cluster: LocalCluster, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
@@ -240,14 +254,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure(
-    method: str, every: Sequence[SpikeCase], plain: dict[SpikeCase, float], how: dict[str, int]
+    method: str, every: Sequence[SpikeCase], plain: dict[SpikeCase, float], how: dict[str, Any]
 ) -> Row:
     """Return the worst error and loss of a method. plain: the losses of uncompressed trainings."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", OscarWarning)
         calm = train(method, SpikeCase(), **how)
         usual = float(np.median(calm["whole"][2:]))
-        usual_loss = _ratio(calm["loss"], plain[SpikeCase()])
         errors, losses, refused = {}, {}, ""
         for case in every:
             try:
@@ -256,11 +269,13 @@ def measure(
                 refused = f"{case.name}: {type(error).__name__}"
                 continue
             errors[case.name] = _ratio(max(one["errors"][BEGIN:], default=0.0), max(usual, 1e-6))
-            ratio = _ratio(one["loss"], plain[case])
-            losses[case.name] = ratio, _ratio(ratio, usual_loss)
-    worst, late = max(errors, key=errors.__getitem__), max(losses, key=lambda name: losses[name][0])
+            losses[case.name] = _ratio(one["loss"], plain[case])
+        spikes = {case.name: case for case in every if case.kind == "spike" and case.name in losses}
+        slowest = max(spikes, key=losses.__getitem__)
+        blind = _ratio(train(method, spikes[slowest], **how, blind=True)["loss"], plain[spikes[slowest]])
+    worst, late = max(errors, key=errors.__getitem__), max(losses, key=losses.__getitem__)
     beyond = [name for name in errors if errors[name] > MOST_ERROR]
-    slow = [name for name in losses if losses[name][0] > MOST_LOSS]
+    slow = [name for name in losses if losses[name] > MOST_LOSS]
     wrong = [refused] * bool(refused) + [f"error: {', '.join(beyond)}"] * bool(beyond)
     wrong += [f"loss: {', '.join(slow)}"] * bool(slow)
     return {
@@ -268,12 +283,13 @@ def measure(
         "usual": usual,
         "error": errors[worst],
         "error_case": worst,
-        "loss": losses[late][0],
+        "loss": losses[late],
         "loss_case": late,
-        "calm_loss": usual_loss,
-        "own_loss": max(own for _, own in losses.values()),
+        "calm_loss": _ratio(calm["loss"], plain[SpikeCase()]),
+        "blind_loss": blind,
+        "own_loss": _ratio(losses[slowest], blind),
         "errors": errors,
-        "losses": {name: both[0] for name, both in losses.items()},
+        "losses": losses,
         "wrong": "; ".join(wrong),
     }
 
