@@ -91,6 +91,18 @@ def _error(cluster: LocalCluster, given: list[list[np.ndarray]]) -> float:
 
 
 @quiet
+@pytest.mark.parametrize("method", ["topk", "scalecom", "demo"])
+def test_a_spike_of_ten_times_shows_after_gradients_became_smaller(method: str) -> None:
+    cluster = LocalCluster(config_of(method))
+    for call in range(25):
+        cluster.allreduce(gradients(call, 0.93**call, everyone=True))
+    before = [np.linalg.norm(one) for one in residuals(cluster)]
+    cluster.allreduce(gradients(25, 10 * 0.93**25, everyone=True))
+    after = [np.linalg.norm(one) for one in residuals(cluster)]
+    assert all(new <= old for new, old in zip(after, before, strict=True))
+
+
+@quiet
 def test_oktopk_sends_as_many_values_during_a_spike_and_after_it() -> None:
     cluster = LocalCluster(config_of("oktopk"))
     wanted = 0.25 * sum(np.prod(shape) for shape in SHAPES)
