@@ -233,9 +233,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"# {args.nodes} ranks, {args.calls} calls, {len(every)} cases from call {BEGIN} on")
     print("# usual: median relative error of a call's mean in a calm training. error: the worst call of all")
     print("# cases, less what feedback owes, over usual. loss: the worst final loss over that of the same")
-    print(
-        "# uncompressed training. calm: that of the calm training. own: the worst over the method's calm one"
-    )
+    print("# uncompressed training. calm: that of the calm training. own: the worst loss after a spike, over")
+    print("# that where the method receives the gradients without it, and its error is multiplied instead")
     table = Table(
         "method <17", "usual >7.3g", "error >9.3g", "error_case:in <20", "loss >9.3g", "loss_case:in <20",
         "calm_loss:calm >6.3g", "own_loss:own >9.3g",
