@@ -103,6 +103,25 @@ def test_a_spike_of_ten_times_shows_after_gradients_became_smaller(method: str) 
 
 
 @quiet
+@pytest.mark.parametrize("method", ["oscar-sw", "oscar-sw-best"])
+def test_a_spike_does_not_make_the_choice_for_later_calls(method: str) -> None:
+    cluster, usual = LocalCluster(config_of(method)), 0.0
+    for call in range(16):
+        cluster.allreduce(gradients(call, 1e8 if call in SPIKES else 1.0, everyone=True))
+        largest = float(cluster.scheme.chosen.magnitude.max())  # type: ignore[union-attr]
+        usual = largest if call == SPIKES[0] - 1 else usual
+    assert largest <= 4 * usual
+
+
+@quiet
+def test_spread_parts_of_a_spike_do_not_come_after_it() -> None:
+    cluster, errors = LocalCluster(Config(method="oscar-sw-best", scheme={"spread": True})), []
+    for call in range(16):
+        errors.append(_error(cluster, gradients(call, 1e4 if call in SPIKES else 1.0, everyone=True)))
+    assert max(errors[SPIKES[-1] + 1 :]) <= 3 * np.median(errors[2 : SPIKES[0]])
+
+
+@quiet
 def test_oktopk_sends_as_many_values_during_a_spike_and_after_it() -> None:
     cluster = LocalCluster(config_of("oktopk"))
     wanted = 0.25 * sum(np.prod(shape) for shape in SHAPES)
