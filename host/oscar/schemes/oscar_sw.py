@@ -29,6 +29,7 @@ from oscar.state import PART, Saved
 CODED_BITS = 8  # bits of a worker's integer when ASC codes the sums
 CODED_LIMIT = (1 << (CODED_BITS - 1)) - 1
 CLASS_LIMIT = 15  # the largest position class
+SPIKE_OVER = 4  # octaves by which a step falls after a spike; ordinary gradients fall by less in a call
 MOST_SHIFT = 16  # octaves between the steps of zeros and of non-zeros, at most
 
 
@@ -345,8 +346,8 @@ class OscarSwBest(_Split):
     def _spread(self, mean: Array, due: Array, grid: Grid) -> Array:
         """Return the mean, with the values at `due` spread over the iterations until their next turn.
 
-        Where a tensor's step rose within the iteration they are applied at once, and where it fell, what is
-        left of earlier values is dropped, so that nothing of a spike comes later.
+        Where a tensor's step rose within the iteration they are applied at once, and where it fell far, what
+        is left of earlier values is dropped, so that nothing of a spike comes later.
         """
         if self.held is None:
             return mean
@@ -354,7 +355,7 @@ class OscarSwBest(_Split):
         self.held = self.held.copy()
         _clear_turn(self.held, self.iteration % period, period, np.uint64(self.seed))
         moved = np.repeat(rises(self.grid.exponents, grid.exponents), self.sizes)
-        self.held[moved < 0] = 0
+        self.held[moved <= -SPIKE_OVER] = 0
         due = due[moved[due] <= 0]
         self.held[due] = mean[due] / np.float32(period)
         mean[due] = 0
