@@ -66,9 +66,77 @@ def test_a_spike_has_the_usual_error_and_leaves_nothing_behind(method: str, ever
 
 
 @quiet
-@pytest.mark.parametrize("method", ["lhc", "oscar-sw-lossless", "s2-reducer", "zen", "thc", "qsgd"])
+@pytest.mark.parametrize(
+    "method",
+    ["lhc", "oscar-sw-lossless", "oscar-sw-best", "s2-reducer", "zen", "thc", "qsgd", "powersgd"],
+)
 def test_losses_that_take_turns_have_the_usual_error(method: str) -> None:
     assert _worst(method, SpikeCase("turns", 1e3)) <= 3
+
+
+@quiet
+@pytest.mark.parametrize("method", ["count-sketch", "lhc", "s2-reducer", "zen"])
+def test_what_rounding_left_of_a_large_gradient_does_not_drown_a_small_one(method: str) -> None:
+    calm, turns = LocalCluster(config_of(method)), LocalCluster(config_of(method))
+    usual = [_error(calm, gradients(call)) for call in range(10)]
+    # Until the large gradients are usual, their roundings are dropped as those of spikes are.
+    errors = [_error(turns, gradients(call, 1e3 if call % 2 else 1.0, everyone=True)) for call in range(60)]
+    assert max(errors[2::2]) <= 3 * np.median(usual[2:])
+
+
+def _error(cluster: LocalCluster, given: list[list[np.ndarray]]) -> float:
+    """Return the relative error of the call's mean."""
+    true = np.mean([flat(mine) for mine in given], axis=0)
+    return float(np.linalg.norm(flat(cluster.allreduce(given).mean) - true) / np.linalg.norm(true))
+
+
+@quiet
+@pytest.mark.parametrize("method", ["topk", "scalecom", "demo"])
+def test_a_spike_of_ten_times_shows_after_gradients_became_smaller(method: str) -> None:
+    cluster = LocalCluster(config_of(method))
+    for call in range(25):
+        cluster.allreduce(gradients(call, 0.93**call, everyone=True))
+    before = [np.linalg.norm(one) for one in residuals(cluster)]
+    cluster.allreduce(gradients(25, 10 * 0.93**25, everyone=True))
+    after = [np.linalg.norm(one) for one in residuals(cluster)]
+    assert all(new <= old for new, old in zip(after, before, strict=True))
+
+
+@quiet
+@pytest.mark.parametrize("method", ["oscar-sw", "oscar-sw-best"])
+def test_a_spike_does_not_make_the_choice_for_later_calls(method: str) -> None:
+    cluster, usual = LocalCluster(config_of(method)), 0.0
+    for call in range(16):
+        cluster.allreduce(gradients(call, 1e8 if call in SPIKES else 1.0, everyone=True))
+        largest = float(cluster.scheme.chosen.magnitude.max())  # type: ignore[union-attr]
+        usual = largest if call == SPIKES[0] - 1 else usual
+    assert largest <= 4 * usual
+
+
+@quiet
+def test_spread_parts_of_a_spike_do_not_come_after_it() -> None:
+    cluster, errors = LocalCluster(Config(method="oscar-sw-best", scheme={"spread": True})), []
+    for call in range(16):
+        errors.append(_error(cluster, gradients(call, 1e4 if call in SPIKES else 1.0, everyone=True)))
+    assert max(errors[SPIKES[-1] + 1 :]) <= 3 * np.median(errors[2 : SPIKES[0]])
+
+
+@quiet
+def test_oktopk_sends_as_many_values_during_a_spike_and_after_it() -> None:
+    cluster = LocalCluster(config_of("oktopk"))
+    wanted = 0.25 * sum(np.prod(shape) for shape in SHAPES)
+    for call in range(16):
+        cluster.allreduce(gradients(call, 1e4 if call in SPIKES else 1.0, everyone=True))
+        assert cluster.scheme is not None
+        for count in (cluster.scheme.united, *(worker.chosen.size for worker in cluster.workers)):
+            assert 0.7 * wanted <= count <= 1.4 * wanted
+
+
+@quiet
+def test_a_trial_that_hides_the_spike_from_an_exact_method_changes_nothing() -> None:
+    case, how = SpikeCase("spike", 1e4, everyone=False, calls=3), {"calls": 32, "nodes": NODES, "seed": 0}
+    losses = [train("fp32", case, **how, blind=blind)["loss"] for blind in (False, True)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 @quiet

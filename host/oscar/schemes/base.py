@@ -41,9 +41,10 @@ MOST_WAITING = np.float32(2.0**96)
 # A tensor's residual that is over MOST_OWED times as large as its gradient would drown it, and is dropped.
 MOST_OWED = 4.0
 # A gradient over SPIKE times as large as usual leaves nothing new in the residual. The usual size falls by
-# FADE in a call, so that it covers losses that take turns. A spike raises it by GROWTH only, so that three
-# calls of a spike do not become usual.
-SPIKE, FADE, GROWTH = 4.0, 0.98, 1.5
+# FADE in a call: slowly enough to cover losses that take turns, and fast enough that a spike of 10 times
+# shows where training makes gradients smaller. A spike raises it by GROWTH only, so that three calls of a
+# spike do not become usual.
+SPIKE, FADE, GROWTH = 4.0, 0.95, 1.5
 ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error feedback (docs/schemes.md)"
 
 

@@ -81,11 +81,11 @@ class CountSketchScheme(Scheme):
 
     name: ClassVar[str] = "count-sketch"
     Options = CountSketchOptions
-    patient = True
 
     STATE = Scheme.STATE | {"steps": PART}
 
     def _setup(self) -> None:
+        self.patient = self.options.threshold > 0  # else only rounding leaves something
         self.steps = GridSteps(self.sizes, self.nodes, self.options.coarseness, RIDE_BITS)
         self.columns = columns_for(self.options.ratio, self.values, self.options.rows)
 

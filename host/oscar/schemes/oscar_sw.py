@@ -29,6 +29,7 @@ from oscar.state import PART, Saved
 CODED_BITS = 8  # bits of a worker's integer when ASC codes the sums
 CODED_LIMIT = (1 << (CODED_BITS - 1)) - 1
 CLASS_LIMIT = 15  # the largest position class
+SPIKE_OVER = 4  # octaves by which a step falls after a spike; ordinary gradients fall by less in a call
 MOST_SHIFT = 16  # octaves between the steps of zeros and of non-zeros, at most
 
 
@@ -121,12 +122,12 @@ class _Split(Scheme):
     def _see(self, mean: Array, grid: Grid) -> None:
         """Update the choice of values by the mean gradient. Values that were not sent count as 0.
 
-        Where a tensor's step rose within the iteration, its values count in the former step, so that a spike
-        does not make the choice for many iterations.
+        Where a tensor's step changed within the iteration, its running magnitudes change with it, so that a
+        spike does not make the choice for many iterations.
         """
-        shifts = [max(0, rise) for rise in rises(self.grid.exponents, grid.exponents)]
-        if any(shifts):
-            mean = np.ldexp(mean, np.repeat(np.negative(shifts), self.sizes)).astype(np.float32)
+        shifts = rises(self.grid.exponents, grid.exponents)
+        if any(shifts) and not self.options.relative:
+            self.chosen.rescale(np.repeat(shifts, self.sizes))
         if self.options.relative:
             inverse = np.array([0.0 if e is None else 2.0**-e for e in grid.exponents], np.float32)
             mean = mean * np.repeat(inverse, self.sizes)
@@ -345,16 +346,17 @@ class OscarSwBest(_Split):
     def _spread(self, mean: Array, due: Array, grid: Grid) -> Array:
         """Return the mean, with the values at `due` spread over the iterations until their next turn.
 
-        Where a tensor's step rose within the iteration they are applied at once, so that nothing of a spike
-        comes later.
+        Where a tensor's step rose within the iteration they are applied at once, and where it fell far, what
+        is left of earlier values is dropped, so that nothing of a spike comes later.
         """
         if self.held is None:
             return mean
         period = self.options.period
         self.held = self.held.copy()
         _clear_turn(self.held, self.iteration % period, period, np.uint64(self.seed))
-        risen = np.array(rises(self.grid.exponents, grid.exponents)) > 0
-        due = due[~np.repeat(risen, self.sizes)[due]]
+        moved = np.repeat(rises(self.grid.exponents, grid.exponents), self.sizes)
+        self.held[moved <= -SPIKE_OVER] = 0
+        due = due[moved[due] <= 0]
         self.held[due] = mean[due] / np.float32(period)
         mean[due] = 0
         return mean + self.held

@@ -113,6 +113,11 @@ class ProbableNonZeros(Stateful):
         if first or self.age >= self.every:
             self._choose()
 
+    def rescale(self, shifts: Array) -> None:
+        """Multiply each value's running mean by 2^shift, at most to the largest float32."""
+        with np.errstate(over="ignore", under="ignore"):
+            self.magnitude = np.minimum(np.ldexp(self.magnitude, shifts), np.finfo(np.float32).max)
+
     def _choose(self) -> None:
         scores = self.magnitude
         if self.positions is not None and self.hysteresis > 0:

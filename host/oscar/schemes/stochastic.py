@@ -103,8 +103,8 @@ class TernGradOptions:
         are from zero, not from the mean, so a tensor of equal values keeps them. Lower it for less noise;
         raise it to keep large values.
     coded: code the sums with ASC instead of fixed fields. Switch it on if most values round to 0.
-    error_feedback: a worker keeps its rounding errors. Not part of the published method; switch it on if
-        training ends worse than uncompressed.
+    error_feedback: a worker keeps its rounding errors. Not part of the published method. A rounding may leave
+        more than the value, so what is kept may grow without end; leave it off unless a trial shows a gain.
     """
 
     clip: float = 2.5

@@ -24,15 +24,16 @@ from oscar.schemes.sparse.own_sets import OwnSets, OwnSetsOptions
 from oscar.schemes.sparse.sparsifier import Choice, SparseWorker, Sparsifier
 from oscar.state import Reader, Saved, optional
 
-SLACK = 4 / 3  # a "corrected" threshold is renewed if its count misses k by more than this factor
+NONE = np.zeros(0, np.int64)
+SLACK = 4 / 3  # a "corrected" threshold that misses k by more than this factor is renewed before it counts
 
 
 @dataclass(frozen=True)
 class OkTopkOptions(OwnSetsOptions):
     """Options of the scheme `oktopk`: OwnSetsOptions and the times between renewals.
 
-    reuse: iterations for which a threshold is kept. `controller: corrected` renews it as soon as it selects a
-        third too many values or a quarter too few. Raise it to save time in choosing.
+    reuse: iterations for which a threshold is kept. `controller: corrected` renews it at once where it would
+        select a third too many values or a quarter too few. Raise it to save time in choosing.
     regions: iterations for which the regions are kept. Lower it if the load of regions drifts.
     uneven: largest number of kept sums on a rank / mean over ranks. Beyond it, the sums are dealt evenly
         first. Lower it for slow links; raise it for high latency.
@@ -111,19 +112,23 @@ class OkTopk(OwnSets):
     def make_worker(self, rank: int) -> OkTopkWorker:
         return OkTopkWorker(rank, self.values)
 
-    def _kept(self, cut: float, selected: int) -> float | None:
-        """Return `cut`, which selected so many values, or None if the next iteration needs a new one."""
-        late = (self.iteration + 1) % self.options.reuse == 0
-        missed = not self.count / SLACK <= selected <= self.count * SLACK
-        return None if late or (self.options.controller == "corrected" and missed) else cut
+    def _misses(self, selected: int) -> bool:
+        """Whether a threshold that selects so many values needs to be renewed before it counts."""
+        fits = self.count / SLACK <= selected <= self.count * SLACK
+        return self.options.controller == "corrected" and not fits
+
+    def _later(self, cut: float) -> float | None:
+        """Return `cut`, or None if the next iteration needs a new one."""
+        return None if (self.iteration + 1) % self.options.reuse == 0 else cut
 
     def choose(self, worker: SparseWorker, acc: Array) -> Choice:
         """See Sparsifier.choose."""
         assert isinstance(worker, OkTopkWorker)
-        cut = cut_of(np.abs(acc), self.count) if worker.cut is None else worker.cut
-        chosen = reached(acc, cut)
-        worker.next_cut = self._kept(cut, chosen.size)
-        return chosen
+        cut = worker.cut
+        if cut is None or self._misses(reached(acc, cut).size):
+            cut = cut_of(np.abs(acc), self.count)
+        worker.next_cut = self._later(cut)
+        return reached(acc, cut)
         yield  # a generator without messages
 
     def deliver(self, worker: SparseWorker, own: Set) -> Generator[Message, Any, Set]:
@@ -134,19 +139,31 @@ class OkTopk(OwnSets):
         came = yield handed("push", parts)
         sets = [self.sets.unpack(self.sets.index, data, mine, rank) for rank, data in enumerate(came)]
         positions, sums = self.sets.add(sets)
-        cut = self.cut
-        if cut is None:
-            magnitudes = np.abs(sums).astype("<f4").view(np.uint8)
-            every = yield Message("magnitudes", magnitudes, "gather", bits=8)
-            cut = self.once("cut", lambda: cut_of(np.concatenate(every).view("<f4"), self.count))
-        kept = reached(sums, cut)
-        every = yield Message("sizes", np.array([kept.size], "<i8").view(np.uint8), "agree", bits=8)
-        sizes = np.concatenate(every).view("<i8")
-        self.once("next cut", lambda: self._kept(cut, int(sizes.sum())))
+        kept, sizes = yield from self._kept(sums)
         held = yield from self._dealt(worker, (positions[kept], sums[kept]), sizes)
         packed = self.sets.pack(self.sets.index, held[0], self.values, held[1])
         every = yield Message("sums", packed, "gather", bits=8)
         return self.once("gathered", lambda: self._joined(every))
+
+    def _kept(self, sums: Array) -> Generator[Message, Any, Set]:
+        """Return the places of this rank's sums to apply, and the number of these on every rank."""
+        cut, kept, sizes = self.cut, NONE, NONE
+        if cut is not None:
+            kept, sizes = yield from self._counted("sizes", sums, cut)
+        if cut is None or self._misses(int(sizes.sum())):
+            magnitudes = np.abs(sums).astype("<f4").view(np.uint8)
+            every = yield Message("magnitudes", magnitudes, "gather", bits=8)
+            cut = self.once("cut", lambda: cut_of(np.concatenate(every).view("<f4"), self.count))
+            channel = "sizes" if self.cut is None else "sizes again"
+            kept, sizes = yield from self._counted(channel, sums, cut)
+        self.once("next cut", lambda: self._later(cut))
+        return kept, sizes
+
+    def _counted(self, channel: str, sums: Array, cut: float) -> Generator[Message, Any, Set]:
+        """Return the places of this rank's sums that reach `cut`, and the number of these on every rank."""
+        places = reached(sums, cut)
+        every = yield Message(channel, np.array([places.size], "<i8").view(np.uint8), "agree", bits=8)
+        return places, np.concatenate(every).view("<i8")
 
     def _regions(self, worker: SparseWorker, chosen: Array) -> Generator[Message, Any, Array]:
         """Return the bounds of the regions. When renewal is due: the mean of every rank's best bounds."""
