@@ -1,1 +1,1 @@
-"""What an AllReduce costs on a given link: recurrence, replay, scale, prediction and timelines."""
+"""What an AllReduce costs on a given link: replay, scale, prediction and timelines."""
