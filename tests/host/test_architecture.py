@@ -146,7 +146,12 @@ def test_files_and_names_on_the_page_exist() -> None:
         known = [ROOT / path, HOUSE / path]
         assert any(place.exists() for place in known) or "NAME" in path, path
     rows = PAGE.partition("## Where a new one goes")[2].partition("###")[0]
-    rooms = (*SOURCES, *(ROOT / "hdl").rglob("*.py"), *(ROOT / "tests" / "support").glob("*.py"))
+    rooms = (
+        *SOURCES,
+        *(ROOT / "hdl").rglob("*.py"),
+        *(ROOT / "tests" / "support").glob("*.py"),
+        *(ROOT / "examples").glob("*.py"),
+    )
     house = "\n".join(path.read_text() for path in rooms)
     for name in set(re.findall(r"`([A-Z]\w{3,})`", rows)) - {"NAME"}:
         assert re.search(rf"\b{name}\b", house), name

@@ -131,7 +131,9 @@ def test_what_the_pages_name_exists() -> None:
     for page in pages:
         text = page.read_text(encoding="utf-8")
         for path in re.findall(r"(?<![/\w])oscar\.(?:[a-z_]+\.)*\w+\b", text):
-            assert path in ("oscar.core", "oscar.nic", "oscar.ddp") or is_there(path), f"{page.name}: {path}"
+            assert path in ("oscar.core", "oscar.nic", "oscar.methods", "oscar.ddp") or is_there(path), (
+                f"{page.name}: {path}"
+            )
         for path in re.findall(r"\b(?:host|tests)/[\w/]+(?:\.\w+)?", text):
             assert (ROOT / path).exists(), f"{page.name}: {path}"
         for command, name in re.findall(

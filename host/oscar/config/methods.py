@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from oscar.config.base import Name, Section, one_of
 from oscar.config.schedule import NAMES, ScheduleSection, refuse_old
 from oscar.numerics.plans import PLANS
-from oscar.schemes.methods import METHODS
+from oscar.schemes.methods import METHODS, check_method
 
 POINT_SECTIONS = ("scheme", "quantiser", "asc")  # what a point of a contender may change
 
@@ -43,7 +43,7 @@ class Choice(Section):
     @field_validator("method", check_fields=False)
     @classmethod
     def _known(cls, name: str) -> str:
-        return one_of("method", name, METHODS)
+        return check_method(name)
 
 
 class Method(Choice):

@@ -338,7 +338,13 @@ class Reducer(ABC):
         scheme = state.scheme
         if self.bandit is not None and isinstance(scheme, Exact):  # neighbours are less apart than hysteresis
             scheme.steps.coarseness, scheme.steps.sharp = self.bandit.coarseness, self.bandit.begins
-        parts = cut(scheme.finish(totals), scheme.offsets)
+        values = scheme.finish(totals)
+        if isinstance(values, np.ndarray) and (values.dtype, values.shape) != (np.float32, (scheme.values,)):
+            raise TypeError(
+                f"scheme {scheme.name}: finish must return float32 of shape ({scheme.values},), got "
+                f"{values.dtype} of shape {values.shape}"
+            )
+        parts = cut(values, scheme.offsets)
         mean = [part.reshape(shape) for part, shape in zip(parts, scheme.shapes, strict=True)]
         if not scheme.bounded:
             check_means(state.wire, mean, tensors, scheme.snapshot())

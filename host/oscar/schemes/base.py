@@ -213,6 +213,11 @@ class Worker(Member):
 Messages = Generator[Message, Any, None]  # each yield returns the result of Wire.combine for this worker
 
 
+@dataclass(frozen=True)
+class NoOptions:
+    """Options of a scheme that has none."""
+
+
 class Scheme(Stateful, ABC):
     """The rules of one scheme and its replicated state: equal on all nodes, held once per process.
 
@@ -227,7 +232,7 @@ class Scheme(Stateful, ABC):
 
     name: ClassVar[str]
     STATE: ClassVar[dict[str, Reader]] = {"iteration": natural}  # subclasses add theirs
-    Options: ClassVar[type[Any]]  # a frozen dataclass with a default for every option
+    Options: ClassVar[type[Any]] = NoOptions  # a frozen dataclass with a default for every option
     clips: ClassVar[bool] = False  # True: clipping is part of the method, so saturation raises no warning
     advice: ClassVar[str] = ADVICE  # the remedy that a saturation warning names
     patient: bool = False  # True: values may wait in a residual for many iterations

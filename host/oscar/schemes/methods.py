@@ -1,7 +1,7 @@
 """Look up methods by name. A method is what a configuration names to reduce with: a codec or a scheme.
 
-A codec runs inside the coded ring. A new codec is one line in oscar.coding.registry; a new scheme is one line
-in oscar.schemes.registry.
+A codec runs inside the coded ring. A new codec is one line in oscar.coding.registry. A new scheme is one line
+in oscar.schemes.registry, an entry point of a package, or just "module:Class".
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 from oscar.coding.codec import Codec
 from oscar.coding.registry import CODECS, make_codec
-from oscar.schemes.registry import SCHEMES, parse, scheme_class
+from oscar.errors import did_you_mean
+from oscar.schemes.registry import SCHEMES, installed, is_lossless, is_scheme, parse, scheme_class
 
 METHODS = (*CODECS, *SCHEMES)
 
@@ -28,7 +29,7 @@ class MethodInfo:
     @property
     def lossless(self) -> bool:
         """Whether the sums equal the sums of the quantised values."""
-        return SCHEMES[self.name].lossless if self.codec is None else self.codec.lossless
+        return is_lossless(self.name) if self.codec is None else self.codec.lossless
 
     @property
     def commutes(self) -> bool:
@@ -43,7 +44,18 @@ class MethodInfo:
             raise ValueError(f"method {self.name} is a codec, not a scheme: leave the section scheme empty")
 
 
+def check_method(name: str) -> str:
+    """Return `name`; raises ValueError for no method, with the nearest name and what is known."""
+    known = [*METHODS, *installed()]
+    if name not in known and not is_scheme(name):
+        raise ValueError(
+            f"got {name!r}; {did_you_mean(name, known)}method must be one of {', '.join(known)}, or "
+            "module:Class of a scheme of your own"
+        )
+    return name
+
+
 @cache
 def method_info(name: str) -> MethodInfo:
-    """Return the properties of the method `name`, one of METHODS. Raises KeyError for another name."""
-    return MethodInfo(name, None if name in SCHEMES else make_codec(name))
+    """Return the properties of the method `name`, which `check_method` accepts."""
+    return MethodInfo(name, None if is_scheme(name) else make_codec(name))

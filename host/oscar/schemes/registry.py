@@ -1,10 +1,18 @@
-"""Look up schemes by name. A new scheme needs one line here and a module with the scheme and its options."""
+"""Look up schemes by name: those of OSCAR, those of installed packages, and classes named by their module.
+
+A package makes its schemes known with entry points of the group "oscar.methods". Without a package, the name
+"module:Class" imports the class; modules are also looked for in the current folder.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any
 
 from oscar.errors import ConfigError, did_you_mean
@@ -83,14 +91,55 @@ SCHEMES: dict[str, SchemeEntry] = {
 }
 
 
+GROUP = "oscar.methods"  # entry points by which packages make schemes known
+
+
+@cache
+def installed() -> dict[str, str]:
+    """Return the schemes of installed packages: "module:Class" by name. Names of OSCAR's own stay OSCAR's."""
+    return {entry.name: entry.value for entry in entry_points(group=GROUP) if entry.name not in SCHEMES}
+
+
+def is_scheme(name: str) -> bool:
+    """Return whether `name` names a scheme, and not a codec. Imports nothing."""
+    return name in SCHEMES or ":" in name or name in installed()
+
+
+def is_lossless(name: str) -> bool:
+    """Return whether the integer sums of the scheme `name` are those of a plain AllReduce."""
+    return SCHEMES[name].lossless if name in SCHEMES else scheme_class(name).lossless
+
+
+@cache
 def scheme_class(name: str) -> type[Scheme]:
-    """Return the class of the scheme `name`. Raises ConfigError with the nearest valid name."""
-    if name not in SCHEMES:
-        hint = did_you_mean(name, SCHEMES)
-        raise ConfigError(f"unknown scheme {name!r}; {hint}valid ones: {', '.join(SCHEMES)}")
-    module, _, attribute = SCHEMES[name].target.partition(":")
-    found: type[Scheme] = getattr(importlib.import_module(module), attribute)
-    return found
+    """Return the class of the scheme `name`, or of "module:Class".
+
+    Raises:
+        ConfigError: No such scheme, with the nearest valid name; or the class cannot be imported.
+    """
+    if not is_scheme(name):
+        known = [*SCHEMES, *installed()]
+        raise ConfigError(
+            f"unknown scheme {name!r}; {did_you_mean(name, known)}valid ones: {', '.join(known)}; or name a "
+            "class of your own, module:Class"
+        )
+    target = SCHEMES[name].target if name in SCHEMES else installed().get(name, name)
+    module, _, attribute = target.partition(":")
+    if ":" in name and os.getcwd() not in sys.path:  # a console script does not look there
+        sys.path.insert(0, os.getcwd())
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"method {name}: expected module:Class, of a module in this folder or of an installed package; "
+            f"{error}"
+        ) from error
+    if not (isinstance(kind, type) and issubclass(kind, Scheme)):
+        raise ConfigError(
+            f"method {name}: expected a subclass of oscar.schemes.base.Scheme, got {kind!r}; "
+            "examples/compressor.py is one"
+        )
+    return kind
 
 
 def make_scheme(

@@ -8,7 +8,7 @@ from typing import Any
 
 from oscar.config import LinkSection
 from oscar.results import Results
-from oscar.schemes.registry import SCHEMES
+from oscar.schemes.registry import is_scheme
 from oscar.tables import Row, Table
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.nic import NicFile, parse_nic
@@ -108,7 +108,7 @@ def verdict(row: Mapping[str, Any]) -> str:
 
 def of_scheme(row: Mapping[str, Any]) -> bool:
     """Whether a scheme was run, which is no codec around one schedule."""
-    return row["codec"] in SCHEMES
+    return is_scheme(row["codec"])
 
 
 def text_table(results: Results) -> str:
