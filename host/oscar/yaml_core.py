@@ -135,6 +135,8 @@ def parse(text: str) -> Any:
         problem = error.problem or error.context
         if problem == "found unconstructable recursive node":
             problem = "an alias stands for what it is a part of"
+        if problem == "second occurrence":
+            problem = "an anchor is given a second time; anchors need different names"
         raise ValueError(f"{where}{problem}") from None
     except yaml.YAMLError as error:  # a character that no YAML file may hold
         raise ValueError(str(error)) from None

@@ -97,6 +97,7 @@ REFUSED = {
     "nodes: 1:30": "valid integer, got '1:30'",
     "transport: {survive: yes}": "valid boolean, got 'yes'",
     "plan: &a {name: *a}": "an alias stands for what it is a part of",
+    "plan: [&a equal, &a splitter]": "an anchor is given a second time",
     "[" * 5000: "nested deeper than 32 levels",
     "a: " + "9" * 5000: "number of at most 30 characters",
     "a: 1e999": "expected a finite number, got '1e999'",

@@ -71,7 +71,7 @@ def test_cards_by_name() -> None:
 
 
 def test_the_command_prints_a_row_for_each_batch(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predict", "--offload", "U55Cx4", "--batch", "16", "32"]) == 0
+    assert main(["offload", "U55Cx4", "--batch", "16", "32"]) == 0
     assert capsys.readouterr().out.count("linear layers on the GPU") == 2
     assert main(["predict", "--nodes", "4"]) == 2
     assert "predict needs --values, --gbps" in capsys.readouterr().err
@@ -112,7 +112,7 @@ def test_slow_units_pay_up_to_a_length_and_fast_ones_up_to_what_memory_holds() -
 
 
 def test_the_command_says_at_which_length_units_pay(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["predict", "--offload", "U55Cx4", "--unit", "rtl", "--units", "64", "--batch", "32"]) == 3
+    assert main(["offload", "U55Cx4", "--unit", "rtl", "--units", "64", "--batch", "32"]) == 3
     out = capsys.readouterr().out
     assert "64 attention units of 200 MHz a card read 102 GB/s of its 460" in out
     assert "batch 32: cards gain 5 % or more from 83 to 1,218 tokens of context\n" in out

@@ -203,17 +203,17 @@ def test_a_policy_is_predicted_on_another_link(tmp_path: Path, capsys: pytest.Ca
     PolicyFile(tensors, ((1, "bf16 same direct"), (2, "fp32 direct")), made).write(path)
     times = {}
     for gbps in ("0.1", "10"):
-        assert main(["predict", "--policy", str(path), "--gbps", gbps]) in (0, 3)
+        assert main(["predict-policy", str(path), "--gbps", gbps]) in (0, 3)
         found = re.search(r"policy, 2 groups +([0-9.]+) ms", capsys.readouterr().out)
         assert found is not None
         times[gbps] = float(found[1])
     assert times["0.1"] > 5 * times["10"] > 25
     PolicyFile(tensors, ((2, "fp32 direct"),), {"nodes": 4}).write(path)
-    assert main(["predict", "--policy", str(path)]) == 2
+    assert main(["predict-policy", str(path)]) == 2
     assert f"{path}: expected a policy that says its gbps" in capsys.readouterr().err
     for key in made:
         PolicyFile(tensors, ((2, "fp32 direct"),), made | {key: 1e30}).write(path)
-        assert main(["predict", "--policy", str(path)]) == 2
+        assert main(["predict-policy", str(path)]) == 2
         assert re.search(rf"error: {path}: expected {key} up to .*, got 1e\+30", capsys.readouterr().err)
-    assert main(["predict", "--policy", str(path), "--gbps", "1e30"]) == 2
+    assert main(["predict-policy", str(path), "--gbps", "1e30"]) == 2
     assert "error: --gbps: expected 1e-06 to 1e+09, got 1e+30" in capsys.readouterr().err

@@ -25,6 +25,8 @@ COMMANDS = (
     "codec",
     "scale",
     "predict",
+    "predict-policy",
+    "offload",
     "tune",
     "schedule",
     "worker",
@@ -69,7 +71,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command_name", metavar="COMMAND", title="commands")
     for name in COMMANDS:
-        importlib.import_module(f"oscar.cli.{name}").add_command(commands)
+        module = name.replace("-", "_")
+        importlib.import_module(f"oscar.cli.{module}").add_command(commands)
     laboratory.add_commands(commands)
     return parser
 
@@ -77,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status.
 
-    0 done, 1 a check failed, 2 error, 3 `predict` finds that compression does not pay, 4 a training diverged,
+    0 done, 1 a check failed, 2 error, 3 what was asked about does not pay, 4 a training diverged,
     141 the reader of standard output has gone; 128 and a signal's number where one ended the command.
     """
     from oscar.errors import WrongSumError, check_packages

@@ -11,8 +11,6 @@ from typing import Any
 
 from oscar.blas import one_blas_thread
 from oscar.cli.common import amount, check_values, declare
-from oscar.cli.offload import offload
-from oscar.cli.policy_times import policy_times
 from oscar.files import check_outputs, write_json
 
 EXAMPLE = """\
@@ -20,8 +18,6 @@ EXAMPLE = """\
   oscar predict --values 25M --nodes 8 --gbps 1 --method oscar-sw-best
   oscar predict --values 25M --nodes 8 --gbps 25 --bits 4.5 --codec ideal
   oscar predict --values 25M --bits 2 --topology net.yaml --schedule s.json
-  oscar predict --policy policy.yaml --nodes 8 --gbps 1
-  oscar predict --offload U55Cx4 --gpu L40S --batch 16 32 64
 
 Compares with fp32, bf16 and int8 where its sums fit, all uncompressed. Exit status 0 when compression
 pays by at least 5 %, 3 when it does not; the reason is printed, and on the last line what was assumed.
@@ -35,29 +31,10 @@ far less. Measure them with `oscar allreduce` (column bits/val).
 --codec rtl takes the package's NIC for links of that rate: an ECP5 85F of 1 unit up to 25 Gb/s, a U55C of 8
 units above. --nic-file names another one, for all rates.
 
---policy asks what a policy of `oscar tune` gives on another link or between other nodes (those of the file,
-where none are said): an iteration of the computing time that the file was made with, gradients at an even
-rate. Status 0 where it is 5 % faster than the best without compression, else 3.
-
---offload asks another question: do memory cards beside a GPU pay for decoding (Llama-2 7B, 1,024 tokens in
-and out)? CARD is L40S, U55C, HPU, H200, or host: this machine, measured; U55Cx4 is four of them. Status 0
-where they pay for a batch, else 3. --unit rtl takes the clocks of the RTL's attention units, which read keys
-and values of 8 bits (GPUs too, then), and says at which context lengths cards pay.
+What a policy of `oscar tune` gives elsewhere: oscar predict-policy. Memory cards for decoding: oscar offload.
 """
 
 MOST_RANKS_PER_CORE = 1024
-
-# Options that do nothing for a question: of --offload, of --policy, of all others.
-MODELLED = (
-    "values", "bits", "method", "codec", "nic_file", "codec_gvalues", "codec_latency_us", "subframes",
-    "ranks_per_core", "no_driver", "schedule", "group", "topology",
-)  # fmt: skip
-OF_CARDS = "unit", "units", "unit_mhz", "gpu", "batch"
-STRANGERS = {
-    "--offload": (*MODELLED, "nodes", "gbps", "latency_us", "policy"),
-    "--policy": (*MODELLED, *OF_CARDS),
-    "--values": OF_CARDS,
-}
 
 
 def add_command(commands: Any) -> None:
@@ -75,7 +52,9 @@ def add_command(commands: Any) -> None:
         help="coded bits per value (default: an estimate for --method, or 6)",
     )
     parser.add_argument("--method", metavar="NAME", help="codec or scheme (default: asc with --codec host)")
-    parser.add_argument("--latency-us", type=float, metavar="US", help="latency of a hop (2)")
+    parser.add_argument(
+        "--latency-us", type=float, default=2.0, metavar="US", help="latency of a hop (%(default)g)"
+    )
     parser.add_argument(
         "--codec",
         choices=["host", "ideal", "rtl"],
@@ -104,41 +83,24 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--topology", type=Path, metavar="FILE.yaml", help="the network (default: a switch of --gbps)"
     )
-    _add_other_questions(parser)
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
+    for option, command in (("--policy", "predict-policy FILE"), ("--offload", "offload CARDxK")):
+        parser.add_argument(option, type=_moved_to(command), help=argparse.SUPPRESS)
     parser.set_defaults(usual=parser.get_default)
 
 
-def _add_other_questions(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of --policy and of --offload."""
-    parser.add_argument(
-        "--policy", type=Path, metavar="FILE", help="policy of oscar tune, instead of --values"
-    )
-    parser.add_argument("--offload", metavar="CARDxK", help="cards that take attention in decoding")
-    parser.add_argument(
-        "--unit", choices=["roofline", "rtl"], default="roofline", help="what attends on a card (%(default)s)"
-    )
-    parser.add_argument(
-        "--units", type=int, default=192, metavar="U", help="with --unit rtl: units on a card (%(default)s)"
-    )
-    parser.add_argument(
-        "--unit-mhz", type=float, default=200.0, metavar="MHZ", help="with --unit rtl (%(default)g)"
-    )
-    parser.add_argument("--gpu", default="L40S", metavar="CARD", help="beside them (%(default)s)")
-    parser.add_argument(
-        "--batch", type=int, nargs="+", default=[16, 32, 64], metavar="B", help="requests (16 32 64)"
-    )
+def _moved_to(command: str) -> Callable[[str], str]:
+    """Return what refuses an option that was a question of its own, and names the command for it."""
+
+    def refuse(text: str) -> str:
+        raise argparse.ArgumentTypeError(f"this is a command now: oscar {command}")
+
+    return refuse
 
 
 def run(args: argparse.Namespace) -> int:
     """Predict; return 0 when compression pays and 3 when it does not."""
     check_outputs([args.json])
-    _refuse_strangers(args)
-    if args.offload is not None:
-        return offload(args)
-    if args.policy is not None:
-        return policy_times(args)
-    args.latency_us = 2.0 if args.latency_us is None else args.latency_us
     check_values(args)
     _check_options(args)
     one_blas_thread()  # a low-rank method is not to be measured by how its threads wait
@@ -231,17 +193,6 @@ def _assumed(args: argparse.Namespace, case: Any, result: Any) -> str:
     return f"# assumed: {coder}; {bits}; schedule {case.schedule.name}, {frames}"
 
 
-def _refuse_strangers(args: argparse.Namespace) -> None:
-    """Raise ValueError for an option that has no effect on what is asked."""
-    asked = next((name for name in STRANGERS if getattr(args, name[2:]) is not None), "--values")
-    for name in STRANGERS[asked]:
-        if getattr(args, name) != args.usual(name):
-            raise ValueError(f"--{name.replace('_', '-')} is not for {asked}: leave it out")
-    for name in ("units", "unit_mhz"):
-        if args.unit != "rtl" and getattr(args, name) != args.usual(name):
-            raise ValueError(f"--{name.replace('_', '-')} needs --unit rtl, got --unit {args.unit}")
-
-
 def _check_options(args: argparse.Namespace) -> None:
     """Raise ValueError for options that are missing, and for those that others leave without effect.
 
@@ -267,9 +218,7 @@ def _check_options(args: argparse.Namespace) -> None:
     needed = ("values",) if args.topology is not None else ("values", "nodes", "gbps")
     missing = [f"--{key}" for key in needed if getattr(args, key) is None]
     if missing:
-        raise ValueError(
-            f"predict needs {', '.join(missing)} (or --policy, or --offload): oscar predict --help"
-        )
+        raise ValueError(f"predict needs {', '.join(missing)}: oscar predict --help")
 
 
 def _part(args: argparse.Namespace) -> str:
