@@ -188,6 +188,7 @@ class WorkerQuantiser(Member):
         self.energies: list[int] = []  # of the last iteration's integers, by tensor: sums of squares
         self.clipped: list[int] = []  # values that saturated, by tensor
         self.lost: dict[int, float] = {}  # energy that saturation cut off, by tensor with saturated values
+        self.grown: list[int] = []  # tensors whose steps are too small, see oscar.numerics.renewal
         self._edges: tuple[list[int], np.ndarray] = [], offsets_of([])  # of which sizes, and where they begin
         self._cut: Sequence[Any] | None = None  # the tensors of which `_bounds` are the offsets
         self._bounds: list[int] = []

@@ -45,13 +45,14 @@ _RECORD = struct.Struct("<Ihh")  # mantissa and exponent of a size, and the expo
 def notice_of(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, steps: StepTracker) -> int:
     """Return the notice of one worker, after its `quantise`: SATURATED, COARSE, both, or 0.
 
-    tensors, integers: what `quantise` took and returned.
+    tensors, integers: what `quantise` took and returned. Sets `worker.grown`, which `records_of` reads.
     """
-    notice = SATURATED if _saturated(worker, tensors, steps) else 0
+    worker.grown = _grown(worker, tensors, steps)
+    notice = SATURATED if worker.grown else 0
     return notice | (COARSE if _is_coarse(worker, tensors, integers, steps) else 0)
 
 
-def _saturated(worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker) -> list[int]:
+def _grown(worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker) -> list[int]:
     """Return the tensors that grew, and lost more by that than error feedback should return."""
     grown = []
     for t, lost in worker.lost.items():
@@ -124,12 +125,12 @@ def confirmed(steps: StepTracker, sums: Array) -> list[int]:
 def records_of(
     worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker, shifts: Array | None
 ) -> bytes:
-    """Return what one worker says in the message `steps again`."""
-    grown, packed = _saturated(worker, tensors, steps), []
+    """Return one worker's part of the message `steps again`; `notice_of` comes before it."""
+    packed = []
     for t in _with_steps(steps):
         (size,) = summarise([worker.fetched(tensors[t])], steps.params)
         peak = NOT_SATURATED
-        if t in grown:
+        if t in worker.grown:
             (corrected,) = worker.corrected(tensors, [t])
             inverse = 0 if shifts is None else -shifts[worker.slice_of(t, tensors)].astype(np.int32)
             magnitudes = np.ldexp(np.abs(worker.fetched(corrected)).astype(np.float64), inverse)
