@@ -104,22 +104,25 @@ def _small_peak(steps: StepTracker) -> float:
     return steps.params.limit / (6 * headroom(steps.nodes))
 
 
-def confirmed(steps: StepTracker, sums: Array) -> list[int]:
-    """Return the tensors whose sums (natural order) confirm that their steps are too coarse."""
-    edges = steps.offsets.tolist()
-    parts = {t: sums[edges[t] : edges[t + 1]] for t in _with_steps(steps)}
-    if steps.params.scale == "max":
-        peak = max((int(np.abs(part.astype(np.int64)).max()) for part in parts.values()), default=0)
-        return list(parts) if peak < steps.nodes * _small_peak(steps) else []
+def confirmed(steps: StepTracker, energies: Sequence[int]) -> list[int]:
+    """Return the tensors whose sums confirm that their steps are too coarse; not for "max".
+
+    energies: the sum of squares of each tensor's sums.
+    """
     share, of = CONFIRMED
     fallen = []
-    for t, part in parts.items():
+    for t in _with_steps(steps):
         expected = _expected(steps, t) or Fraction(0)
         if steps.params.step == "value":
             expected /= FALL
-        if of * sum_of_squares(part) < share * steps.nodes * expected:
+        if of * energies[t] < share * steps.nodes * expected:
             fallen.append(t)
     return fallen
+
+
+def confirmed_by_peak(steps: StepTracker, peak: int) -> list[int]:
+    """Return what `confirmed` does, for "max". peak: the largest magnitude of all sums."""
+    return _with_steps(steps) if peak < steps.nodes * _small_peak(steps) else []
 
 
 def records_of(
@@ -246,7 +249,12 @@ def summed(
     sums: Array = np.add.reduce(first, dtype=np.int32)
     pairs = list(zip(workers, gradients, strict=True))
     notices = [notice_of(*pair, mine, steps) for pair, mine in zip(pairs, first, strict=True)]
-    fallen = confirmed(steps, sums) if any(notice & COARSE for notice in notices) else []
+    fallen: list[int] = []
+    if any(notice & COARSE for notice in notices):
+        by_peak = steps.params.scale == "max"
+        fallen = (
+            confirmed_by_peak(steps, steps.peak(sums)) if by_peak else confirmed(steps, steps.energies(sums))
+        )
     if fallen or any(notice & SATURATED for notice in notices):
         changed = renew(steps, [records_of(*pair, steps, None) for pair in pairs], fallen)
         again = np.add.reduce([requantise(*pair, steps, changed, None) for pair in pairs], dtype=np.int32)

@@ -129,12 +129,9 @@ class Exact(Scheme):
         self, worker: WorkerQuantiser, tensors: Sequence[Array], plan: ChunkPlan, sums: Array, notice: int
     ) -> Messages:
         """Agree on new steps where the present ones do not fit, and sum again (docs/protocol.md)."""
-
-        def confirmed() -> list[int]:
-            natural = plan.scatter(worker.fetched(sums))
-            return renewal.confirmed(self.steps, natural) if notice & renewal.COARSE else []
-
-        fallen = self.once("fallen", confirmed)
+        fallen: list[int] = []
+        if notice & renewal.COARSE:
+            fallen = self.once("fallen", lambda: self._fallen(sums, plan))
         if not fallen and not notice & renewal.SATURATED:
             return
         if self._memory.pop("passes", None) and self.position is not None:
@@ -151,6 +148,27 @@ class Exact(Scheme):
         bits = field_bits(self.params.limit, self.nodes)
         again = yield Message("sums again", integers, bits=bits, aside=True)
         self.once("replaced", lambda: self._replace(sums, plan, changed, again))
+
+    def _fallen(self, sums: Any, plan: ChunkPlan) -> list[int]:
+        """Return the tensors whose sums, in the order of `plan`, confirm that their steps are too coarse."""
+        if self.params.scale == "max":
+            return renewal.confirmed_by_peak(self.steps, self.steps.peak(sums))
+        return renewal.confirmed(self.steps, self._energies(sums, plan))
+
+    def _energies(self, sums: Array, plan: ChunkPlan) -> list[int]:
+        """Return the sum of squares of each tensor's sums.
+
+        The passes of `_settle` find them. They are made early: a rank may give notice of small values in
+        every call, and calls whose sums do not confirm it should not take longer.
+        """
+        position, memory = self.position, self._memory
+        if isinstance(position, ValueSteps):
+            return self.steps.energies(plan.scatter(sums))
+        if "passes" not in memory:
+            memory["passes"] = self.steps.begin(sums, plan, position)
+        memory["passes"].through(sums.size)
+        energies: list[int] = memory["passes"].energies()
+        return energies
 
     def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> None:
         """Put the sums of the changed tensors, in their order, in the place of those in plan order."""

@@ -64,6 +64,12 @@ class GpuExact(Exact):
     def _meanwhile(self, plan: ChunkPlan) -> None:
         """Return None: the device makes all passes over sums in one launch."""
 
+    def _energies(self, sums: Any, plan: ChunkPlan) -> list[int]:
+        """Return the sum of squares of each tensor's sums; the sums stay on the device."""
+        steps: Any = self.steps
+        energies: list[int] = steps.energies_of(sums, self._there(plan))
+        return energies
+
     def _settle(self, sums: Any) -> Settled:
         assert self.plan is not None
         steps: Any = self.steps

@@ -15,7 +15,7 @@ import torch
 
 from oscar.numerics.gpu import crc, kernels
 from oscar.numerics.gpu.kernels import OPTIONS, SIZE, UNSET
-from oscar.numerics.gpu.memory import Layout, host, joined
+from oscar.numerics.gpu.memory import Layout, Places, host, joined
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import NORMAL_EXPONENTS, QuantiserParams, WorkerQuantiser
@@ -248,8 +248,18 @@ class DeviceSteps(StepTracker):
         first, end = self._layout.offsets[t : t + 2]
         return energy, other.change(t, host(sums[first:end]), exponent)
 
-    def _peak(self, sums: Any) -> int:
+    def peak(self, sums: Any) -> int:
+        """See StepTracker.peak."""
         return int(sums.int().abs().max())
+
+    def energies_of(self, came: Any, places: Places) -> list[int]:
+        """Return the sum of squares of each tensor's sums, which are in the order of `places`."""
+        layout = self._layout
+        if places.ordered:
+            natural = torch.arange(layout.values, device=layout.device)
+            came = came[places.at[natural // places.granule].long() + natural % places.granule]
+        energies = [part.long().square().sum() for part in came.split(layout.sizes)]
+        return torch.stack(energies).tolist()  # one copy to the host
 
     def state_dict(self) -> dict[str, Any]:
         """See Stateful.state_dict."""
