@@ -225,6 +225,16 @@ def requantise(
     return np.concatenate(integers)
 
 
+def follow(position: Any, steps: StepTracker, changed: dict[int, int]) -> Array:
+    """Rescale a PositionState for new steps; return where the sums that they replace are, in natural order.
+
+    position: of another class, or None, it stays. changed: what `renew` returned, not empty.
+    """
+    if isinstance(position, PositionState):
+        position.renew(steps.offsets, [changed.get(t, 0) for t in range(len(steps.sizes))])
+    return np.concatenate([np.arange(*steps.offsets[t : t + 2]) for t in changed])
+
+
 def summed(
     workers: Sequence[WorkerQuantiser],
     gradients: Sequence[Sequence[Array]],
@@ -257,12 +267,7 @@ def summed(
         )
     if fallen or any(notice & SATURATED for notice in notices):
         changed = renew(steps, [records_of(*pair, steps, None) for pair in pairs], fallen)
-        again = np.add.reduce([requantise(*pair, steps, changed, None) for pair in pairs], dtype=np.int32)
-        edges = steps.offsets.tolist()
-        for t, part in zip(
-            changed, np.split(again, np.cumsum([steps.sizes[t] for t in changed])), strict=False
-        ):
-            sums[edges[t] : edges[t + 1]] = part
-        if position is not None and changed:
-            position.renew(steps.offsets, [changed.get(t, 0) for t in range(len(steps.sizes))])
+        if changed:
+            again = [requantise(*pair, steps, changed, None) for pair in pairs]
+            sums[follow(position, steps, changed)] = np.add.reduce(again, dtype=np.int32)
     return first, sums

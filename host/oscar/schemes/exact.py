@@ -173,10 +173,8 @@ class Exact(Scheme):
     def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> None:
         """Put the sums of the changed tensors, in their order, in the place of those in plan order."""
         places, granule = plan.places
-        natural = np.concatenate([np.arange(*self.offsets[t : t + 2]) for t in changed])
+        natural = renewal.follow(self.position, self.steps, changed)
         self._put(sums, places[natural // granule] + natural % granule, again)
-        if isinstance(self.position, PositionState):
-            self.position.renew(self.offsets, [changed.get(t, 0) for t in range(len(self.sizes))])
 
     def _put(self, sums: Any, places: Array, values: Array) -> None:
         sums[places] = values
