@@ -210,7 +210,8 @@ class OscarState(Counted):
     def forget(self) -> None:
         """Drop what error feedback carries over: after a backward whose step the training loop skips.
 
-        Between two backwards. No message is sent, and ranks may call it on their own. Steps and tables stay.
+        Between two backwards. No message is sent, and ranks may call it on their own. State that is equal on
+        all ranks stays, such as steps, tables and what `spread` has not applied yet (docs/ddp.md).
         Raises OscarError after a bucket failed.
         """
         if self._finaliser is None:
