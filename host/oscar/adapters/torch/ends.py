@@ -15,10 +15,8 @@ from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.kernels import log_compiling
 from oscar.reducers.communicator import Communicator
-from oscar.transports.gloo import load_torch, private_group, ranks_of, timeout_of
+from oscar.transports.gloo import load_torch, private_group, ranks_of, timeout_for
 from oscar.transports.tcp import TcpTransport
-
-LONGEST_S = 1e6  # that transport.timeout_s may be
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,7 @@ class Ends:
 
 def _for_group(config: Config, process_group: Any) -> Config:
     """Return `config` for the ranks of a group, with the group's own timeout where none was set."""
-    given = config.transport.given_timeout_s
-    timeout_s = min(LONGEST_S, timeout_of(process_group)) if given is None else given
+    timeout_s = timeout_for(process_group, config.transport.given_timeout_s)
     transport = {**config.transport.model_dump(), "timeout_s": timeout_s}
     return config.variant(nodes=len(ranks_of(process_group)), transport=transport)
 
