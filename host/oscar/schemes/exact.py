@@ -39,8 +39,13 @@ _SUMMARY = struct.Struct("<Ihxx")
 class ExactOptions:
     """Options of the coded ring, filled from the configuration.
 
-    codec: the codec of the frames. quantiser: step sizes and integer width. schedule: who sends which chunk
-    to whom. plan, granule, shares: how values are dealt to chunks, see `make_plan`.
+    Attributes:
+        codec: Codec of the frames.
+        quantiser: Step sizes and integer width.
+        schedule: Who sends which chunk to whom.
+        plan: How values are dealt to chunks, see `make_plan`.
+        granule: Values in a block of the plan.
+        shares: Each chunk's share of the values. None: all are equal.
     """
 
     codec: Codec
@@ -107,8 +112,8 @@ class Exact(Scheme):
             return
         if self.steps.unset:  # replicated state: all workers take the same branch
             packed = b"".join(_SUMMARY.pack(*summary) for summary in self._summaries(worker, tensors))
-            every = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
-            self.once("steps", lambda: self._agree(every))
+            summaries = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
+            self.once("steps", lambda: self._agree(summaries))
         plan = self.once("plan", self._make_plan)
         local = self._quantise(worker, tensors, plan)
         classes = self.once("classes", lambda: self._classes(plan))
@@ -137,10 +142,10 @@ class Exact(Scheme):
         if self._memory.pop("passes", None) and self.position is not None:
             self.position.restore(self.position.snapshot())  # passes over the first sums have moved classes
         shifts = self.position.shifts if isinstance(self.position, ValueSteps) else None
-        mine = renewal.records_of(worker, tensors, self.steps, shifts)
-        every = yield Message("steps again", np.frombuffer(mine, np.uint8), "agree")
+        packed = renewal.records_of(worker, tensors, self.steps, shifts)
+        records = yield Message("steps again", np.frombuffer(packed, np.uint8), "agree")
         changed = self.once(
-            "changed", lambda: renewal.renew(self.steps, [one.tobytes() for one in every], fallen)
+            "changed", lambda: renewal.renew(self.steps, [record.tobytes() for record in records], fallen)
         )
         if not changed:
             return
@@ -230,9 +235,9 @@ class Exact(Scheme):
         """Raise NotImplementedError. `start` quantises the tensors without joining them."""
         raise NotImplementedError("the exact scheme starts from tensors")
 
-    def _agree(self, every: list[Array]) -> None:
+    def _agree(self, summaries: list[Array]) -> None:
         """Set the step sizes from all workers' summaries, by rank. If the call fails, Reducer undoes this."""
-        self.steps.agree([list(_SUMMARY.iter_unpack(mine.data)) for mine in every])
+        self.steps.agree([list(_SUMMARY.iter_unpack(packed.data)) for packed in summaries])
 
     def _make_plan(self) -> ChunkPlan:
         o = self.options
@@ -252,8 +257,8 @@ class Exact(Scheme):
             sums = totals[-1]
             mean: Array = sums / np.float32(self.nodes)
         else:
-            came = next(total[0] for total in totals if isinstance(total, tuple))
-            sums, mean = self._settle(came)
+            planned = next(total[0] for total in totals if isinstance(total, tuple))
+            sums, mean = self._settle(planned)
         self._sums = sums
         self.iteration += 1
         return mean
@@ -269,18 +274,19 @@ class Exact(Scheme):
         return not self.floating
 
     def is_exact(self, workers: Sequence[Any]) -> bool:
-        """Whether the codec is lossless. The wire has already compared the sums."""
+        """Return True if the codec is lossless. The wire has already compared the sums."""
         return self.codec.lossless
 
     def reference_sums(self) -> Array | None:
         return self._sums
 
     def digests(self) -> dict[str, int]:
-        own, steps = self.position, self.steps.digest()
+        position, steps = self.position, self.steps.digest()
+        classes = None if position is None else position.classes
         return {
             "iterations": self.iteration & 0xFFFFFFFF,
-            "steps": own.digest(steps) if isinstance(own, ValueSteps) else steps,
-            "classes": own.digest() if isinstance(own, PositionState) else crc(own and own.classes),
+            "steps": position.digest(steps) if isinstance(position, ValueSteps) else steps,
+            "classes": position.digest() if isinstance(position, PositionState) else crc(classes),
             "costs": crc(self.costs),
         }
 

@@ -22,7 +22,9 @@ from oscar.schemes.exact import Exact, ExactOptions
 class GpuOptions(ExactOptions):
     """Options of the coded ring on a device.
 
-    asc: the coder's parameters. device: where tensors are. The codec is of tensors there.
+    Attributes:
+        asc: The coder's parameters.
+        device: Where tensors are. The codec takes tensors there.
     """
 
     asc: AscParams = field(kw_only=True)
@@ -52,8 +54,8 @@ class GpuExact(Exact):
         return DeviceQuantiser(self.params, rank, self._layout)
 
     def _summaries(self, worker: Any, tensors: Sequence[Any]) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = worker.summaries(tensors, self.steps.unset)
-        return found
+        summaries: list[tuple[int, int]] = worker.summaries(tensors, self.steps.unset)
+        return summaries
 
     def _quantise(self, worker: Any, tensors: Sequence[Any], plan: ChunkPlan) -> Any:
         return worker.quantise(tensors, self.steps.exponents, plan=self._there(plan))
