@@ -1,4 +1,4 @@
-"""What a state shares with other ranks: connections, a private group, a communicator, compared settings."""
+"""Parts of a state that reach other ranks: connections, a private group, a communicator."""
 
 from __future__ import annotations
 
@@ -21,9 +21,14 @@ from oscar.transports.tcp import TcpTransport
 
 @dataclass(frozen=True)
 class Ends:
-    """config: for the group's number of ranks, with the deadline in use. bypass: with a group of its own.
+    """Everything by which one rank's state reaches the others.
 
-    policies: or None.
+    Attributes:
+        config: For the group's number of ranks, with the deadline in use.
+        transport: Connections between the ranks.
+        communicator: Reduces buckets that no policy reduces.
+        bypass: Has a private group.
+        policies: None without a policy.
     """
 
     config: Config
@@ -48,7 +53,7 @@ class Ends:
         log_compiling(transport.rank)
         try:
             plain, _ = private_group(process_group, timedelta(seconds=timeout_s))
-            extra = {"bypass": mode, "policy": policed and policed.said, "retune": asked.retune}
+            extra = {"bypass": mode, "policy": policed and policed.description, "retune": asked.retune}
             communicator = Communicator(config, transport, timeout_s=timeout_s, extra=extra)
             if policed is None:
                 policies = None
@@ -70,5 +75,5 @@ def _for_group(config: Config, process_group: Any) -> Config:
 
 
 def default_config() -> Config:
-    """Return what a state without a configuration takes: ASC, the quantiser `auto`, error feedback."""
+    """Return the configuration of a state that gets none: ASC, the quantiser `auto`, error feedback."""
     return Config.model_validate({"quantiser": {"error_feedback": True}})
