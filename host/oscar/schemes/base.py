@@ -222,7 +222,7 @@ Messages = Generator[Message, Any, None]  # each yield returns the result of Wir
 
 
 class Scheme(Stateful, ABC):
-    """The rules of one scheme and its replicated state: equal on all nodes, held once per process.
+    """The rules of one scheme and its replicated state: equal on all nodes, one copy per process.
 
     In every iteration, each worker's `messages` runs to its end; then `finish` runs once. State changes in
     `finish`, in `Worker.commit`, and when an "agree" has been received. If the iteration fails, the reducer
