@@ -128,7 +128,7 @@ class Pair:
 
 
 def gradients_of(random: np.random.Generator, sizes: Sequence[int], step: int) -> list[list[np.ndarray]]:
-    """Return both workers' tensors; some steps bring zeros, a jump, values that saturate, or tiny ones."""
+    """Return both workers' tensors; some steps bring zeros, a jump, values that saturate, or small ones."""
     every = [[random.laplace(0, 0.02, size).astype(np.float32) for size in sizes] for _ in range(2)]
     tensor, kind = int(random.integers(len(sizes))), int(random.integers(6)) if step else 5
     for mine in every:
@@ -140,6 +140,8 @@ def gradients_of(random: np.random.Generator, sizes: Sequence[int], step: int) -
             mine[tensor][: 1 + mine[tensor].size // 50] = -3e7
         elif kind == 3:
             mine[tensor] *= np.float32(1e-40)
+    if kind == 4:
+        every[0][tensor] *= np.float32(0.05)  # one worker gives notice, the sums do not confirm it
     return every
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,11 @@ from oscar.coding.frame import Header, noticed, pack_frame, parted, peek, unpack
 from oscar.collective.schedules import SCHEDULES
 from oscar.config import Config
 from oscar.errors import FrameError, PeerError
+from oscar.numerics import renewal
+from oscar.numerics import steps as steps_module
+from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.renewal import COARSE, SATURATED
+from oscar.numerics.steps import StepTracker
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.transports.threads import ThreadTransport, local_transports
@@ -151,6 +155,26 @@ def test_an_ordinary_call_asks_nothing() -> None:
     assert sent[0].exchange_bytes > 0
     assert [stats.exchange_bytes for stats in sent[1:]] == [0] * 11
     assert all(len(stats.moved) == 1 for stats in sent)
+
+
+def test_a_rank_with_small_values_in_every_call_costs_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sums do not confirm its notice, and the passes that every call makes have squared them."""
+    cluster, asked = LocalCluster(config()), []
+    confirmed = renewal.confirmed
+
+    def counted(steps: StepTracker, energies: Sequence[int]) -> list[int]:
+        asked.append(confirmed(steps, energies))
+        return asked[-1]
+
+    monkeypatch.setattr(renewal, "confirmed", counted)
+    for call in range(12):
+        if call == STRUCK:
+            asked.clear()
+            monkeypatch.setattr(steps_module, "sum_of_squares", None)
+            monkeypatch.setattr(ChunkPlan, "scatter", None)
+        stats = cluster.allreduce(gradients(call, 4, lambda call, rank, _: 0.05 if rank == 1 else 1.0)).stats
+        assert stats.exact
+    assert asked == [[]] * (12 - STRUCK)  # once a call, for all workers of the process
 
 
 @pytest.mark.parametrize("schedule", ["direct", "ring", "duplex"])

@@ -364,7 +364,7 @@ def test_forget_under_a_policy_drops_what_waits_and_ranks_stay_alike() -> None:
     (transport,) = local_transports(1)
     policed = Policed([Group((0, 1), coded)], {0: 0, 1: 1}, [("a", 60), ("b", 40)])
     grouped = GroupedBuckets(policed, coded, transport)
-    grouped._came = {t: np.linspace(0, 1, size, dtype=np.float32) for t, size in enumerate(sizes)}
+    grouped._arrived = {t: np.linspace(0, 1, size, dtype=np.float32) for t, size in enumerate(sizes)}
     grouped._reduce(0)
     grouped.forget()
     grouped.regroup([Group((0,), plain), Group((1,), plain)])

@@ -31,7 +31,9 @@ End = tuple[str, Phase, int]
 class ChunkLayout:
     """The positions of chunks and sub-frames in plan order; equal on all nodes.
 
-    bounds: first value of each chunk, then the number of values. subframes: sub-frames of each chunk.
+    Attributes:
+        bounds: First value of each chunk, then the number of values.
+        subframes: Number of sub-frames of each chunk.
     """
 
     bounds: tuple[int, ...]
@@ -39,12 +41,12 @@ class ChunkLayout:
 
     def span(self, chunk: int, sub: int) -> tuple[int, int]:
         """Return (first, end) of a sub-frame's values; an empty range where the chunk is too short for it."""
-        found = self._spans.get((chunk, sub))
-        if found is None:
+        span = self._spans.get((chunk, sub))
+        if span is None:
             low, high = self.bounds[chunk], self.bounds[chunk + 1]
             size = max(-(-(high - low) // self.subframes), min(high - low, MIN_SUBFRAME))
-            found = self._spans[chunk, sub] = min(high, low + sub * size), min(high, low + (sub + 1) * size)
-        return found
+            span = self._spans[chunk, sub] = min(high, low + sub * size), min(high, low + (sub + 1) * size)
+        return span
 
     @cached_property
     def _spans(self) -> dict[tuple[int, int], tuple[int, int]]:
@@ -56,12 +58,17 @@ class Node:
 
     `begin` hands in the values of one AllReduce, `result` returns its sums. Link ends live on from one
     AllReduce to the next. Each phase has one encoder for each receiver and one decoder for each rank that
-    encodes. An end keeps one set of tables for each table number of the actions.
-    apart: keep the sums of the all-gather apart from the partial sums of the reduce-scatter. Neither is sent
-    as part of the other, so they may arrive in any order.
-    width: returns the raw width, in bits, of a sum over the given number of workers. weighs: count a NIC's
-    work for each frame that is coded here, where the codec gives it. keeps: leave the values of `begin` as
-    they are; else sums take their place, unless they are kept apart.
+    encodes. An end has one set of tables for each table number of the actions.
+
+    Args:
+        rank: This node's rank.
+        nodes: Number of ranks.
+        codec: Codec of the frames.
+        apart: Store the sums of the all-gather apart from the partial sums of the reduce-scatter. Neither is
+            sent as part of the other, so they may arrive in any order.
+        width: Returns the raw width, in bits, of a sum over the given number of workers.
+        weighs: Count a NIC's work for each frame that is coded here, if the codec gives it.
+        keeps: Leave the values of `begin` as they are. Otherwise sums take their place, unless `apart`.
     """
 
     def __init__(
@@ -80,7 +87,7 @@ class Node:
         self._weigh = codec.work if weighs else None
         self.ends: dict[End, Any] = {}
         self._frames: dict[tuple[Phase, int, int, int], Any] = {}
-        self._came_by: dict[tuple[Phase, int, int, int], Action] = {}  # the WAIT that brought a frame
+        self._waits: dict[tuple[Phase, int, int, int], Action] = {}  # the WAIT that brought a frame
         self.clocks: list[tuple[Action, int]] = []  # a device's clock cycles by action, since `begin`
         self._work: dict[
             tuple[Phase, int, int, int], Array | None
@@ -90,9 +97,9 @@ class Node:
         # Sub-frames for which `work` and `suffix` hold values. For all others the partial sum is `local` and
         # the suffix is 0, which saves copying them.
         self._summed: set[tuple[int, int]] = set()
-        self._came: set[tuple[int, int]] = set()
-        self._notice = 0  # of this node's own values
-        # Notices of partial sums, by (kept apart, chunk, sub-frame); they go where the values go.
+        self._arrived: set[tuple[int, int]] = set()
+        self._notice = 0  # of this node's values
+        # Notices of partial sums, by (apart, chunk, sub-frame). They go where the values go.
         self._notices: dict[tuple[bool, int, int], int] = {}
         self._left: Counter[tuple[int, int]] = Counter()  # actions of CODES until a sub-frame's sum is final
         self._meanwhile: Meanwhile | None = None
@@ -100,8 +107,11 @@ class Node:
     def begin(self, local: Array, classes: Array | None, layout: ChunkLayout, notice: int = 0) -> None:
         """Start an AllReduce.
 
-        local: values in plan order, not written to unless sums take their place. classes: position classes in
-        plan order, or None. notice: two bits about these values (oscar.numerics.renewal).
+        Args:
+            local: Values in plan order, not written to unless sums take their place.
+            classes: Position classes in plan order, or None.
+            layout: Where chunks and sub-frames begin.
+            notice: Two bits about these values (oscar.numerics.renewal).
         """
         self._notice = notice
         self._notices.clear()
@@ -109,29 +119,30 @@ class Node:
         if self._in_place:
             self.work = local
         elif self.work.shape != local.shape or self.work.dtype != local.dtype:
-            self.work = np.empty_like(local)  # kept from call to call, so that pages stay mapped
+            self.work = np.empty_like(local)  # reused from call to call, so that pages stay mapped
             self.suffix = np.empty_like(local) if self.apart else None
             self._spare = self.work[:0]
         self._summed.clear()
-        self._came.clear()
+        self._arrived.clear()
         self._frames.clear()
-        self._came_by.clear()
+        self._waits.clear()
         self._work.clear()
         self._left.clear()
         self._meanwhile = None
         self.clocks = []
 
     def watch(self, actions: Iterable[Action], meanwhile: Meanwhile) -> None:
-        """Tell `meanwhile` of each sub-frame whose sum is final; actions: all that follow."""
+        """Report each sub-frame whose sum is final to `meanwhile`. actions: all that follow."""
         self._left = Counter((action.chunk, action.sub) for action in actions if action.op in CODES)
         self._meanwhile = meanwhile
 
     def result(self) -> Array:
         """Return the sums in plan order, in the dtype of `begin`; final once all actions are performed.
 
-        Sums that were kept apart are added here: the prefix summed on this node and the received suffix. Each
-        node splits the sum at another place. The results are still bit-identical, because integer addition is
-        exact in any order. The returned array is overwritten after the next `begin`, or is that of this one.
+        Sums that were stored apart are added here: the prefix summed on this node and the received suffix.
+        Each node splits the sum at another place. The results are still bit-identical, because integer
+        addition is exact in any order. The returned array is overwritten after the next `begin`, or is that
+        of this one.
         """
         for chunk in range(len(self.layout.bounds) - 1):
             for sub in range(self.layout.subframes):
@@ -145,14 +156,14 @@ class Node:
         return reduce(or_, self._notices.values(), self._notice)
 
     def _complete(self, chunk: int, sub: int) -> None:
-        """Have `work` hold the sum of a sub-frame, which is final."""
+        """Put the sum of a sub-frame, which is final, into `work`."""
         low, high = self.layout.span(chunk, sub)
-        if self.suffix is not None and (chunk, sub) in self._came:
+        if self.suffix is not None and (chunk, sub) in self._arrived:
             np.add(self._prefix(chunk, sub), self.suffix[low:high], out=self.work[low:high])
         elif (chunk, sub) not in self._summed and not self._in_place:
             self.work[low:high] = self.local[low:high]
         self._summed.add((chunk, sub))
-        self._came.discard((chunk, sub))
+        self._arrived.discard((chunk, sub))
 
     def _count_down(self, place: tuple[int, int]) -> None:
         """Note that an action of CODES was performed on a sub-frame."""
@@ -180,9 +191,9 @@ class Node:
         return self.codec.max_frame(self.count(action), self.width(action.workers))
 
     def receive(self, action: Action, frame: bytes) -> None:
-        """Keep the frame that a WAIT has received."""
+        """Store the frame that a WAIT has received."""
         self._frames[self._key(action)] = frame
-        self._came_by[self._key(action)] = action
+        self._waits[self._key(action)] = action
 
     def perform(self, action: Action) -> bytes | None:
         """Perform one action; return the frame of a SEND or FORWARD.
@@ -202,7 +213,7 @@ class Node:
         return None if self.classes is None else self.classes[low:high]
 
     def _apart(self, action: Action) -> Array | None:
-        """Return the array for sums kept apart if the action's phase uses it, else None."""
+        """Return the array for sums that are stored apart if the action's phase uses it, else None."""
         return self.suffix if action.phase is Phase.ALL_GATHER else None
 
     def _end(self, kind: str, phase: Phase, source: int) -> Any:
@@ -220,7 +231,7 @@ class Node:
         values, apart = self._prefix(action.chunk, action.sub), self._apart(action)
         if apart is not None:
             values = self.local[low:high]
-            if (action.chunk, action.sub) in self._came:  # the first sender has received nothing
+            if (action.chunk, action.sub) in self._arrived:  # the first sender has received nothing
                 if self._spare.size < high - low:
                     self._spare = np.empty(high - low, self.local.dtype)
                 values = np.add(values, apart[low:high], out=self._spare[: high - low])
@@ -248,11 +259,11 @@ class Node:
 
     def _forward(self, action: Action) -> bytes:
         """Return a received frame to pass on. Check it first, so that the next rank cannot blame this one."""
-        frame, came = self._frames[self._key(action)], self._came_by[self._key(action)]
+        frame, wait = self._frames[self._key(action)], self._waits[self._key(action)]
         try:
             unpack_frame(frame)
         except FrameError as error:
-            raise self._bad(came, error) from error
+            raise self._bad(wait, error) from error
         return frame
 
     def _bad(self, action: Action, error: FrameError) -> PeerError:
@@ -275,8 +286,8 @@ class Node:
         try:
             frame, notice = parted(frame)
             if self.codec.decodes_into:
-                own = plus is None or self._in_place or (action.chunk, action.sub) in self._summed
-                end.decode(frame, **known, out=out, add=plus is not None, plus=None if own else plus)
+                in_out = plus is None or self._in_place or (action.chunk, action.sub) in self._summed
+                end.decode(frame, **known, out=out, add=plus is not None, plus=None if in_out else plus)
                 self._check_place(action, frame, high - low)
             else:
                 values = end.decode(frame, **known)
@@ -295,11 +306,11 @@ class Node:
     def _check_place(self, action: Action, frame: bytes, count: int) -> None:
         """Raise FrameError unless an intact frame belongs to this action."""
         head = peek(frame)
-        came = (head.count, head.width, head.chunk, head.sub)
+        given = (head.count, head.width, head.chunk, head.sub)
         expected = (count, self.width(action.workers), action.chunk, action.sub)
-        if came != expected:
+        if given != expected:
             raise FrameError(
-                f"frame has (count, width, chunk, sub-frame) {came}, expected {expected}: "
+                f"frame has (count, width, chunk, sub-frame) {given}, expected {expected}: "
                 "it went to the wrong place, or its sender has another configuration"
             )
 
@@ -314,7 +325,7 @@ class Node:
             self._summed.add(place)
         else:
             self._decode(action, frame, apart)
-            self._came.add(place)
+            self._arrived.add(place)
 
     def _adopt(self, action: Action) -> None:
         self._finish(action, self._frames[self._key(action)])
@@ -364,7 +375,7 @@ class Node:
         self.ends = {(kind, Phase(phase), source): end for (kind, phase, source), end in ends.items()}
 
     def _is_end(self, key: Any) -> bool:
-        """Whether `key` names a link end that this node may have."""
+        """Return True if `key` names a link end that this node may have."""
         if type(key) is not tuple or len(key) != 3 or key[1] not in tuple(Phase):
             return False
         first = {"decode": 0, "encode": -1}.get(key[0], self.nodes)

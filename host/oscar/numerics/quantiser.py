@@ -26,6 +26,7 @@ from oscar.numerics.quantiser_kernels import (
     energies_beyond,
     to_grids,
 )
+from oscar.numerics.rounding import bounded_by, energy_of, power_of, rounded
 from oscar.numerics.saturation import Saturation
 from oscar.numerics.tensors import check_finite, offsets_of
 from oscar.state import Reader, natural, optional
@@ -44,14 +45,17 @@ Step = Literal["tensor", "value"]
 
 @dataclass(frozen=True)
 class QuantiserParams:
-    """How tensors become integers; equal on all nodes.
+    """Parameters of the quantiser. They are equal on all nodes.
 
-    scale: "sigma" takes each tensor's step from its standard deviation, "max" one step for all tensors
-    from the largest magnitude. coarseness: step / sigma (with "sigma"); larger sends fewer bits.
-    bits: width of a worker's integers, 8 to 16; larger values saturate. `default_bits` suggests a width.
-    rounding: "nearest" (ties to even) or "stochastic" (unbiased; counter-based generator, reproducible).
-    error_feedback: each worker adds what rounding lost to its next gradient.
-    step: whose sigma a step follows, "tensor" or "value" (with "sigma").
+    Attributes:
+        scale: "sigma" takes each tensor's step from its standard deviation, "max" one step for all tensors
+            from the largest magnitude.
+        coarseness: Step / sigma, with "sigma". A larger one sends fewer bits.
+        bits: Width of a worker's integers, 8 to 16. Larger values saturate. `default_bits` suggests a width.
+        rounding: "nearest" (ties to even) or "stochastic" (unbiased and reproducible).
+        error_feedback: Each worker adds what rounding lost to its next gradient.
+        seed: Of stochastic rounding.
+        step: "tensor", or with "sigma" also "value": what has a sigma, and so a step, of its own.
     """
 
     scale: Scale = "sigma"
@@ -115,7 +119,7 @@ class QuantiserParams:
 
 
 def all_normal(exponents: Sequence[int | None], apart: int) -> bool:
-    """Whether 2^e and 2^-e are normal float32 for all e up to `apart` from one of `exponents`."""
+    """Return True if 2^e and 2^-e are normal float32 for all e up to `apart` from one of `exponents`."""
     return all(
         e is None or (e - apart in NORMAL_EXPONENTS and e + apart in NORMAL_EXPONENTS) for e in exponents
     )
@@ -134,48 +138,32 @@ def default_bits(nodes: int) -> int:
     return max(MIN_BITS, min(DEFAULT_BITS, SUM_BITS - sum_width(0, nodes)))
 
 
-def power_of(exponent: int | None, here: slice, shifts: np.ndarray | None) -> Any:
-    """Return the exponents of the steps of a tensor's values, `here`; one number where all are equal."""
-    tensors = np.int32(exponent or 0)
-    return tensors if shifts is None else shifts[here].astype(np.int32) + tensors
-
-
-def energy_of(values: np.ndarray) -> float:
-    """Return the sum of squares in float64."""
-    return float(np.square(values, dtype=np.float64).sum())
-
-
-def bounded_by(steps: np.float32, power: Any, residual: np.ndarray) -> tuple[float, np.ndarray]:
-    """Return a residual cut to `steps` of 2^power, and the energy of what was cut off before it."""
-    with np.errstate(over="ignore"):  # no residual is beyond Inf
-        most = np.ldexp(steps, power)
-    bounded = np.clip(residual, -most, most)
-    return energy_of(residual - bounded), bounded
-
-
-def rounded(
-    values: np.ndarray, power: Any, limit: int, noise: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return float32 values in steps of 2^power, as int32 within the limit, and before they were bounded.
-
-    noise: draws of stochastic rounding, float64; None: to nearest.
-    """
-    with np.errstate(over="ignore"):
-        scaled = np.ldexp(values, -power)
-    whole = np.rint(scaled) if noise is None else np.floor(scaled.astype(np.float64) + noise)
-    return np.clip(whole, -limit, limit).astype(np.int32), whole
+def _grids(exponents: Sequence[int | None]) -> np.ndarray:
+    """Return 1 / step and step of each tensor, float32 [tensors, 2]; zeros without a step."""
+    grids = [(0, 0) if e is None else (2.0**-e, 2.0**e) for e in exponents]
+    return np.array(grids, np.float32).reshape(-1, 2)
 
 
 class WorkerQuantiser(Member):
     """One worker's side of the quantiser: rounding, and the residual that error feedback carries over.
 
-    values: of all tensors, where that is known; a state that is loaded is checked by it.
+    Args:
+        params: Parameters of the quantiser.
+        rank: The worker's rank.
+        values: Number of values of all tensors, if known. A loaded state is checked against it.
+
+    Attributes:
+        energies: Sum of squares of the last iteration's integers, by tensor.
+        clipped: Number of values that saturated, by tensor.
+        lost: Energy that saturation cut off, by tensor. Only tensors with saturated values are in it.
+        grown: Tensors whose steps are too small (oscar.numerics.renewal).
+        room: Memory for integers, reused from call to call so that its pages stay mapped.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
         "iteration": natural,
         "residual": optional(
-            read_residual, when=lambda own: own.params.error_feedback, without="without error feedback"
+            read_residual, when=lambda worker: worker.params.error_feedback, without="without error feedback"
         ),
     }
 
@@ -185,19 +173,24 @@ class WorkerQuantiser(Member):
         super().__init__(rank, values)
         self.params, self.iteration = params, 0
         self._spare: np.ndarray | None = None
-        self.energies: list[int] = []  # of the last iteration's integers, by tensor: sums of squares
-        self.clipped: list[int] = []  # values that saturated, by tensor
-        self.lost: dict[int, float] = {}  # energy that saturation cut off, by tensor with saturated values
-        self._edges: tuple[list[int], np.ndarray] = [], offsets_of([])  # of which sizes, and where they begin
+        self.energies: list[int] = []
+        self.clipped: list[int] = []
+        self.lost: dict[int, float] = {}
+        self.grown: list[int] = []
+        self._edges: tuple[list[int], np.ndarray] = [], offsets_of([])  # sizes of tensors, and their offsets
         self._cut: Sequence[Any] | None = None  # the tensors of which `_bounds` are the offsets
         self._bounds: list[int] = []
-        self.room: np.ndarray | None = None  # for integers, from call to call, so that pages stay mapped
+        self.room: np.ndarray | None = None
 
     def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:
         """Return the flat tensors with the residual of error feedback added, where there is one.
 
-        only: the tensors to return, in this order; None for all. Raises ValueError where the residual, which
-        may come from a file, is of other tensors.
+        Args:
+            tensors: Flat tensors.
+            only: Indices of the tensors to return, in this order. None returns all.
+
+        Raises:
+            ValueError: The residual, which may come from a file, belongs to other tensors.
         """
         self._check_residual(tensors)
         chosen = range(len(tensors)) if only is None else only
@@ -223,22 +216,27 @@ class WorkerQuantiser(Member):
         out: np.ndarray | None = None,
         shifts: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return all tensors, corrected, as one flat array of `dtype`; without a step, zeros.
+        """Return the integers of all tensors, corrected by the residual, as one flat array.
 
-        A tensor whose gradient is all zeros is left out, too: its residual waits.
+        A tensor without a step becomes zeros. So does one whose gradient is all zeros: its residual waits.
+        The residual changes only when `commit` is called.
 
-        tensors: flat float32, as they came; dtype: int32, or int16 as sums may have. plan: in whose order, or
-        None for the natural one. out: may be written to and returned, where it has the size and dtype.
-        shifts: int8, of each value, by which its exponent is above the tensor's; None: by nothing. The
-        residual changes only when `commit` is called. Raises ValueError where it is of other tensors, and
-        GradientError on NaN or Inf.
+        Args:
+            tensors: Flat float32 gradients.
+            exponents: log2 of each tensor's step. None: the tensor has no step.
+            dtype: Of the result: int32, or int16 if sums fit it.
+            plan: The order of the result. None is the natural order.
+            out: Memory for the result, used if it has the right size and dtype.
+            shifts: int8, by how much each value's exponent is above its tensor's. None: all are 0.
+
+        Raises:
+            ValueError: The residual belongs to other tensors.
+            GradientError: A value is NaN or Inf.
         """
         self._check_residual(tensors)
         values, feedback = sum(tensor.size for tensor in tensors), self.params.error_feedback
         if self.residual is not None:
-            exponents = [
-                None if self.is_idle(tensor) else e for tensor, e in zip(tensors, exponents, strict=True)
-            ]
+            exponents = [None if self.is_idle(t) else e for t, e in zip(tensors, exponents, strict=True)]
         if not all_normal(exponents, 0 if shifts is None else MOST_SHIFT):
             check_finite(tensors, self.rank)
             integers = self._quantise_plainly(tensors, exponents, dtype, shifts)
@@ -251,14 +249,11 @@ class WorkerQuantiser(Member):
             out[:] = 0
         keep = self._room(values) if feedback else NONE
         residual = NONE if self.residual is None else self.residual
-        own = NO_SHIFTS if shifts is None else shifts
+        value_shifts = NO_SHIFTS if shifts is None else shifts
         noise, limit = self._generator(), np.float32(self.params.limit)
         flat, addresses = addresses_of(tensors)
-        if self._edges[0] != (sizes := [tensor.size for tensor in flat]):
-            self._edges = sizes, offsets_of(sizes)
-        edges = self._edges[1]
-        grids = np.array([(0, 0) if e is None else (2.0**-e, 2.0**e) for e in exponents], np.float32)
-        given = grids.reshape(-1, 2), limit, residual, own, *places, noise, out, keep
+        edges = self._offsets(flat)
+        given = _grids(exponents), limit, residual, value_shifts, *places, noise, out, keep
 
         def part(_: int, first: int, last: int) -> tuple[int, np.ndarray]:
             """Quantise the values `first` to `last`; return what `to_grids` does, and its tallies."""
@@ -278,7 +273,7 @@ class WorkerQuantiser(Member):
 
     @staticmethod
     def is_idle(tensor: Any) -> bool:
-        """Whether a gradient is all zeros: nothing of its tensor is sent, and its residual waits."""
+        """Return True if a gradient is all zeros: nothing of its tensor is sent, and its residual waits."""
         return not tensor[:LOOK].any() and not tensor.any()
 
     def store(self, here: slice, values: np.ndarray) -> None:
@@ -294,7 +289,7 @@ class WorkerQuantiser(Member):
         exponents: Sequence[int | None],
         shifts: np.ndarray | None = None,
     ) -> None:
-        """Find out what saturation took; only tensors of which values saturated are read again."""
+        """Set what saturation took. Only tensors with saturated values are read again."""
         self.clipped, self.energies, self.lost = clipped, energies, {}
         hit = {t for t, exponent in enumerate(exponents) if clipped[t] and exponent is not None}
         if hit and shifts is None:
@@ -363,12 +358,18 @@ class WorkerQuantiser(Member):
 
     def _check_residual(self, tensors: Sequence[np.ndarray]) -> None:
         """Raise ValueError unless the residual is as large as `tensors`: kernels do not check bounds."""
-        if self.residual is not None and self.residual.shape != (sum(tensor.size for tensor in tensors),):
-            values = sum(tensor.size for tensor in tensors)
+        values = sum(tensor.size for tensor in tensors)
+        if self.residual is not None and self.residual.shape != (values,):
             raise ValueError(
                 f"the residual is of shape {self.residual.shape}, expected ({values},); "
                 "resume with the state of this model"
             )
+
+    def _offsets(self, tensors: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the offsets of flat tensors, those of the last call if sizes are equal."""
+        if self._edges[0] != (sizes := [tensor.size for tensor in tensors]):
+            self._edges = sizes, offsets_of(sizes)
+        return self._edges[1]
 
     def _room(self, count: int) -> np.ndarray:
         """Return an array for the next residual: the one before the last, so that pages stay mapped."""
@@ -395,5 +396,5 @@ class WorkerQuantiser(Member):
         self.iteration += 1
 
     def _follow(self) -> None:
-        self._cut = None  # the tensors of a call that failed are not held
+        self._cut = None  # or else the tensors of a call that failed would stay in memory
         super()._follow()

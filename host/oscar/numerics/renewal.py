@@ -18,21 +18,16 @@ import numpy as np
 from oscar.array import Array
 from oscar.numerics.integers import least_exponent, sum_of_squares
 from oscar.numerics.position import PositionState
-from oscar.numerics.quantiser import (
-    WorkerQuantiser,
-    bounded_by,
-    energy_of,
-    power_of,
-    rounded,
-)
+from oscar.numerics.quantiser import WorkerQuantiser
 from oscar.numerics.quantiser_kernels import add_bounded
+from oscar.numerics.rounding import bounded_by, energy_of, power_of, rounded
 from oscar.numerics.saturation import WARN_SHARE
 from oscar.numerics.steps import JUMP, StepTracker, headroom
 from oscar.numerics.summaries import summarise
 
 COARSE, SATURATED = 1, 2  # the bits of a notice
 FALL = 9  # a step is too coarse if its tensor has less than 1 / FALL of the expected energy
-FAR_FALL = 1 << 12  # the same for few values, and for values with steps of their own, which vary more
+FAR_FALL = 1 << 12  # takes its place for few values, and with a step per value: their energy varies more
 FEW = 6  # values
 CONFIRMED = 4, 9  # the share of the expected energy below which sums confirm a fall
 LEAST_FALL, LEAST_FAR_FALL = 2, 6  # octaves by which a fallen tensor's exponent changes at least
@@ -45,13 +40,14 @@ _RECORD = struct.Struct("<Ihh")  # mantissa and exponent of a size, and the expo
 def notice_of(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, steps: StepTracker) -> int:
     """Return the notice of one worker, after its `quantise`: SATURATED, COARSE, both, or 0.
 
-    tensors, integers: what `quantise` took and returned.
+    tensors, integers: what `quantise` took and returned. Sets `worker.grown`, which `records_of` reads.
     """
-    notice = SATURATED if _saturated(worker, tensors, steps) else 0
+    worker.grown = _grown(worker, tensors, steps)
+    notice = SATURATED if worker.grown else 0
     return notice | (COARSE if _is_coarse(worker, tensors, integers, steps) else 0)
 
 
-def _saturated(worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker) -> list[int]:
+def _grown(worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker) -> list[int]:
     """Return the tensors that grew, and lost more by that than error feedback should return."""
     grown = []
     for t, lost in worker.lost.items():
@@ -68,13 +64,13 @@ def _saturated(worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTrack
 
 
 def _is_coarse(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, steps: StepTracker) -> bool:
-    """Whether some tensor that is not zero has much smaller integers than its step should give."""
-    there = _with_steps(steps)
+    """Return True if some tensor that is not zero has much smaller integers than its step should give."""
+    stepped = _with_steps(steps)
     if steps.params.scale == "max":
-        largest = max(int(integers.max()), -int(integers.min())) if there else 0
-        return largest < _small_peak(steps) and any(not worker.is_idle(tensors[t]) for t in there)
+        largest = max(int(integers.max()), -int(integers.min())) if stepped else 0
+        return largest < _small_peak(steps) and any(not worker.is_idle(tensors[t]) for t in stepped)
     plain = steps.params.step == "tensor"  # in integers: fractions take microseconds, in every call
-    for t in there:
+    for t in stepped:
         least = worker.energies[t] * (FAR_FALL if _varies(steps, t) else FALL)
         small = (
             least << 32 < steps.variances[t] * steps.sizes[t] if plain else least < (_expected(steps, t) or 0)
@@ -94,7 +90,7 @@ def _expected(steps: StepTracker, t: int) -> Fraction | None:
 
 
 def _varies(steps: StepTracker, t: int) -> bool:
-    """Whether a tensor's energy varies so much in ordinary calls that only a far fall counts."""
+    """Return True if a tensor's energy varies so much in ordinary calls that only a far fall counts."""
     return steps.params.step == "value" or steps.sizes[t] < FEW
 
 
@@ -103,33 +99,36 @@ def _small_peak(steps: StepTracker) -> float:
     return steps.params.limit / (6 * headroom(steps.nodes))
 
 
-def confirmed(steps: StepTracker, sums: Array) -> list[int]:
-    """Return the tensors whose sums (natural order) confirm that their steps are too coarse."""
-    edges = steps.offsets.tolist()
-    parts = {t: sums[edges[t] : edges[t + 1]] for t in _with_steps(steps)}
-    if steps.params.scale == "max":
-        peak = max((int(np.abs(part.astype(np.int64)).max()) for part in parts.values()), default=0)
-        return list(parts) if peak < steps.nodes * _small_peak(steps) else []
+def confirmed(steps: StepTracker, energies: Sequence[int]) -> list[int]:
+    """Return the tensors whose sums confirm that their steps are too coarse; not for "max".
+
+    energies: the sum of squares of each tensor's sums.
+    """
     share, of = CONFIRMED
     fallen = []
-    for t, part in parts.items():
+    for t in _with_steps(steps):
         expected = _expected(steps, t) or Fraction(0)
         if steps.params.step == "value":
             expected /= FALL
-        if of * sum_of_squares(part) < share * steps.nodes * expected:
+        if of * energies[t] < share * steps.nodes * expected:
             fallen.append(t)
     return fallen
+
+
+def confirmed_by_peak(steps: StepTracker, peak: int) -> list[int]:
+    """Return what `confirmed` does, for "max". peak: the largest magnitude of all sums."""
+    return _with_steps(steps) if peak < steps.nodes * _small_peak(steps) else []
 
 
 def records_of(
     worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker, shifts: Array | None
 ) -> bytes:
-    """Return what one worker says in the message `steps again`."""
-    grown, packed = _saturated(worker, tensors, steps), []
+    """Return one worker's part of the message `steps again`; `notice_of` comes before it."""
+    packed = []
     for t in _with_steps(steps):
         (size,) = summarise([worker.fetched(tensors[t])], steps.params)
         peak = NOT_SATURATED
-        if t in grown:
+        if t in worker.grown:
             (corrected,) = worker.corrected(tensors, [t])
             inverse = 0 if shifts is None else -shifts[worker.slice_of(t, tensors)].astype(np.int32)
             magnitudes = np.ldexp(np.abs(worker.fetched(corrected)).astype(np.float64), inverse)
@@ -143,26 +142,27 @@ def _with_steps(steps: StepTracker) -> list[int]:
     return [t for t, e in enumerate(steps.exponents) if e is not None and steps.sizes[t]]
 
 
-def renew(steps: StepTracker, every: Sequence[bytes], fallen: Collection[int]) -> dict[int, int]:
-    """Set new steps from all workers' records, by rank; return by how much the exponents changed, by tensor.
+def renew(steps: StepTracker, packed: Sequence[bytes], fallen: Collection[int]) -> dict[int, int]:
+    """Set new steps from all workers' records; return by how much the exponents changed, by tensor.
 
-    fallen: what `confirmed` returned. Changes `steps` alone, and alike on all ranks.
+    packed: what `records_of` returned, by rank. fallen: what `confirmed` returned. Changes `steps` alone, and
+    alike on all ranks.
     """
-    asked, records = _with_steps(steps), [list(_RECORD.iter_unpack(mine)) for mine in every]
+    stepped, records = _with_steps(steps), [list(_RECORD.iter_unpack(part)) for part in packed]
     changed: dict[int, int] = {}
     if steps.params.scale == "max":
-        peaks = [peak for mine in records for *_, peak in mine if peak != NOT_SATURATED]
-        sizes = [Fraction(m) * Fraction(2) ** e for mine in records for m, e, _ in mine]
+        peaks = [peak for record in records for *_, peak in record if peak != NOT_SATURATED]
+        sizes = [Fraction(m) * Fraction(2) ** e for record in records for m, e, _ in record]
         largest = max(sizes, default=Fraction(0))
         if not peaks and (not fallen or not largest):
             return {}
         wanted = max(peaks) if peaks else least_exponent(largest / steps.params.limit)
-        for t in asked:
+        for t in stepped:
             _change(steps, t, wanted, None, changed)
         return changed
-    for slot, t in enumerate(asked):
-        peaks = [mine[slot][2] for mine in records if mine[slot][2] != NOT_SATURATED]
-        sizes = [Fraction(mine[slot][0]) * Fraction(2) ** mine[slot][1] for mine in records]
+    for slot, t in enumerate(stepped):
+        peaks = [record[slot][2] for record in records if record[slot][2] != NOT_SATURATED]
+        sizes = [Fraction(record[slot][0]) * Fraction(2) ** record[slot][1] for record in records]
         mean = sum(sizes, Fraction(0)) / len(sizes)
         if mean == 0 or not (peaks or t in fallen):
             continue
@@ -189,9 +189,9 @@ def requantise(
     changed: dict[int, int],
     shifts: Array | None,
 ) -> Array:
-    """Return the worker's integers of the tensors in `changed` by the new steps, flat, int32.
+    """Quantise the tensors in `changed` once more, by the new steps; return their integers, flat, int32.
 
-    Takes the place of what `quantise` did for these tensors. shifts: as of `quantise`.
+    Energies, losses and the pending residual of these tensors follow. shifts: what `quantise` took.
     """
     limit, dropped, integers = worker.params.limit, {}, [np.zeros(0, np.int32)]
     noise = worker.noise(int(steps.offsets[-1]))
@@ -204,10 +204,10 @@ def requantise(
         value = worker.fetched(tensors[t])
         if worker.residual is not None:
             residual = worker.fetched(worker.residual[here])
-            if rise < 0:  # it is of steps that were much larger
+            if rise < 0:  # rounding to the earlier, much larger steps left it
                 dropped[t], residual = bounded_by(RESIDUAL_STEPS, power, residual)
-            tensor, value = value, np.empty_like(value)
-            add_bounded(tensor, residual, value)
+            gradient, value = value, np.empty_like(value)
+            add_bounded(gradient, residual, value)
         fresh, unbounded = rounded(value, power, limit, None if noise is None else noise[here])
         worker.clipped[t] = int(np.count_nonzero(fresh != unbounded))
         worker.energies[t] = sum_of_squares(fresh)
@@ -219,6 +219,16 @@ def requantise(
         integers.append(fresh)
     worker.sum_up(tensors, steps.exponents, shifts, dropped)
     return np.concatenate(integers)
+
+
+def follow(position: Any, steps: StepTracker, changed: dict[int, int]) -> Array:
+    """Rescale a PositionState for new steps; return where the sums that they replace are, in natural order.
+
+    position: of another class, or None, it stays. changed: what `renew` returned, not empty.
+    """
+    if isinstance(position, PositionState):
+        position.renew(steps.offsets, [changed.get(t, 0) for t in range(len(steps.sizes))])
+    return np.concatenate([np.arange(*steps.offsets[t : t + 2]) for t in changed])
 
 
 def summed(
@@ -245,15 +255,15 @@ def summed(
     sums: Array = np.add.reduce(first, dtype=np.int32)
     pairs = list(zip(workers, gradients, strict=True))
     notices = [notice_of(*pair, mine, steps) for pair, mine in zip(pairs, first, strict=True)]
-    fallen = confirmed(steps, sums) if any(notice & COARSE for notice in notices) else []
+    fallen: list[int] = []
+    if any(notice & COARSE for notice in notices):
+        by_peak = steps.params.scale == "max"
+        fallen = (
+            confirmed_by_peak(steps, steps.peak(sums)) if by_peak else confirmed(steps, steps.energies(sums))
+        )
     if fallen or any(notice & SATURATED for notice in notices):
         changed = renew(steps, [records_of(*pair, steps, None) for pair in pairs], fallen)
-        again = np.add.reduce([requantise(*pair, steps, changed, None) for pair in pairs], dtype=np.int32)
-        edges = steps.offsets.tolist()
-        for t, part in zip(
-            changed, np.split(again, np.cumsum([steps.sizes[t] for t in changed])), strict=False
-        ):
-            sums[edges[t] : edges[t + 1]] = part
-        if position is not None and changed:
-            position.renew(steps.offsets, [changed.get(t, 0) for t in range(len(steps.sizes))])
+        if changed:
+            again = [requantise(*pair, steps, changed, None) for pair in pairs]
+            sums[follow(position, steps, changed)] = np.add.reduce(again, dtype=np.int32)
     return first, sums

@@ -1,4 +1,4 @@
-"""The size of each tensor of a flat gradient, and what of a residual is bounded by sizes."""
+"""Sizes of the tensors of a flat gradient, and bounds of a residual that follow from them."""
 
 from __future__ import annotations
 

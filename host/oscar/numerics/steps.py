@@ -9,14 +9,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from oscar.array import Array
 from oscar.cores import share, threads_for
-from oscar.numerics.integers import floor_log2, least_exponent, sum_of_squares
+from oscar.numerics.integers import extremes, floor_log2, least_exponent, sum_of_squares
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams
@@ -117,6 +117,14 @@ class Passes:
         return [
             (energy, change >> 2 * left) if fits else None
             for energy, change, left, fits in zip(energies, changes, lefts, known, strict=True)
+        ]
+
+    def energies(self) -> list[int]:
+        """Return the sum of squares of each tensor's sums, after `through` has come to the end."""
+        offsets, energies, known = self._given[0].tolist(), self._squares[:, 0].tolist(), self._rules.known
+        return [
+            energy if fits else sum_of_squares(self.sums[first:end])
+            for energy, fits, (first, end) in zip(energies, known.tolist(), pairwise(offsets), strict=True)
         ]
 
 
@@ -317,14 +325,20 @@ class StepTracker(Stateful):
         exponent = next((e for e in self.exponents if e is not None), None)
         if exponent is None:
             return
-        peak = self._peak(sums) * headroom(self.nodes)
+        peak = self.peak(sums) * headroom(self.nodes)
         if peak == 0:
             return
         new = self._from_peak(Fraction(peak, self.nodes) * Fraction(2) ** exponent)
         self.exponents = [new] * len(self.sizes)
 
-    def _peak(self, sums: np.ndarray) -> int:
-        return int(np.abs(sums.astype(np.int64)).max(initial=0))
+    def peak(self, sums: Any) -> int:
+        """Return the largest magnitude of sums, in any order."""
+        low, high = extremes(sums)
+        return max(high, -low)
+
+    def energies(self, sums: Array) -> list[int]:
+        """Return the sum of squares of each tensor's sums, in the natural order."""
+        return [sum_of_squares(sums[first:end]) for first, end in pairwise(self._edges)]
 
     def _observe_tensor(self, t: int, sums: Array, squares: tuple[int, int | None] | None) -> bool:
         """Derive the next exponent of tensor t; return False where all sums are zero, which changes nothing.

@@ -52,28 +52,31 @@ ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error f
 class Message:
     """One buffer per worker, which an AllReduce combines element by element. All workers have equal shapes.
 
-    channel: a name that is unique in the iteration. Links keep their learned state under this name.
-    data: 1-D. Its dtype follows `op`:
-        "sum" of integers: int32, sent in fields of `bits` (docs/schemes.md, "Fields").
-        "sum" and "max" of floats: float32; `bits` is 32.
-        "or": bool; `bits` is 1.
-        "gather", "agree", "exchange": uint8. Nothing is combined; each worker receives a list of buffers by
-        source, and lengths may differ.
-    op: "gather" hands every worker's buffer to all. "agree" is a gather of the few bytes that workers need
-        before they quantise; its bytes are counted apart from frames. "exchange" hands each worker its own
-        part.
-    ride: a few small integers, int32, appended to an integer sum to save a message. Their fields have
-        RIDE_BITS, whatever `bits` is.
-    coded: the sum travels as coded frames by a schedule, as `Scheme.channels` says.
-    context: position class 0 .. 15 of every value, uint8, equal on all workers. For coded sums.
-    plan: how values are dealt to chunks, equal on all workers. None: the configured plan, without costs.
-    planned: `data` and `context` already lie in the order of `plan`, and so do the sums, which may take the
-        place of `data` and which the next call overwrites. Else sums come back in the natural order.
-    meanwhile: what a rank may do while the frames of a coded, planned message are due.
-    notice: bits that travel in the frames of a coded message beside the sums (docs/protocol.md). The answer
-        is then a pair: the sums, and the OR of all workers' bits. None: the answer is the sums alone.
-    aside: a plain sum whose bytes count with those of "agree", and not as frames.
-    parts: for "exchange", the length of the buffer for every worker. `data` is their concatenation.
+    Attributes:
+        channel: A name that is unique in the iteration. Links keep their learned state under this name.
+        data: 1-D. Its dtype follows `op`:
+            "sum" of integers: int32, sent in fields of `bits` (docs/schemes.md, "Fields").
+            "sum" and "max" of floats: float32, with `bits` of 32.
+            "or": bool, with `bits` of 1.
+            "gather", "agree", "exchange": uint8. Nothing is combined. Each worker receives a list of buffers
+            by source, and lengths may differ.
+        op: "gather" hands every worker's buffer to all. "agree" is a gather of the few bytes that workers
+            need before they quantise. Its bytes are counted apart from frames. "exchange" hands each worker
+            its own part.
+        bits: Width of the fields.
+        ride: A few small integers, int32, appended to an integer sum to save a message. Their fields have
+            RIDE_BITS, whatever `bits` is.
+        coded: The sum travels as coded frames by a schedule, as `Scheme.channels` says.
+        context: Position class 0 .. 15 of every value, uint8, equal on all workers. For coded sums.
+        plan: How values are dealt to chunks, equal on all workers. None: the configured plan, without costs.
+        planned: `data` and `context` already lie in the order of `plan`, and so do the sums, which may take
+            the place of `data` and which the next call overwrites. Otherwise sums come back in the natural
+            order.
+        meanwhile: Work that a rank may do while the frames of a coded, planned message are due.
+        notice: Bits that travel in the frames of a coded message beside the sums (docs/protocol.md). The
+            answer is then a pair: the sums, and the OR of all workers' bits. None: the answer is the sums.
+        aside: The bytes of a plain sum count with those of "agree", and not as frames.
+        parts: For "exchange", the length of the buffer for every worker. `data` is their concatenation.
     """
 
     channel: str
@@ -100,8 +103,12 @@ class Message:
 class Channel:
     """The codec and the schedule of all coded messages with one channel name.
 
-    width: a function from a number of workers to the bits of a raw sum of their values.
-    plan, granule: the chunk plan of messages that bring no plan.
+    Attributes:
+        codec: Codec of the frames.
+        schedule: Who sends which chunk to whom.
+        width: A function from a number of workers to the bits of a raw sum of their values.
+        plan: The chunk plan of messages that bring no plan.
+        granule: Values in a block of that plan.
     """
 
     codec: Codec
@@ -114,10 +121,11 @@ class Channel:
 class Worker(Member):
     """The state of one rank under a scheme.
 
-    usual: root mean square of this rank's usual gradient; None before the first gradient.
-    integers: int32, flat. The integers that a lossless scheme quantised in this iteration, for
-    `Scheme.is_exact`.
-    carried: the part of the residual that this iteration adds to the gradient.
+    Attributes:
+        usual: Root mean square of this rank's usual gradient. None before the first gradient.
+        integers: int32, flat. The integers that a lossless scheme quantised in this iteration, for
+            `Scheme.is_exact`.
+        carried: The part of the residual that this iteration adds to the gradient.
     """
 
     STATE: ClassVar[dict[str, Reader]] = Member.STATE | {
@@ -130,7 +138,7 @@ class Worker(Member):
         self.usual: float | None = None
         self._next_usual: float | None = None
         self._spike = False
-        self._idle: list[slice] = []  # where tensors are that wait, because their gradient is zero
+        self._idle: list[slice] = []  # the tensors that wait, because their gradient is zero
         self.carried: Array | None = None
 
     def receive(self, values: Array, offsets: Array, *, patient: bool) -> None:
@@ -173,10 +181,10 @@ class Worker(Member):
             self._next_usual = GROWTH * usual if self._spike else max(size, FADE * usual)
 
     def bound(self) -> None:
-        """Bound what waits: a spike leaves nothing new, and the residual of an idle tensor stays."""
+        """Bound the pending residual: a spike leaves nothing new, and that of an idle tensor stays."""
         if self.pending is None:
             return
-        # Another rank's spike may leave its traces here, by a scale that is shared.
+        # Another rank's spike may leave its traces here, through a scale that is shared.
         usual = self.usual or 0.0
         self._spike |= usual > 0 and growth(self.pending, self.carried) > SPIKE * usual
         if self._spike:
@@ -186,7 +194,7 @@ class Worker(Member):
             self.pending[here] += self.residual[here]
 
     def _shrink(self, pending: Array, before: Array | None) -> None:
-        """Bring what a spike left to between 0 and what waited before, value by value."""
+        """Bring each value that a spike left to between 0 and the value that waited before."""
         self._report(shrink(pending, before), self._energy * pending.size)
 
     def commit(self) -> None:
@@ -197,7 +205,7 @@ class Worker(Member):
         self.carried, self.usual = self.residual, self._next_usual
 
     def corrected(self, values: Array) -> Array:
-        """Return `values` plus what waits for them, if there is anything. Never writes to `values`."""
+        """Return `values` plus the part of the residual that is due. Never writes to `values`."""
         return values if self.carried is None else values + self.carried
 
     def forget(self) -> None:
@@ -219,15 +227,18 @@ class NoOptions:
 
 
 class Scheme(Stateful, ABC):
-    """The rules of one scheme and its replicated state: equal on all nodes, held once per process.
+    """The rules of one scheme and its replicated state: equal on all nodes, one copy per process.
 
     In every iteration, each worker's `messages` runs to its end; then `finish` runs once. State changes in
     `finish`, in `Worker.commit`, and when an "agree" has been received. If the iteration fails, the reducer
     restores the old state. The result of `finish` depends only on the combined buffers and on the replicated
     state, so all nodes end bit-identical.
 
-    options: an instance of the class's `Options`. shapes: the shape of each tensor, in the order of the flat
-    gradient. nodes: number of workers. seed: seed of all random draws.
+    Args:
+        options: An instance of the class's `Options`.
+        shapes: The shape of each tensor, in the order of the flat gradient.
+        nodes: Number of workers.
+        seed: Seed of all random draws.
     """
 
     name: ClassVar[str]
@@ -281,12 +292,12 @@ class Scheme(Stateful, ABC):
 
     @property
     def finds_bad(self) -> bool:
-        """Whether `start` raises GradientError itself on NaN and Inf, so that nobody need look before."""
+        """True if `start` raises GradientError itself on NaN and Inf, so that nobody need look before."""
         return False
 
     @property
     def bounded(self) -> bool:
-        """Whether the mean, and all floats of the state, are finite whatever finite gradients came."""
+        """True if the mean, and all floats of the state, are finite for all finite gradients."""
         return False
 
     def caution(self) -> str | None:
@@ -297,8 +308,8 @@ class Scheme(Stateful, ABC):
         """Return `compute()`. It runs once per iteration; all workers of a process share the result."""
         if key not in self._memory:
             self._memory[key] = compute()
-        found: T = self._memory[key]
-        return found
+        result: T = self._memory[key]
+        return result
 
     def again(self) -> None:
         """Drop the results of `once` before the iteration's messages are sent again, once for all workers."""
@@ -323,14 +334,14 @@ class Scheme(Stateful, ABC):
 
     def digests(self) -> dict[str, int]:
         """Return a 32-bit digest of each part of the replicated state. All nodes must have equal digests."""
-        return {part: crc(held) for part, held in self.snapshot().items()}  # the snapshot copies no array
+        return {part: crc(value) for part, value in self.snapshot().items()}  # the snapshot copies no array
 
     def is_exact(self, workers: Sequence[Any]) -> bool:
-        """Whether the last iteration's sums equal the summed integers of all workers, given in `workers`."""
-        sums, own = self.reference_sums(), [worker.integers for worker in workers]
-        if not self.lossless or sums is None or any(integers is None for integers in own):
+        """Return True if the last iteration's sums equal the summed integers of all `workers`."""
+        sums, integers = self.reference_sums(), [worker.integers for worker in workers]
+        if not self.lossless or sums is None or any(part is None for part in integers):
             return False
-        return bool(np.array_equal(np.sum(own, axis=0, dtype=np.int64), sums))
+        return bool(np.array_equal(np.sum(integers, axis=0, dtype=np.int64), sums))
 
     def reference_sums(self) -> Array | None:
         """Return the last iteration's integer sums of a lossless scheme, or None for other schemes."""

@@ -39,8 +39,13 @@ _SUMMARY = struct.Struct("<Ihxx")
 class ExactOptions:
     """Options of the coded ring, filled from the configuration.
 
-    codec: the codec of the frames. quantiser: step sizes and integer width. schedule: who sends which chunk
-    to whom. plan, granule, shares: how values are dealt to chunks, see `make_plan`.
+    Attributes:
+        codec: Codec of the frames.
+        quantiser: Step sizes and integer width.
+        schedule: Who sends which chunk to whom.
+        plan: How values are dealt to chunks, see `make_plan`.
+        granule: Values in a block of the plan.
+        shares: Each chunk's share of the values. None: all are equal.
     """
 
     codec: Codec
@@ -107,8 +112,8 @@ class Exact(Scheme):
             return
         if self.steps.unset:  # replicated state: all workers take the same branch
             packed = b"".join(_SUMMARY.pack(*summary) for summary in self._summaries(worker, tensors))
-            every = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
-            self.once("steps", lambda: self._agree(every))
+            summaries = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
+            self.once("steps", lambda: self._agree(summaries))
         plan = self.once("plan", self._make_plan)
         local = self._quantise(worker, tensors, plan)
         classes = self.once("classes", lambda: self._classes(plan))
@@ -129,21 +134,18 @@ class Exact(Scheme):
         self, worker: WorkerQuantiser, tensors: Sequence[Array], plan: ChunkPlan, sums: Array, notice: int
     ) -> Messages:
         """Agree on new steps where the present ones do not fit, and sum again (docs/protocol.md)."""
-
-        def confirmed() -> list[int]:
-            natural = plan.scatter(worker.fetched(sums))
-            return renewal.confirmed(self.steps, natural) if notice & renewal.COARSE else []
-
-        fallen = self.once("fallen", confirmed)
+        fallen: list[int] = []
+        if notice & renewal.COARSE:
+            fallen = self.once("fallen", lambda: self._fallen(sums, plan))
         if not fallen and not notice & renewal.SATURATED:
             return
         if self._memory.pop("passes", None) and self.position is not None:
             self.position.restore(self.position.snapshot())  # passes over the first sums have moved classes
         shifts = self.position.shifts if isinstance(self.position, ValueSteps) else None
-        mine = renewal.records_of(worker, tensors, self.steps, shifts)
-        every = yield Message("steps again", np.frombuffer(mine, np.uint8), "agree")
+        packed = renewal.records_of(worker, tensors, self.steps, shifts)
+        records = yield Message("steps again", np.frombuffer(packed, np.uint8), "agree")
         changed = self.once(
-            "changed", lambda: renewal.renew(self.steps, [one.tobytes() for one in every], fallen)
+            "changed", lambda: renewal.renew(self.steps, [record.tobytes() for record in records], fallen)
         )
         if not changed:
             return
@@ -152,13 +154,32 @@ class Exact(Scheme):
         again = yield Message("sums again", integers, bits=bits, aside=True)
         self.once("replaced", lambda: self._replace(sums, plan, changed, again))
 
+    def _fallen(self, sums: Any, plan: ChunkPlan) -> list[int]:
+        """Return the tensors whose sums, in the order of `plan`, confirm that their steps are too coarse."""
+        if self.params.scale == "max":
+            return renewal.confirmed_by_peak(self.steps, self.steps.peak(sums))
+        return renewal.confirmed(self.steps, self._energies(sums, plan))
+
+    def _energies(self, sums: Array, plan: ChunkPlan) -> list[int]:
+        """Return the sum of squares of each tensor's sums.
+
+        The passes of `_settle` find them. They are made early: a rank may give notice of small values in
+        every call, and calls whose sums do not confirm it should not take longer.
+        """
+        position, memory = self.position, self._memory
+        if isinstance(position, ValueSteps):
+            return self.steps.energies(plan.scatter(sums))
+        if "passes" not in memory:
+            memory["passes"] = self.steps.begin(sums, plan, position)
+        memory["passes"].through(sums.size)
+        energies: list[int] = memory["passes"].energies()
+        return energies
+
     def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> None:
         """Put the sums of the changed tensors, in their order, in the place of those in plan order."""
         places, granule = plan.places
-        natural = np.concatenate([np.arange(*self.offsets[t : t + 2]) for t in changed])
+        natural = renewal.follow(self.position, self.steps, changed)
         self._put(sums, places[natural // granule] + natural % granule, again)
-        if isinstance(self.position, PositionState):
-            self.position.renew(self.offsets, [changed.get(t, 0) for t in range(len(self.sizes))])
 
     def _put(self, sums: Any, places: Array, values: Array) -> None:
         sums[places] = values
@@ -214,9 +235,9 @@ class Exact(Scheme):
         """Raise NotImplementedError. `start` quantises the tensors without joining them."""
         raise NotImplementedError("the exact scheme starts from tensors")
 
-    def _agree(self, every: list[Array]) -> None:
+    def _agree(self, summaries: list[Array]) -> None:
         """Set the step sizes from all workers' summaries, by rank. If the call fails, Reducer undoes this."""
-        self.steps.agree([list(_SUMMARY.iter_unpack(mine.data)) for mine in every])
+        self.steps.agree([list(_SUMMARY.iter_unpack(packed.data)) for packed in summaries])
 
     def _make_plan(self) -> ChunkPlan:
         o = self.options
@@ -236,8 +257,8 @@ class Exact(Scheme):
             sums = totals[-1]
             mean: Array = sums / np.float32(self.nodes)
         else:
-            came = next(total[0] for total in totals if isinstance(total, tuple))
-            sums, mean = self._settle(came)
+            planned = next(total[0] for total in totals if isinstance(total, tuple))
+            sums, mean = self._settle(planned)
         self._sums = sums
         self.iteration += 1
         return mean
@@ -253,18 +274,19 @@ class Exact(Scheme):
         return not self.floating
 
     def is_exact(self, workers: Sequence[Any]) -> bool:
-        """Whether the codec is lossless. The wire has already compared the sums."""
+        """Return True if the codec is lossless. The wire has already compared the sums."""
         return self.codec.lossless
 
     def reference_sums(self) -> Array | None:
         return self._sums
 
     def digests(self) -> dict[str, int]:
-        own, steps = self.position, self.steps.digest()
+        position, steps = self.position, self.steps.digest()
+        classes = None if position is None else position.classes
         return {
             "iterations": self.iteration & 0xFFFFFFFF,
-            "steps": own.digest(steps) if isinstance(own, ValueSteps) else steps,
-            "classes": own.digest() if isinstance(own, PositionState) else crc(own and own.classes),
+            "steps": position.digest(steps) if isinstance(position, ValueSteps) else steps,
+            "classes": position.digest() if isinstance(position, PositionState) else crc(classes),
             "costs": crc(self.costs),
         }
 

@@ -22,7 +22,9 @@ from oscar.schemes.exact import Exact, ExactOptions
 class GpuOptions(ExactOptions):
     """Options of the coded ring on a device.
 
-    asc: the coder's parameters. device: where tensors are. The codec is of tensors there.
+    Attributes:
+        asc: The coder's parameters.
+        device: Where tensors are. The codec takes tensors there.
     """
 
     asc: AscParams = field(kw_only=True)
@@ -52,8 +54,8 @@ class GpuExact(Exact):
         return DeviceQuantiser(self.params, rank, self._layout)
 
     def _summaries(self, worker: Any, tensors: Sequence[Any]) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = worker.summaries(tensors, self.steps.unset)
-        return found
+        summaries: list[tuple[int, int]] = worker.summaries(tensors, self.steps.unset)
+        return summaries
 
     def _quantise(self, worker: Any, tensors: Sequence[Any], plan: ChunkPlan) -> Any:
         return worker.quantise(tensors, self.steps.exponents, plan=self._there(plan))
@@ -63,6 +65,12 @@ class GpuExact(Exact):
 
     def _meanwhile(self, plan: ChunkPlan) -> None:
         """Return None: the device makes all passes over sums in one launch."""
+
+    def _energies(self, sums: Any, plan: ChunkPlan) -> list[int]:
+        """Return the sum of squares of each tensor's sums; the sums stay on the device."""
+        steps: Any = self.steps
+        energies: list[int] = steps.energies_of(sums, self._there(plan))
+        return energies
 
     def _settle(self, sums: Any) -> Settled:
         assert self.plan is not None

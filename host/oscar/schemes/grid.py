@@ -42,9 +42,12 @@ Attempt = Generator[Message, Any, Array]  # yields an iteration's messages, retu
 class Grid:
     """The step of every tensor in one iteration.
 
-    exponents: the step of each tensor is 2^exponent. None: no step, so all its values quantise to 0.
-    offsets: int64 [tensors + 1], where tensors begin in the flat gradient.
-    coarseness, limit, nominal: see GridSteps and `ride`.
+    Attributes:
+        exponents: The step of each tensor is 2^exponent. None: no step, so all its values quantise to 0.
+        offsets: int64 [tensors + 1], where tensors begin in the flat gradient.
+        coarseness: Wanted step / root mean square of one worker's tensor.
+        limit: Largest magnitude of an integer that rides along.
+        nominal: What a tensor rides along as if its step is the wanted one, see `ride`.
     """
 
     exponents: tuple[int | None, ...]
@@ -106,8 +109,8 @@ class Grid:
 
         cells: flat, all `rows`; each row holds the full energy of the sketched values. values: the gradient.
         """
-        kept = np.clip(cells, -limit, limit)
-        excess = (cells - kept).astype(np.float64)
+        bounded = np.clip(cells, -limit, limit)
+        excess = (cells - bounded).astype(np.float64)
         clipped = int(np.count_nonzero(excess))
         if not clipped:
             return cells, Saturation()
@@ -115,7 +118,7 @@ class Grid:
         energies = energies_beyond(cut(values, self.offsets), [0.0] * len(units))
         whole = sum(energy * unit for energy, unit in zip(energies, units, strict=True))
         share = min(1.0, float(np.vdot(excess, excess)) / rows / whole)
-        return kept, Saturation(clipped, share, -1, share)
+        return bounded, Saturation(clipped, share, -1, share)
 
     def dequantise(self, sums: Array, nodes: float, *, indices: Array | None = None) -> Array:
         """Return `float32(sum / nodes * 2^e)`, the mean, of all values or of those at `indices`.
@@ -189,15 +192,21 @@ class Grid:
 
 
 class GridSteps(Stateful):
-    """The replicated state behind the grids: one exponent per tensor. Only `observe` changes it.
-
-    sizes: values of each tensor. coarseness: wanted step / root mean square of one worker's tensor.
-    bits: bits of the field of each integer that rides along. Raises ValueError if this field is too narrow.
+    """The replicated state from which grids are made: one exponent per tensor. Only `observe` changes it.
 
     In `Scheme.messages`: `yield from steps.settle(values, limit, attempt)`. `attempt` is a generator that
     quantises by a grid, yields the messages of the iteration, one of them with `grid.ride(values, lost)`, and
     returns the sums of these riders. In `Scheme.finish`: `grid, totals = steps.split(totals)`, then
     `grid.dequantise(sums, nodes)`, and last `steps.observe(grid, ride_sums)`.
+
+    Args:
+        sizes: Number of values of each tensor.
+        nodes: Number of workers.
+        coarseness: Wanted step / root mean square of one worker's tensor.
+        bits: Bits of the field of each integer that rides along.
+
+    Raises:
+        ValueError: The field is too narrow.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -246,10 +255,13 @@ class GridSteps(Stateful):
         attempt: Callable[[Grid], Attempt],
         again: Callable[[], None] = lambda: None,
     ) -> Generator[Message, Any, Grid]:
-        """Yield the messages of `attempt`, twice if its steps do not suit; return the grid that counts.
+        """Yield the messages of `attempt`, twice if its steps do not suit. Return the grid that counts.
 
-        values: what the worker quantises, float32 [values]. limit: the largest magnitude of an integer.
-        again: drops the results of the first attempt that workers share, before the second one.
+        Args:
+            values: The worker's values to quantise, float32 [values].
+            limit: The largest magnitude of an integer.
+            attempt: Yields the messages by a grid.
+            again: Drops the results of the first attempt that workers share, before the second one.
         """
         before = int(bool(self.unset))
         grid = yield from self.agree(values)
@@ -265,7 +277,7 @@ class GridSteps(Stateful):
         return grid
 
     def _suits(self, grid: Grid, ride_sums: Array) -> bool:
-        """Whether no worker's values saturate by growth, and no tensor's became FAR too small for its step.
+        """Return True unless a worker's values saturate by growth, or became FAR too small for their step.
 
         A step that was agreed on in this iteration suits, and so does the step of a tensor that does not
         matter.

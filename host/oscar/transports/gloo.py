@@ -12,6 +12,8 @@ from typing import Any
 
 from oscar.errors import MissingExtraError, OscarError, install
 
+LONGEST_S = 1e6  # that transport.timeout_s may be
+
 
 def ranks_of(group: Any) -> list[int]:
     """Return the numbers in the job of the ranks of `group` (None: all), this process's among them."""
@@ -26,21 +28,26 @@ def ranks_of(group: Any) -> list[int]:
     return ranks
 
 
-def timeout_of(group: Any) -> float:
-    """Return the seconds that a collective of `group` (None: all) may take, as torch was told.
+def timeout_for(group: Any, given_s: float | None) -> float:
+    """Return the seconds to wait for a peer of `group` (None: all): `given_s`, if that is not None.
 
-    Where its backends differ, the longest counts. Torch's default is 30 minutes, or 10 with NCCL.
+    Otherwise the group's own timeout, as torch was told, at most LONGEST_S. Where its backends differ, the
+    longest counts. Torch's default is 30 minutes, or 10 with NCCL.
     """
+    return min(LONGEST_S, _timeout_of(group)) if given_s is None else given_s
+
+
+def _timeout_of(group: Any) -> float:
     _, dist = load_torch()
     default = float(dist.default_pg_timeout.total_seconds())
     given = dist.group.WORLD if group is None else group
-    found = []
+    timeouts_s = []
     for device in getattr(given, "_device_types", ()):
         try:
-            found.append(given._get_backend(device).options._timeout.total_seconds())
+            timeouts_s.append(given._get_backend(device).options._timeout.total_seconds())
         except (AttributeError, RuntimeError):  # a backend without options, or none
             continue
-    return float(max(found, default=default))
+    return float(max(timeouts_s, default=default))
 
 
 def meeting(group: Any, what: str) -> tuple[Any, list[int], Callable[[Exception, timedelta], OscarError]]:

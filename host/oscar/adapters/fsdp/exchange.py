@@ -23,7 +23,7 @@ from oscar.kernels import log_compiling
 from oscar.numerics.dtypes import why_uncoded
 from oscar.numerics.tensors import split
 from oscar.reducers.communicator import Communicator
-from oscar.transports.gloo import load_torch, ranks_of, timeout_of
+from oscar.transports.gloo import load_torch, ranks_of, timeout_for
 from oscar.transports.tcp import TcpTransport
 
 PLAIN = "fp32"  # method of what goes uncompressed over the same transport
@@ -72,7 +72,7 @@ class HostExchange:
         self._transport = TcpTransport(group)
         log_compiling(self._transport.rank)
         try:
-            timeout_s = self.config.transport.given_timeout_s or timeout_of(group)
+            timeout_s = timeout_for(group, self.config.transport.given_timeout_s)
             shapes = {name: list(map(list, each)) for name, each in self.shapes.items()}
             extra = {"fsdp.shards": shapes}
             self._coded = Communicator(self.config, self._transport, timeout_s=timeout_s, extra=extra)

@@ -1,4 +1,4 @@
-"""Whether compression pays: measured against the plain AllReduce, decided alike on all ranks."""
+"""A measurement of whether compression pays against the plain AllReduce, with one decision for all ranks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Mode = Literal["auto", "never", "always"]
 T = TypeVar("T")
 
 ROUNDS = 3  # measured calls of each bucket; the medians count
-FIRST = 1  # of them: after it, the plain AllReduce is held against what coding takes at the least
+FIRST = 1  # of them: after it, the plain AllReduce is compared with the least that coding takes
 LOOK = 300  # backwards after which one bucket is measured again
 VOTE = 16  # backwards between two votes of the ranks on whether times have changed
 REST = 64  # backwards after a decision, at least, before changed times are looked at
@@ -30,16 +30,21 @@ LOG = logging.getLogger("oscar.ddp")
 
 
 class Bypass:
-    """Which buckets go uncompressed.
+    """Decides which buckets go uncompressed.
 
-    mode: "auto" measures each bucket's first calls (the first of all, which compiles and settles steps, does
-    not count), "never" and "always" do not. group: a private one (oscar.transports.gloo), for the measured
-    AllReduces, whose results nobody uses. communicator: what ranks decide by goes over it, under its
-    checksums. `estimate` returns the seconds that coding so many values takes at the least; None where nobody
-    knows.
+    Decisions are checked again: one bucket, in turns, every LOOK backwards, and the largest one when a rank
+    finds that times have changed a lot. If the decision on a bucket changes, all others are measured, too.
 
-    What was decided is looked at again: one bucket, in turns, every LOOK backwards, and the largest one when
-    a rank finds that times have changed a lot. Where a bucket changes its way, all others are measured, too.
+    Args:
+        mode: "auto" measures each bucket's first calls, except the very first, which compiles and settles
+            steps. "never" and "always" measure nothing.
+        group: A private group (oscar.transports.gloo), for the measured AllReduces, whose results nobody
+            uses.
+        communicator: Carries what the ranks decide by, under its checksums.
+
+    Attributes:
+        estimate: Returns the least seconds that coding a number of values takes.
+        decided: By bucket, True if it goes uncompressed.
     """
 
     def __init__(self, mode: Mode, group: Any, communicator: Communicator) -> None:
@@ -48,7 +53,7 @@ class Bypass:
         self.mode, self.group, self.communicator = mode, group, communicator
         self.estimate = _estimate(communicator)
         self.watch = Watch()
-        self.decided: dict[Key, bool] = {}  # whether the bucket goes uncompressed
+        self.decided: dict[Key, bool] = {}
         self._calls: dict[Key, int] = defaultdict(int)
         self._times: dict[Key, list[tuple[float, float]]] = defaultdict(list)
         self._again: set[Key] = set()  # decided before, and measured now
@@ -57,18 +62,18 @@ class Bypass:
         self._since = self._turns = 0  # backwards since the last decision; turns so far
 
     def skips(self, key: Key) -> bool:
-        """Whether this bucket goes uncompressed."""
+        """Return True if this bucket goes uncompressed."""
         return self.mode == "always" or (self.decided.get(key, False) and key not in self._again)
 
     def measures(self, key: Key) -> bool:
-        """Whether this bucket's coming call has to be a `measured` one."""
+        """Return True if this bucket's next call has to be a `measured` one."""
         return self.mode == "auto" and (key not in self.decided or key in self._again)
 
     def begin(self, *, changed: bool) -> bool:
-        """Begin a backward: choose what is measured again; return whether ranks have to vote in it.
+        """Begin a backward: choose what is measured again. Return True if ranks have to vote in it.
 
-        To be called on all ranks alike, before the first bucket. changed: what they voted in the backward
-        before: whether a rank's `watch` has found other times.
+        To be called on all ranks alike, before the first bucket. changed: the result of the vote in the
+        backward before, which is True if the `watch` of a rank has seen other times.
         """
         if self.mode != "auto" or not self.decided or self._times or self._again:
             return False
@@ -87,7 +92,7 @@ class Bypass:
         self._calls.pop(key, None)
 
     def vote(self) -> bool:
-        """Return whether a rank finds that times have changed a lot; collective."""
+        """Return True if times have changed a lot on some rank; collective."""
         mine = self.watch.changed(list(self.decided))
         return any(any(vote) for vote in self.communicator.gather(bytes([mine]), 1))
 
@@ -140,20 +145,20 @@ class Bypass:
             self.watch.clear()
 
     def _margin(self, key: Key) -> float:
-        """By what the plain AllReduce's time is multiplied: what was decided takes some more to change."""
+        """Return the factor for the plain AllReduce's time, by which a decision resists a change."""
         if key not in self.decided:
             return 1.0
         return 1 / MARGIN if self.decided[key] else MARGIN
 
     def _agree(self, ours: Callable[[Key, float], float]) -> dict[Key, list[float]]:
-        """Return by bucket the largest of all ranks: median of the plain AllReduce, and `ours`."""
+        """Return by bucket the largest value of all ranks: median of the plain AllReduce, and `ours`."""
         keys, rows = sorted(self._times), []
         for key in keys:
             plain, compressed = (statistics.median(t) for t in zip(*self._times[key], strict=True))
             rows.append([plain, ours(key, compressed)])
         mine = np.array(rows, "<f8").tobytes()
-        every = [np.frombuffer(theirs, "<f8") for theirs in self.communicator.gather(mine, len(mine))]
-        agreed = np.maximum.reduce(every).reshape(-1, 2)
+        all_ranks = [np.frombuffer(theirs, "<f8") for theirs in self.communicator.gather(mine, len(mine))]
+        agreed = np.maximum.reduce(all_ranks).reshape(-1, 2)
         return dict(zip(keys, agreed.tolist(), strict=True))
 
     def _say(self, decided: dict[Key, bool], rows: dict[Key, list[float]], what: str) -> None:
@@ -169,29 +174,29 @@ class Bypass:
         self._again.discard(key)
 
     def forget(self) -> None:
-        """Drop what was decided, for buckets that are made anew; `forget_times` has to follow."""
+        """Drop all decisions, because buckets are made anew; `forget_times` has to follow."""
         self.decided.clear()
         self._again, self._next, self._since = set(), set(), 0
 
     def forget_times(self) -> None:
-        """Begin to measure anew, for buckets that are."""
+        """Drop all measured times, because buckets are made anew."""
         self._calls.clear()
         self._times.clear()
         self.watch.clear()
 
     def state_dict(self) -> dict[Key, bool]:
-        """Return what has been decided."""
+        """Return a copy of the decisions."""
         return dict(self.decided)
 
     def resume(self, decided: dict[Key, bool]) -> None:
-        """Go on from what `read_decided` returned; a mode other than "auto" has nothing to decide."""
+        """Go on with the decisions of `read_decided`. A mode other than "auto" has nothing to decide."""
         self.forget()
         self.forget_times()
         self.decided = decided if self.mode == "auto" else {}
 
 
 def read_decided(saved: Saved) -> dict[Key, bool]:
-    """Return what `Bypass.state_dict` returned; raises ConfigError where it is none."""
+    """Return the decisions that `Bypass.state_dict` returned. Raises ConfigError if `saved` has none."""
     return {key: saved[key].flag() for key in saved.keys(_is_key, "(index, values) of buckets")}
 
 
@@ -211,7 +216,10 @@ def check_mode(mode: object) -> None:
 
 
 def _estimate(communicator: Communicator) -> Callable[[int], float]:
-    """Return what coding so many values takes at the least; 0 on another NIC than the compiled one."""
+    """Return a function from a number of values to the least seconds that coding them takes.
+
+    It returns 0 on another NIC than the compiled one.
+    """
     config, nodes = communicator.config, communicator.nodes
     if config.nic != "compiled":  # measuring a simulated one takes minutes; ranks may have different ones
         return lambda values: 0.0

@@ -1,4 +1,4 @@
-"""What a state shares with other ranks: connections, a private group, a communicator, compared settings."""
+"""Parts of a state that reach other ranks: connections, a private group, a communicator."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.kernels import log_compiling
 from oscar.reducers.communicator import Communicator
-from oscar.transports.gloo import load_torch, private_group, ranks_of, timeout_of
+from oscar.transports.gloo import load_torch, private_group, ranks_of, timeout_for
 from oscar.transports.tcp import TcpTransport
-
-LONGEST_S = 1e6  # that transport.timeout_s may be
 
 
 @dataclass(frozen=True)
 class Ends:
-    """config: for the group's number of ranks, with the deadline in use. bypass: with a group of its own.
+    """Everything by which one rank's state reaches the others.
 
-    policies: or None.
+    Attributes:
+        config: For the group's number of ranks, with the deadline in use.
+        transport: Connections between the ranks.
+        communicator: Reduces buckets that no policy reduces.
+        bypass: Has a private group.
+        policies: None without a policy.
     """
 
     config: Config
@@ -50,7 +53,7 @@ class Ends:
         log_compiling(transport.rank)
         try:
             plain, _ = private_group(process_group, timedelta(seconds=timeout_s))
-            extra = {"bypass": mode, "policy": policed and policed.said, "retune": asked.retune}
+            extra = {"bypass": mode, "policy": policed and policed.description, "retune": asked.retune}
             communicator = Communicator(config, transport, timeout_s=timeout_s, extra=extra)
             if policed is None:
                 policies = None
@@ -66,12 +69,11 @@ class Ends:
 
 def _for_group(config: Config, process_group: Any) -> Config:
     """Return `config` for the ranks of a group, with the group's own timeout where none was set."""
-    given = config.transport.given_timeout_s
-    timeout_s = min(LONGEST_S, timeout_of(process_group)) if given is None else given
+    timeout_s = timeout_for(process_group, config.transport.given_timeout_s)
     transport = {**config.transport.model_dump(), "timeout_s": timeout_s}
     return config.variant(nodes=len(ranks_of(process_group)), transport=transport)
 
 
 def default_config() -> Config:
-    """Return what a state without a configuration takes: ASC, the quantiser `auto`, error feedback."""
+    """Return the configuration of a state that gets none: ASC, the quantiser `auto`, error feedback."""
     return Config.model_validate({"quantiser": {"error_feedback": True}})

@@ -23,7 +23,7 @@ from oscar.reducers.grouped import Group, late_of, placed, read_waiting, with_la
 from oscar.state import Saved, crc
 from oscar.transports.base import Transport
 
-MOST_SEEN = 128  # calls of a group whose times are kept
+MOST_SEEN = 128  # calls of a group whose times are stored
 
 
 class Took(NamedTuple):
@@ -43,8 +43,12 @@ class _Bucket:
 class Policed:
     """A policy as one rank has read it, for a model's parameters.
 
-    tensors: name and values of each. places: of parameters in the model, by identity. file: the policy.
-    refused: why it is none for this model; all ranks hear of it before one of them raises.
+    Attributes:
+        groups: Groups of tensors, in the policy's order.
+        places: Places of parameters in the model, by identity.
+        tensors: Name and number of values of each.
+        file: The policy.
+        refused: Why it does not fit this model. All ranks learn of it before one of them raises.
     """
 
     groups: list[Group]
@@ -60,8 +64,8 @@ class Policed:
             return None
         if policy is None or model is None:
             missing = "policy" if policy is None else "model"
-            told = ConfigError(f"expected a policy and its model together, got no {missing}")
-            return cls([], {}, [], refused=told)
+            error = ConfigError(f"expected a policy and its model together, got no {missing}")
+            return cls([], {}, [], refused=error)
         named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
         tensors = [(name.removeprefix("module."), each.numel()) for name, each in named]
         places = {id(each): place for place, (_, each) in enumerate(named)}
@@ -77,8 +81,8 @@ class Policed:
         return replace(self, groups=groups, file=read, refused=None)
 
     @property
-    def said(self) -> Any:
-        """What must be equal on all ranks."""
+    def description(self) -> Any:
+        """The groups, or why there are none, for comparing: equal on all ranks."""
         if self.refused is not None:
             return f"refused: {self.refused}"
         return described(self.groups)
@@ -97,7 +101,7 @@ class GroupedBuckets:
         self.groups: list[Group] = []
         self._late: dict[int, Array] = {}  # by tensor: what groups of before have not sent
         self._took: list[deque[Took]] = []  # by group, of its last calls
-        self._came: dict[int, Array] = {}
+        self._arrived: dict[int, Array] = {}
         self._means: dict[int, Array] = {}
         self._reduced: set[int] = set()
         self._waiting: list[_Bucket] = []
@@ -117,7 +121,7 @@ class GroupedBuckets:
             if group not in groups:
                 state = known[_method(group)].states.pop(_key(group), None)
                 if state is not None:
-                    self._late |= {tensor: own for tensor, (own,) in late_of(group.tensors, state).items()}
+                    self._add_late(group, state)
         self.groups, self._communicators = list(groups), fresh
         self._took = [deque(maxlen=MOST_SEEN) for _ in groups]
 
@@ -127,16 +131,20 @@ class GroupedBuckets:
 
     def took(self) -> list[Took | None]:
         """Return by group the medians of its calls since it was asked for last; None without any."""
-        found = [
+        medians = [
             Took(*map(statistics.median, zip(*calls, strict=True))) if calls else None for calls in self._took
         ]
         for calls in self._took:
             calls.clear()
-        return found
+        return medians
+
+    def _add_late(self, group: Group, state: Any) -> None:
+        """Take over what a group's state has not sent."""
+        self._late |= {tensor: late for tensor, (late,) in late_of(group.tensors, state).items()}
 
     @property
     def plain(self) -> bool:
-        """Whether groups have nothing to do: all go as they are, and nothing waits to be sent."""
+        """True if groups have nothing to do: all go uncompressed, and nothing waits to be sent."""
         return not self._late and all(group.config.method == FP32.name for group in self.groups)
 
     @property
@@ -149,18 +157,18 @@ class GroupedBuckets:
         places = tuple(self._places[parameter] for parameter in job.layout.identities)
         if len(places) != len(tensors):
             raise ConfigError(f"expected {len(tensors)} parameters in a bucket, got {len(places)}")
-        self._came |= dict(zip(places, tensors, strict=True))
+        self._arrived |= dict(zip(places, tensors, strict=True))
         self._waiting.append(_Bucket(job, places))
-        told = [self._reduce(at) for at in range(len(self.groups)) if self._whole(at)]
+        stats = [self._reduce(index) for index in range(len(self.groups)) if self._whole(index)]
         done = [one for one in self._waiting if all(place in self._means for place in one.places)]
         self._waiting = [one for one in self._waiting if one not in done]
-        found = [
+        means = [
             (one.job, np.concatenate([self._means[place].reshape(-1) for place in one.places]))
             for one in done
         ]
         if len(self._reduced) == len(self.groups) and not self._waiting:
             self.drop()
-        return found, told
+        return means, stats
 
     def forget(self) -> None:
         """Drop what error feedback carries over, and what groups of before have not sent.
@@ -171,29 +179,31 @@ class GroupedBuckets:
             communicator = self._communicators[_method(group)]
             state = communicator.states.get(_key(group))
             if state is not None:
-                self._late |= {tensor: own for tensor, (own,) in late_of(group.tensors, state).items()}
+                self._add_late(group, state)
         self._late = {tensor: np.zeros_like(late) for tensor, late in self._late.items()}
         for communicator in self._communicators.values():
             communicator.forget()
 
     def drop(self) -> None:
         """Forget what a backward has brought."""
-        self._came, self._means, self._reduced, self._waiting = {}, {}, set(), []
+        self._arrived, self._means, self._reduced, self._waiting = {}, {}, set(), []
 
-    def _whole(self, at: int) -> bool:
-        return at not in self._reduced and all(place in self._came for place in self.groups[at].tensors)
+    def _whole(self, index: int) -> bool:
+        """Return True if all gradients of a group are there, and it was not reduced yet."""
+        arrived = all(place in self._arrived for place in self.groups[index].tensors)
+        return arrived and index not in self._reduced
 
-    def _reduce(self, at: int) -> PeerStats:
-        group = self.groups[at]
-        own = [with_late(tensor, self._came[tensor], self._late) for tensor in group.tensors]
+    def _reduce(self, index: int) -> PeerStats:
+        group = self.groups[index]
+        tensors = [with_late(tensor, self._arrived[tensor], self._late) for tensor in group.tensors]
         with placed(group.tensors):
-            result = self._communicators[_method(group)].allreduce(own, key=_key(group))
+            result = self._communicators[_method(group)].allreduce(tensors, key=_key(group))
         waited_s = result.stats.waited_s
-        self._took[at].append(Took(waited_s, result.stats.seconds - waited_s))
+        self._took[index].append(Took(waited_s, result.stats.seconds - waited_s))
         for tensor in group.tensors:
             self._late.pop(tensor, None)
         self._means |= dict(zip(group.tensors, result.mean, strict=True))
-        self._reduced.add(at)
+        self._reduced.add(index)
         return result.stats
 
     def state_dict(self) -> Mapping[str, Any]:
@@ -209,7 +219,7 @@ class GroupedBuckets:
         saved.fits("groups", described(self.groups))
         parts = saved["reducers"].items(len(self._communicators))
         waiting = read_waiting(saved["waiting"], 1, self._sizes)
-        late = {tensor: own for tensor, (own,) in waiting.items()}
+        late = {tensor: values for tensor, (values,) in waiting.items()}
         before = [one.state_dict() for one in self._communicators.values()]
         try:
             for one, part in zip(self._communicators.values(), parts, strict=True):

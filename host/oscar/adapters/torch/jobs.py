@@ -16,16 +16,23 @@ from oscar.adapters.torch.watch import Key
 from oscar.transports.base import Transport
 
 JOIN_S = 5.0
-_running: dict[threading.Thread, queue.Queue[Any]] = {}  # what threads wait for
+_running: dict[threading.Thread, queue.Queue[Any]] = {}  # the jobs that each thread waits for
 
 
 @dataclass(frozen=True)
 class Job:
     """A bucket to reduce.
 
-    mark: of its gradients, see Staging; last: of those of its backward that are compressed; measure: beside a
-    plain AllReduce; forget: drop all state before, because the buckets were made anew; new: its layout has
-    not been compared between the ranks.
+    Attributes:
+        future: Set to the result.
+        buffer: The bucket's gradients.
+        mark: Of its gradients, see Staging.
+        key: Index and number of values.
+        layout: Its tensors.
+        last: It is the last of its backward's buckets that are compressed.
+        measure: Time it beside a plain AllReduce.
+        forget: Drop all state first, because the buckets were made anew.
+        new: The ranks have not compared its layout.
     """
 
     future: Any
@@ -41,13 +48,18 @@ class Job:
 
 @dataclass(frozen=True)
 class ThreadTask:
-    """Something else to do between buckets. done: set to what `work` returns or raises."""
+    """Other work between buckets.
+
+    Attributes:
+        work: Called once, in the hook's thread.
+        done: Set to the result of `work`, or to its exception.
+    """
 
     work: Callable[[], Any]
     done: Future[Any]
 
     def run(self) -> None:
-        """Do the work; raises what it raises."""
+        """Do the work. Raises the exceptions of `work`."""
         try:
             result = self.work()
         except BaseException as error:
@@ -57,7 +69,7 @@ class ThreadTask:
 
 
 class Performs(Protocol):
-    """Who does the jobs."""
+    """An object that does the jobs."""
 
     def perform(self, job: Job | ThreadTask) -> None:
         """Reduce one bucket and set its Future, or run a task."""

@@ -24,12 +24,14 @@ LOG = logging.getLogger("oscar.ddp")
 class BucketLayout:
     """The parameters of a bucket.
 
-    parameters: None after a load. They are compared as objects: another one may get the place in memory, and
-    so the identity, of one that is gone.
-    sparse: the number of dimensions that a sparse gradient's indices have; 0 for a dense gradient; None after
-    a load.
-    names: of the parameters in their model; None where they are unknown.
-    coded: False if no method codes a bucket of this dtype or layout, or on this device.
+    Attributes:
+        shapes: Shapes of the gradients.
+        parameters: None after a load. They are compared as objects: another one may get the place in memory,
+            and so the identity, of one that is gone.
+        sparse: The number of dimensions that a sparse gradient's indices have. 0 for a dense gradient. None
+            after a load.
+        names: Names of the parameters in their model. None if they are unknown.
+        coded: False if no method codes a bucket of this dtype or layout, or on this device.
     """
 
     shapes: Shapes
@@ -40,7 +42,7 @@ class BucketLayout:
 
     @classmethod
     def of(cls, bucket: Any, names: Sequence[str] | None = None, *, coded: bool = True) -> BucketLayout:
-        """Return that of a bucket of DDP's, which has one sparse gradient or any number of dense ones."""
+        """Return the layout of a bucket of DDP, which has one sparse gradient or any number of dense ones."""
         buffer, parameters = bucket.buffer(), tuple(weakref.ref(each) for each in bucket.parameters())
         if buffer.is_sparse:
             return cls([tuple(buffer.shape)], parameters, buffer.sparse_dim(), names, coded)
@@ -58,7 +60,7 @@ class BucketLayout:
         return sum(math.prod(shape) for shape in self.shapes)
 
     def fits(self, other: BucketLayout) -> bool:
-        """Whether state of this bucket is good for the other one."""
+        """Return True if the other bucket can use the state of this one."""
         if self.shapes != other.shapes or self.coded != other.coded:
             return False
         pairs = (self.names, other.names), (self.sparse, other.sparse)
@@ -72,28 +74,28 @@ class BucketLayout:
     def meet(
         self, communicator: Communicator, index: int, entries: int = 0, *, timed: bool = True
     ) -> tuple[list[int], bool]:
-        """Return the entries of every rank's sparse gradient, and whether all ranks can be timed; collective.
+        """Return the entries of every rank's sparse gradient, and True if all ranks can be timed; collective.
 
-        timed: whether this rank can time the bucket. Raises GradientError on all ranks where bucket `index`
+        timed: True if this rank can time the bucket. Raises GradientError on all ranks where bucket `index`
         is another one there.
         """
         head = [self.sparse, entries]
         mine = json.dumps([*head, self.shapes, timed, self.coded]).encode()
         if len(mine) > CAP:
             mine = json.dumps([*head, crc(self.shapes), timed, self.coded]).encode()
-        every = [json.loads(one) for one in communicator.gather(mine, CAP)]
+        all_ranks = [json.loads(one) for one in communicator.gather(mine, CAP)]
         advice = "a parameter's gradient is sparse on all ranks or on none"
-        for rank, (sparse, _, shapes, _, coded) in enumerate(every):
-            if (sparse, shapes) != (every[0][0], every[0][2]):
-                text = f"rank {rank}: {_difference(index, every[rank], every[0])}"
-            elif coded != every[0][4]:
+        for rank, (sparse, _, shapes, _, coded) in enumerate(all_ranks):
+            if (sparse, shapes) != (all_ranks[0][0], all_ranks[0][2]):
+                text = f"rank {rank}: {_difference(index, all_ranks[rank], all_ranks[0])}"
+            elif coded != all_ranks[0][4]:
                 text = f"bucket {index} can be coded on one of the ranks 0 and {rank} only"
                 advice = "ranks with a GPU and ranks without one share dense gradients only"
             else:
                 continue
             error = GradientError(f"{text}: all ranks must run one model, in which {advice}")
             raise communicator.party.shared(error)
-        return [entries for _, entries, *_ in every], all(timed for *_, timed, _ in every)
+        return [entries for _, entries, *_ in all_ranks], all(timed for *_, timed, _ in all_ranks)
 
 
 def _difference(index: int, theirs: list[Any], ours: list[Any]) -> str:
@@ -101,17 +103,17 @@ def _difference(index: int, theirs: list[Any], ours: list[Any]) -> str:
     one, two = (layout[2] if isinstance(layout[2], list) else [] for layout in (theirs, ours))
     pairs = [(one[t : t + 1], two[t : t + 1]) for t in range(max(len(one), len(two)))]
     tensor = next((t for t, (mine, first) in enumerate(pairs) if mine != first), 0)
-    came, expected = (
+    given, expected = (
         f"a {'sparse' if layout[0] else 'dense'} gradient of shape {tuple(shapes[tensor])}"
         if tensor < len(shapes)
         else "none"
         for layout, shapes in ((theirs, one), (ours, two))
     )
-    return f"tensor {tensor} of bucket {index} is {came}, on rank 0 it is {expected}"
+    return f"tensor {tensor} of bucket {index} is {given}, on rank 0 it is {expected}"
 
 
 def noted(layouts: dict[int, BucketLayout], layout: BucketLayout, index: int) -> bool:
-    """Note a bucket's tensors; return whether all state has to go because buckets were made anew."""
+    """Note a bucket's tensors. Return True if all state has to go because buckets were made anew."""
     known = layouts.get(index)
     changed = known is not None and not known.fits(layout)
     if changed:

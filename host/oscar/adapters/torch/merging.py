@@ -20,15 +20,18 @@ def one_method(model: Any, config: Config, stops: Sequence[int] | None = None) -
 
     A schedule that is left to the network is direct.
 
-    stops: the tensor behind the last of each group, in the order of the backward pass; None makes a group of
-    every tensor, which is layer-wise compression.
+    Args:
+        model: Its parameters that take gradients are in the policy.
+        config: Names the method and the schedule.
+        stops: The tensor after the last of each group, in the order of the backward pass. None makes a group
+            of every tensor, which is layer-wise compression.
     """
     named = [(name, each.numel()) for name, each in model.named_parameters() if each.requires_grad]
     tensors = tuple((name.removeprefix("module."), size) for name, size in named)[::-1]
     stops = range(1, len(tensors) + 1) if stops is None else stops
     processor = () if config.method == FP32.name else (THREAD,)
-    told = config.schedule.name not in (BY_NETWORK, BY_TIME)
-    option = " ".join((config.method, *processor, config.schedule.name if told else "direct"))
+    chosen = config.schedule.name not in (BY_NETWORK, BY_TIME)
+    option = " ".join((config.method, *processor, config.schedule.name if chosen else "direct"))
     return PolicyFile(tensors, tuple((stop, option) for stop in stops), {})
 
 
@@ -44,10 +47,19 @@ def merge_groups(
 ) -> Merged:
     """Search groups of the state's method while a model trains, and go on with the best; collective.
 
-    state: one made with a policy for this model, such as `one_method` gives. step: trains on one batch; the
-    search takes warmups + iterations of them for each grouping, some ten groupings for two groups. report: is
-    told of each grouping and its seconds, on every rank. What rank 0 measures decides on all ranks. No
-    gradient is lost. Raises ConfigError for a state without a policy.
+    The times of rank 0 decide on all ranks. No gradient is lost. Two groups take about ten groupings.
+
+    Args:
+        state: Made with a policy for this model, for example that of `one_method`.
+        model: The model that trains.
+        step: Trains on one batch.
+        most: The largest number of groups.
+        warmups: Steps before the timed ones, for each grouping.
+        iterations: Timed steps for each grouping.
+        report: Called with each grouping and its seconds, on every rank.
+
+    Raises:
+        ConfigError: The state has no policy.
     """
     if state.policy is None:
         raise ConfigError("expected a state that was made with a policy and its model, got one without")
@@ -59,9 +71,9 @@ def merge_groups(
             report(stops, seconds)
         return seconds
 
-    found = merge(len(state.policy.tensors), in_groups, state.share, most=most)
-    state.regroup(one_method(model, state.config, found.stops))
-    return found
+    merged = merge(len(state.policy.tensors), in_groups, state.share, most=most)
+    state.regroup(one_method(model, state.config, merged.stops))
+    return merged
 
 
 def timed(step: Callable[[], object]) -> float:

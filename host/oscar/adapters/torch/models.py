@@ -12,20 +12,22 @@ from oscar.transports.gloo import load_torch, ranks_of
 
 
 class ModelGradients:
-    """The parameters of the first model whose buckets came, known until they are gone.
+    """The parameters of the first model whose buckets were reduced, known until they are gone.
 
     The first bucket is looked up among the DistributedDataParallel modules of this process. All parameters of
     its model are known then, frozen ones included, so that layers may be unfrozen and the model wrapped anew.
     Where no module has the bucket, the buckets of the first backward make the model.
 
-    ranks: of the state, in the job; None: DDP's group is not compared. state: which DDP modules have.
+    Args:
+        ranks: The state's ranks, as numbers in the job. None: DDP's group is not compared.
+        state: The state with which DDP modules have registered the hook.
     """
 
     def __init__(self, ranks: Sequence[int] | None = None, state: Any = None) -> None:
         self._known: dict[int, weakref.ref[Any]] = {}
         self._names: dict[int, str] = {}
-        self._complete = False  # whether all of it is known
-        self._next = 0  # the index of the bucket that comes next, as long as it is not complete
+        self._complete = False  # True once all parameters of the model are known
+        self._next = 0  # the index of the bucket that comes next, until the model is complete
         self._ranks = ranks
         self._state = None if state is None else weakref.ref(state)
 

@@ -20,25 +20,28 @@ LOG = logging.getLogger("oscar.ddp")
 class OnGpu:
     """Reduces buckets of a GPU there, with the bits that the host would give them.
 
-    wanted: whether to do so where the configuration allows it.
+    Args:
+        communicator: Reduces the buckets.
+        staging: Its streams run the kernels.
+        wanted: False leaves all buckets to the host, even if the configuration allows a GPU.
     """
 
     def __init__(self, communicator: Communicator, staging: Staging, *, wanted: bool) -> None:
         self._communicator, self._staging, self._wanted = communicator, staging, wanted
         self._served: dict[Key, bool] = {}
         self._tried: dict[Any, str | None] = {}
-        self._told = False
+        self._logged = False
 
     def serves(self, job: Job) -> bool:
-        """Whether a dense bucket is reduced where it is; rank 0 logs once why it is not."""
+        """Return True if a dense bucket is reduced where it is. Rank 0 logs once why it is not."""
         if job.mark is None or not self._wanted:
             return False
         if job.new or job.key not in self._served:
             reason = self._communicator.why_on_host(job.layout.shapes) or self._why_not(job.buffer.device)
             self._served[job.key] = reason is None
-            if reason is not None and not self._told and self._communicator.rank == 0:
+            if reason is not None and not self._logged and self._communicator.rank == 0:
                 LOG.warning("gradients of the GPU are copied to the host and coded there: %s", reason)
-                self._told = True
+                self._logged = True
         return self._served[job.key]
 
     def _why_not(self, device: Any) -> str | None:

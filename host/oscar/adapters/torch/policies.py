@@ -20,8 +20,15 @@ from oscar.state import Saved
 class Policies:
     """The groups of a policy, for the buckets of one model. Making one is collective.
 
-    retuning: chooses other policies; None for never. plain: this backward's buckets go as DDP would send
-    them.
+    Args:
+        policed: The first policy, as this rank has read it.
+        retuning: Chooses other policies. None: the policy stays.
+        model: The model whose buckets these are.
+        config: The state's configuration.
+        reducer: The ranks compare policies over it.
+
+    Attributes:
+        plain: This backward's buckets go as DDP would send them.
     """
 
     def __init__(
@@ -43,7 +50,7 @@ class Policies:
 
     @property
     def expected_s(self) -> float | None:
-        """What retuning thinks an iteration takes, up to its last mean; None before, and on other ranks."""
+        """Seconds of an iteration, up to its last mean, that retuning expects on rank 0; else None."""
         return None if self._retuning is None else self._retuning.expected_s
 
     @property
@@ -51,8 +58,8 @@ class Policies:
         """The error that ended a communicator, or None."""
         return self._grouped.failed
 
-    def came(self, index: int, backwards: int, *, last: bool) -> None:
-        """Note that a bucket came; groups change behind a backward, so the first one decides for all."""
+    def note_bucket(self, index: int, backwards: int, *, last: bool) -> None:
+        """Note a bucket. Groups change after a backward only, so its first bucket decides for all."""
         if index == 0:
             self._due = self._retuning is not None and self._retuning.due(backwards)
             self.plain = self._grouped.plain and not self._due
@@ -65,14 +72,14 @@ class Policies:
             future.add_done_callback(self._retuning.watch.end)
 
     def take(self, job: Job, tensors: Sequence[Array]) -> tuple[list[tuple[Job, Array]], list[PeerStats]]:
-        """Take a bucket's gradients; return as GroupedBuckets.take, and behind the last choose, if due."""
-        found = self._grouped.take(job, tensors)
+        """Take a bucket's gradients, see GroupedBuckets.take. After the last one choose groups, if due."""
+        result = self._grouped.take(job, tensors)
         if job.last and self._retuning is not None:
             if not self._grouped.plain:  # else groups are only looked at
                 self._retuning.watch.end()
             if self._due:
                 self._retuning.run(self._grouped, self._reducer)
-        return found
+        return result
 
     def regroup(self, policy: PolicyFile | Path | str) -> None:
         """Go on with another policy, as OscarState.regroup says."""
@@ -80,7 +87,7 @@ class Policies:
         if self._retuning is not None:
             other = self._retuning.checked(other)
         advice = "give all ranks one policy"
-        self._reducer.party.compare({"policy": other.said}, "regrouping", advice=advice)
+        self._reducer.party.compare({"policy": other.description}, "regrouping", advice=advice)
         if other.refused is not None:
             raise other.refused
         self._grouped.regroup(other.groups)
@@ -110,6 +117,6 @@ class Policies:
             self._grouped.load_state_dict(saved["groups"])
 
     def refuse(self, error: ConfigError) -> None:
-        """Let the other ranks, which may load their state, hear that this one cannot."""
+        """Tell the other ranks, which may load their state, that this one cannot."""
         if self._retuning is not None:
             agreed(self._reducer, error)

@@ -1,4 +1,4 @@
-"""When the gradients of a PyTorch model become ready, measured by hooks on its parameters.
+"""Measures by hooks on parameters when the gradients of a PyTorch model become ready.
 
 Nothing is sent and nothing is changed: a profile is made of a model on one process, without DDP.
 """
@@ -113,7 +113,7 @@ class Profile:
 
 
 class _Iteration:
-    """When it began, when its forward pass ended, and when each gradient was there: clock or events."""
+    """Times of an iteration, clock or events: its begin, the end of its forward pass, and each gradient."""
 
     def __init__(self, begin: Any) -> None:
         self.begin = self.forward = begin

@@ -29,11 +29,11 @@ class BucketReduction:
         self.on_gpu = OnGpu(ends.communicator, staging, wanted=on_gpu)
         self.rows = Rows(ends.communicator.party, ends.config) if Rows.serve(ends.config) else None
         self._dense_notice = DenseNotice()
-        self._timed: dict[Key, bool] = {}  # whether all ranks can time a bucket
-        self._reported = False  # whether a bucket that cannot be timed was logged
+        self._timed: dict[Key, bool] = {}  # by bucket, True if all ranks can time it
+        self._reported = False  # True once a bucket that cannot be timed was logged
 
     def measures(self, job: Job) -> bool:
-        """Whether a bucket is timed beside a plain AllReduce, on all ranks alike.
+        """Return True if a bucket is timed beside a plain AllReduce; equal on all ranks.
 
         It is not where some rank has it on a GPU, which is logged once: a second thread would have to use
         DDP's communicator of the GPU at the same time as DDP.
@@ -77,8 +77,8 @@ class BucketReduction:
         if gradient is not None:
             raise TypeError("expected dense gradients under a policy, got a sparse one: leave the policy out")
         values = self._staging.fetch(job.buffer, job.mark).reshape(-1)
-        results, told = self._policies.take(job, split(values, job.layout.shapes))
-        for stats in told:
+        results, sent = self._policies.take(job, split(values, job.layout.shapes))
+        for stats in sent:
             self._totals.note(stats)
         for each, mean in results:
             self._staging.put(each.buffer, mean)
@@ -101,7 +101,7 @@ class BucketReduction:
             self._totals.sent_bytes += sent
             return mean
         if self._communicator.rank == 0:
-            self._dense_notice.tell(job, sum(counts) / len(counts), self._config.method)
+            self._dense_notice.log(job, sum(counts) / len(counts), self._config.method)
         values = gradient.to_dense().float().numpy()
         return sparse_of(self._mean(job, values, measure=self.measures(job)), gradient)
 

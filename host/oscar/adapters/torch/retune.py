@@ -1,4 +1,4 @@
-"""Retuning in mid-training: rank 0 looks at what groups took and chooses, all ranks go on with its choice."""
+"""Retuning in mid-training: rank 0 chooses by the times of groups, all ranks go on with its choice."""
 
 from __future__ import annotations
 
@@ -53,19 +53,25 @@ class Stopwatch:
 
     def medians(self) -> tuple[float | None, float | None]:
         """Return whole and computing time since the last call; None where FEWEST iterations were not seen."""
-        found = [
-            statistics.median(own) if len(own) >= FEWEST else None for own in (self._took, self._computed)
+        medians = [
+            statistics.median(times) if len(times) >= FEWEST else None
+            for times in (self._took, self._computed)
         ]
         self._took.clear()
         self._computed.clear()
-        return found[0], found[1]
+        return medians[0], medians[1]
 
 
 class Retuning:
-    """Chooses anew every so many backwards.
+    """Chooses groups anew after every `every` backwards.
 
-    policy: the one that is in use. watch: times its iterations. Raises ConfigError as Retuner does, and for a
-    number below LEAST, which iterations' times could not be told of.
+    Attributes:
+        policy: The policy in use.
+        watch: Times its iterations.
+
+    Raises:
+        ConfigError: As Retuner does, and for fewer than LEAST backwards, in which too few iterations are
+            timed.
     """
 
     def __init__(self, every: int, policed: Policed, config: Config) -> None:
@@ -81,7 +87,7 @@ class Retuning:
     def of(
         cls, policed: Policed | None, every: int | None, config: Config
     ) -> tuple[Policed | None, Retuning | None]:
-        """Return the policy, refused where it cannot be retuned, and what does it; every: None for never."""
+        """Return the policy, refused if it cannot be retuned, and its Retuning; every: None for never."""
         if every is None:
             return policed, None
         if policed is None:
@@ -95,12 +101,12 @@ class Retuning:
             return replace(policed, refused=error), None
 
     def due(self, backwards: int) -> bool:
-        """Whether to choose behind this backward, which has to go by groups; the first one is 0."""
+        """Return True if groups are chosen after this backward, which has to go by groups. The first is 0."""
         return backwards > 0 and (backwards - self._began) % self.every == 0
 
     @property
     def expected_s(self) -> float | None:
-        """What an iteration is thought to take, on the link as it was seen last; on rank 0, else None."""
+        """Seconds that an iteration should take on the link as it was seen last; None except on rank 0."""
         return self._retuner.expected_s
 
     def run(self, grouped: GroupedBuckets, communicator: Communicator) -> None:
@@ -110,22 +116,22 @@ class Retuning:
         """
         took, watched = grouped.took(), self.watch.medians()
         waits = np.array([np.inf if each is None else each.waited_s for each in took])
-        every = communicator.gather(waits.tobytes(), waits.nbytes)
+        all_waits = communicator.gather(waits.tobytes(), waits.nbytes)
         chosen = b""
         if communicator.rank == 0:
-            least = np.min([np.frombuffer(own) for own in every], axis=0)
+            least = np.min([np.frombuffer(theirs) for theirs in all_waits], axis=0)
             groups = zip(self.policy.groups, grouped.groups, took, least.tolist(), strict=True)
             seen = [
                 Seen(option, sum(self._tensors[at][1] for at in group.tensors), waited_s, each.coding_s)
                 for (_, option), group, each, waited_s in groups
                 if each is not None
             ]
-            found = self._retuner.retune(self.policy, seen, *watched)
-            if found is not None:
-                _say(self.policy, found)
-                chosen = json.dumps([found.policy.groups, dict(found.policy.made)]).encode()
-        if told := communicator.gather(chosen, MOST_BYTES)[0]:
-            groups, made = json.loads(told)
+            retuned = self._retuner.retune(self.policy, seen, *watched)
+            if retuned is not None:
+                _log(self.policy, retuned)
+                chosen = json.dumps([retuned.policy.groups, dict(retuned.policy.made)]).encode()
+        if text := communicator.gather(chosen, MOST_BYTES)[0]:
+            groups, made = json.loads(text)
             self._go_on(groups, grouped, made)
 
     def state_dict(self, backwards: int) -> dict[str, Any]:
@@ -155,7 +161,7 @@ class Retuning:
         except ConfigError:
             self._retuner.load_state_dict(seen)
             raise
-        before, own = list(self.policy.groups), grouped.state_dict()
+        before, present = list(self.policy.groups), grouped.state_dict()
         self._go_on(groups, grouped)
         try:
             grouped.load_state_dict(saved["groups"])
@@ -166,7 +172,7 @@ class Retuning:
         except ConfigError:
             self._go_on(before, grouped)
             self._retuner.load_state_dict(seen)
-            grouped.load_state_dict(Saved.of(own))
+            grouped.load_state_dict(Saved.of(present))
             raise
         self._began = max(backwards, 1) - since  # the first backward of a process is thrown away
 
@@ -213,19 +219,19 @@ class Retuning:
 
 def agreed(reducer: Communicator, refused: ConfigError | None, what: Any = None) -> None:
     """Raise ConfigError on all ranks where one refuses its state or `what` is unequal; collective."""
-    said = what if refused is None else f"refused: {refused}"
+    state = what if refused is None else f"refused: {refused}"
     try:
-        reducer.party.compare({"state": said}, "loading of states", advice="load every rank's own state")
+        reducer.party.compare({"state": state}, "loading of states", advice="load every rank's own state")
     except ConfigError as error:
         raise (refused or error) from None
     if refused is not None:
         raise refused
 
 
-def _say(before: PolicyFile, found: Retuned) -> None:
+def _log(before: PolicyFile, retuned: Retuned) -> None:
     LOG.warning(
         "retuned: the link looks like %.4g Mb/s and %.3g ms a hop, coding takes %.2g of what was foreseen; "
         "%d groups instead of %d, an iteration takes %.1f ms instead of %.1f",
-        found.fit.link.bandwidth_bps * 1e-6, found.fit.link.latency_s * 1e3, found.fit.slower,
-        len(found.policy.groups), len(before.groups), found.time_s * 1e3, found.before_s * 1e3,
+        retuned.fit.link.bandwidth_bps * 1e-6, retuned.fit.link.latency_s * 1e3, retuned.fit.slower,
+        len(retuned.policy.groups), len(before.groups), retuned.time_s * 1e3, retuned.before_s * 1e3,
     )  # fmt: skip

@@ -20,15 +20,15 @@ def packed(tree: Any, method: str) -> dict[str, Any]:
     """Return a state with this tree: its text, and one tensor for each dtype."""
     text, arrays = flatten(tree)
     torch = load_torch()[0]
-    held = {dtype: torch.from_numpy(array) for dtype, array in arrays.items()}
-    return {"format": FORMAT, "codec": method, "tree": text, "arrays": held}
+    tensors = {dtype: torch.from_numpy(array) for dtype, array in arrays.items()}
+    return {"format": FORMAT, "codec": method, "tree": text, "arrays": tensors}
 
 
 def read_tree(state: Any, method: str) -> Saved:
-    """Return the tree that `packed` got; raises ConfigError where it was of another method, or none."""
+    """Return the tree that `packed` took. Raises ConfigError if it is of another method, or no state."""
     saved = Saved.of(state)
-    came = (saved["format"].value, saved["codec"].value)
-    if list(map(type, came)) != [int, str] or came != (FORMAT, method):  # a tensor compares as a tensor
+    given = (saved["format"].value, saved["codec"].value)
+    if list(map(type, given)) != [int, str] or given != (FORMAT, method):  # a tensor compares as a tensor
         raise ConfigError(
             f"expected a state of (format, codec) {(FORMAT, method)}, "
             f"got ({saved['format'].shown}, {saved['codec'].shown}); "
@@ -38,9 +38,9 @@ def read_tree(state: Any, method: str) -> Saved:
 
 
 def read_state(state: Any, method: str, *, policed: bool) -> tuple[Saved, Any, dict[int, BucketLayout]]:
-    """Return the tree of a state, what its bypass has decided, and the layouts of buckets.
+    """Return the tree of a state, the decisions of its bypass, and the layouts of buckets.
 
-    policed: it is to be of a policy. Raises ConfigError where it is of another method, or none.
+    policed: the state must have a policy. Raises ConfigError if it is of another method, or no state.
     """
     tree = read_tree(state, method)
     layouts, decided = tree["layouts"], read_decided(tree["bypass"])
@@ -79,9 +79,9 @@ def load_reducers(tree: Saved, communicator: Communicator, policies: Policies | 
 
 
 def _unpacked(saved: Saved) -> Any:
-    text, held = saved["tree"].text(), saved["arrays"]
-    keys = held.keys(lambda key: type(key) is str, "dtypes")
+    text, tensors = saved["tree"].text(), saved["arrays"]
+    keys = tensors.keys(lambda key: type(key) is str, "dtypes")
     try:
-        return rebuild(text, {key: held[key].value.numpy() for key in keys})
+        return rebuild(text, {key: tensors[key].value.numpy() for key in keys})
     except Exception as error:  # what JSON, NumPy and torch raise for foreign content is wide
         raise saved["tree"].refuse("what state_dict wrote", f"what cannot be read ({error!r})") from error

@@ -48,7 +48,7 @@ class Rows:
 
     @classmethod
     def serve(cls, config: Config) -> bool:
-        """Whether the method of `config` exchanges rows as they are."""
+        """Return True if the method of `config` exchanges rows as they are."""
         if config.method != "zen":
             return False
         o = parse("zen", scheme_class("zen"), config.scheme)
@@ -120,7 +120,7 @@ class Rows:
 
 
 class _Alone:
-    """What exchanges ask of a scheme, for one worker in a process."""
+    """The part of a scheme that exchanges call, for one worker in a process."""
 
     def once(self, key: str, compute: Callable[[], T]) -> T:
         return compute()
@@ -151,13 +151,19 @@ class DenseNotice:
     """Logs once what it costs that sparse gradients are made dense."""
 
     def __init__(self) -> None:
-        self._told = False
+        self._logged = False
 
-    def tell(self, job: Job, rows: float, method: str) -> None:
-        """rows: that a rank has, of the bucket; method: that cannot take them."""
-        if self._told:
+    def log(self, job: Job, rows: float, method: str) -> None:
+        """Log a bucket, if none was logged before.
+
+        Args:
+            job: The bucket.
+            rows: Number of rows that a rank has, on average.
+            method: The method that cannot take rows.
+        """
+        if self._logged:
             return
-        self._told = True
+        self._logged = True
         of = math.prod(job.layout.shapes[0][: job.layout.sparse])
         LOG.warning(
             "the sparse gradient of bucket %d is made dense for the method %s: every step copies, codes and "

@@ -18,7 +18,7 @@ class Staging:
     """Copies of buckets. The hook's thread makes Futures and marks, the state's thread fetches and puts.
 
     A GPU's copies have a stream of their own, so that they do not queue behind what backward launches
-    meanwhile. They cross in the bucket's dtype, through pinned memory, kept while buckets have its size.
+    meanwhile. They cross in the bucket's dtype, through pinned memory, reused while buckets have its size.
     """
 
     DEVICES = ("cpu", "cuda")

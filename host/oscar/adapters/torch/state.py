@@ -1,4 +1,4 @@
-"""The state of the DDP hook: groups, a thread, and what is known of every bucket."""
+"""The state of the DDP hook: groups, a thread, and the layout of every bucket."""
 
 from __future__ import annotations
 
@@ -42,34 +42,39 @@ LOG = logging.getLogger("oscar.ddp")
 class OscarState(Counted):
     """State of `oscar_hook`: `model.register_comm_hook(OscarState(), oscar_hook)`.
 
-    config: codec or scheme and its options; None takes ASC with error feedback. `nodes`, workload and link
-    have no meaning here. `transport.timeout_s` bounds how far ranks may run apart; where it is not set, the
-    timeout of the process group does (torch's default is 30 minutes).
-    process_group: DDP's; None is the default group. A state starts when it is made, where torch.distributed
-    is initialised, and at its first bucket otherwise. Its ranks get connections of their own and a
-    private group of Gloo, so that it is collective between them, in one order on all of them; others have no
-    part in it.
-    bypass: "auto" measures the first iterations against the plain AllReduce and sends buckets uncompressed
-    where compression does not pay, and measures again now and then; "never" and "always" mean what they say
-    and measure nothing. Gradients on a GPU are not measured.
-
-    policy: a policy file of `oscar tune`, for the parameters of `model`, which is needed with it. The
-    policy's groups are reduced instead of DDP's buckets, each by its own method; the bypass measures nothing
-    (docs/tuning.md). retune: after each so many backwards
-    rank 0 looks at what groups took, and all ranks go on with another policy where one is 5 % faster.
-    on_gpu: reduce a GPU's buckets there, where the configuration allows it (docs/ddp.md); False: on the host.
+    A state starts when it is made if torch.distributed is initialised, and at its first bucket otherwise. The
+    group's ranks then connect and make a private group of Gloo: it is collective between these ranks alone,
+    in one order on all of them.
 
     The first backward of a process goes uncompressed, because DDP makes its buckets anew after it. All state
-    is dropped when that happens later. What goes uncompressed is sent as DDP would send it, unchecked: NaN
+    is dropped when that happens later. Uncompressed buckets are sent as DDP would send them, unchecked: NaN
     and Inf are errors in a bucket that is compressed, and pass in others, as loss scalers expect.
 
-    A state is of one model: the hook raises ConfigError for the buckets of another one, and for a model whose
-    DistributedDataParallel averages over other ranks. A copy of a state (copy.deepcopy, pickle, torch.save of
-    the model) has no connections and the default group; it has what `state_dict` has, and starts at its first
-    bucket.
+    A state belongs to one model: the hook raises ConfigError for the buckets of another one, and for a model
+    whose DistributedDataParallel averages over other ranks. A copy of a state (copy.deepcopy, pickle,
+    torch.save of the model) has no connections and the default group. It has what `state_dict` returns, and
+    starts at its first bucket.
 
-    Raises ConfigError where ranks differ or frames should be keyed, TypeError for arguments of another kind,
-    MissingExtraError without torch.
+    Args:
+        config: Codec or scheme and its options. None takes ASC with error feedback. `nodes`, workload and
+            link have no meaning here. `transport.timeout_s` bounds how far ranks may run apart. If it is not
+            set, the timeout of the process group does (torch's default is 30 minutes).
+        process_group: The group of DDP. None is the default group.
+        bypass: "auto" measures the first iterations against the plain AllReduce, sends buckets uncompressed
+            if compression does not pay, and measures again now and then. "never" compresses every bucket and
+            "always" none, without measuring. Gradients on a GPU are not measured.
+        policy: A policy file of `oscar tune`, for the parameters of `model`. Its groups are reduced instead
+            of DDP's buckets, each by its own method. The bypass measures nothing then (docs/tuning.md).
+        model: The model of the policy. It is needed with a policy.
+        retune: Number of backwards between two looks of rank 0 at the times of groups. All ranks go on with
+            another policy if it is 5 % faster.
+        on_gpu: Reduce a GPU's buckets there, if the configuration allows it (docs/ddp.md), and not on the
+            host.
+
+    Raises:
+        ConfigError: Ranks differ, or frames should be keyed.
+        TypeError: An argument is of another kind.
+        MissingExtraError: torch is not installed.
     """
 
     def __init__(
@@ -96,16 +101,16 @@ class OscarState(Counted):
         self.process_group, self._asked = process_group, asked
         self.config = default_config() if asked.config is None else asked.config
         self._policies: Policies | None = None
-        self._loaded: Any = None  # what is to be taken over at the start
-        self._forgets = False  # whether `forget` was called before the start
+        self._loaded: Any = None  # a state to be taken over at the start
+        self._forgets = False  # True once `forget` was called before the start
         self.error: Exception | None = None
         self._closed = False
         self.backwards = 0  # of this process
         self._totals, self._uncompressed = Totals(), Uncompressed()
         self._layouts: dict[int, BucketLayout] = {}
-        self._resets = False  # whether the next job has to drop all state
+        self._resets = False  # True if the next job has to drop all state
         self._vote: Future[bool] | None = None  # of the backward before
-        self._open: list[Job] = []  # whose Futures wait; of the state's own thread
+        self._open: list[Job] = []  # jobs whose Futures wait, for the state's thread
         self._threads: list[threading.Thread] = []  # one, from the first job on
         self._finaliser: weakref.finalize[Any, Any] | None = None
 
@@ -169,7 +174,7 @@ class OscarState(Counted):
             self._model.wrapped_anew(parameters)
         self._totals.values += key[1]
         if self._policies is not None:
-            self._policies.came(key[0], self.backwards, last=bucket.is_last())
+            self._policies.note_bucket(key[0], self.backwards, last=bucket.is_last())
         if bucket.is_last():
             self.backwards += 1
         if reason is not None:
@@ -182,16 +187,10 @@ class OscarState(Counted):
                 self._policies.time(future)
             return future
         job = Job(
-            self._staging.future(buffer),
-            buffer,
-            self._staging.mark(buffer),
-            key,
-            layout,
+            self._staging.future(buffer), buffer, self._staging.mark(buffer), key, layout,
             last=bucket.is_last() or self._rest_skipped(key[0]),
-            measure=self.bypass.measures(key),
-            forget=self._resets,
-            new=new,
-        )
+            measure=self.bypass.measures(key), forget=self._resets, new=new,
+        )  # fmt: skip
         self._resets = False
         self._start()
         self._jobs.put(job)
@@ -200,7 +199,7 @@ class OscarState(Counted):
     def _note_uncompressed(self, buffer: Any, key: Key, reason: str) -> None:
         self._totals.uncompressed_values += key[1]
         if self.rank == 0:
-            self._uncompressed.tell(buffer, key[0], reason)
+            self._uncompressed.log(buffer, key[0], reason)
 
     def _begin_backward(self) -> None:
         """Take the last vote on changed times, and let ranks vote again where it is time to."""
@@ -210,7 +209,8 @@ class OscarState(Counted):
     def forget(self) -> None:
         """Drop what error feedback carries over: after a backward whose step the training loop skips.
 
-        Between two backwards. No message is sent, and ranks may call it on their own. Steps and tables stay.
+        Between two backwards. No message is sent, and ranks may call it on their own. State that is equal on
+        all ranks stays, such as steps, tables and what `spread` has not applied yet (docs/ddp.md).
         Raises OscarError after a bucket failed.
         """
         if self._finaliser is None:
@@ -231,7 +231,7 @@ class OscarState(Counted):
 
     @property
     def expected_s(self) -> float | None:
-        """What retuning thinks an iteration takes, up to its last mean; None before, and on other ranks."""
+        """Seconds of an iteration, up to its last mean, that retuning expects on rank 0; else None."""
         return None if self._policies is None else self._policies.expected_s
 
     def regroup(self, policy: PolicyFile | Path | str) -> None:
@@ -276,7 +276,7 @@ class OscarState(Counted):
             raise
 
     def _rest_skipped(self, index: int) -> bool:
-        """Whether buckets come after this one, and all of them go uncompressed."""
+        """Return True if buckets come after this one, and all of them go uncompressed."""
         rest = [(later, layout) for later, layout in self._layouts.items() if later > index]
         return bool(rest) and all(
             not layout.coded or self.bypass.skips((later, layout.values)) for later, layout in rest
@@ -318,12 +318,8 @@ class OscarState(Counted):
             LOG.error(
                 "rank %d: bucket %d could not be reduced: %s: %s. What backward() raises now is torch's way "
                 "of saying so; weights are as they were: %s.",
-                self.rank,
-                job.key[0],
-                type(error).__name__,
-                error,
-                ADVICE,
-            )
+                self.rank, job.key[0], type(error).__name__, error, ADVICE,
+            )  # fmt: skip
             for each in self._open:
                 each.future.set_exception(error)
         else:

@@ -1,4 +1,4 @@
-"""What the hook takes: dtype, layout and device of a bucket. docs/ddp.md has the same table."""
+"""The dtypes, layouts and devices of buckets that the hook codes. docs/ddp.md has the same table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Uncompressed:
     def __init__(self) -> None:
         self._logged: set[str] = set()
 
-    def tell(self, buffer: Any, index: int, reason: str) -> None:
+    def log(self, buffer: Any, index: int, reason: str) -> None:
         """Log a bucket, if the reason was not given before."""
         if reason not in self._logged:
             LOG.warning(

@@ -1,4 +1,4 @@
-"""What a state of the hook has counted."""
+"""Counts of the hook's state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oscar.reducers.communicator import PeerStats
 
 @dataclass
 class Totals:
-    """Counts so far. values: that were reduced. Others: as in `Counted`."""
+    """Counts so far; `Counted` documents each."""
 
     values: int = 0
     sent_bytes: int = 0

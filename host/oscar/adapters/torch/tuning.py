@@ -19,7 +19,7 @@ from oscar.planning.tuning.retune import better_of, problems_of
 from oscar.timeline.link import LinkModel
 from oscar.transports.gloo import load_torch
 
-Choice = tuple[PolicyFile | None, str]  # and why there is none
+Choice = tuple[PolicyFile | None, str]  # the text says why there is no policy
 
 
 def tune(
@@ -33,11 +33,19 @@ def tune(
 ) -> PolicyFile:
     """Return the policy for `model` on the link of `config`; collective over the default process group.
 
-    model: not in DDP yet. backward: a forward and a backward pass of it, without a step of the optimiser; it
-    runs some times, so statistics of batch normalisation and random states move on.
-    methods: to choose from, as `oscar tune --methods`. processors: as its --processors; the hook's is
-    `thread`, which does group after group. All ranks profile, so that they disturb each other
-    as they will in the training; rank 0 chooses. Raises ConfigError on all ranks.
+    All ranks profile, so that they disturb each other as they will in the training. Rank 0 chooses.
+
+    Args:
+        model: Not in DDP yet.
+        backward: A forward and a backward pass of the model, without a step of the optimiser. It runs
+            several times, so statistics of batch normalisation and random states move on.
+        config: The configuration of the training.
+        iterations: Number of passes that count.
+        methods: The methods to choose from, as `oscar tune --methods`.
+        processors: As `oscar tune --processors`. The hook's is `thread`, which does group after group.
+
+    Raises:
+        ConfigError: There is no policy. All ranks raise.
     """
     _, distributed = load_torch()
     nodes = distributed.get_world_size()
@@ -47,14 +55,14 @@ def tune(
             backward()
     for parameter in model.parameters():
         parameter.grad = None
-    found: list[Choice] = [(None, "")]
+    choice: list[Choice] = [(None, "")]
     if distributed.get_rank() == 0:
         try:
-            found = [(_chosen(profile, config, methods, processors), "")]
+            choice = [(_chosen(profile, config, methods, processors), "")]
         except Exception as error:  # whatever it is, the other ranks wait for it
-            found = [(None, str(error) if isinstance(error, ConfigError) else repr(error))]
-    distributed.broadcast_object_list(found, src=0)
-    policy, refused = found[0]
+            choice = [(None, str(error) if isinstance(error, ConfigError) else repr(error))]
+    distributed.broadcast_object_list(choice, src=0)
+    policy, refused = choice[0]
     if policy is None:
         raise ConfigError(f"rank 0 chose no policy: {refused}")
     return policy
@@ -71,5 +79,5 @@ def _chosen(
     prices = [measured(method, config.nodes, config, native=False) for method in names_of]
     plain, kinds = LinkModel(link.bandwidth_bps, link.latency_s), check_processors(processors)
     problems = problems_of(sizes, np.asarray(ready), prices, config.nodes, plain, SCHEDULES, kinds)
-    problem, found = better_of(problems)
-    return PolicyFile.of(names, problem, found.policy, made_of(config, times, problem, found.policy, kinds))
+    problem, best = better_of(problems)
+    return PolicyFile.of(names, problem, best.policy, made_of(config, times, problem, best.policy, kinds))

@@ -1,4 +1,4 @@
-"""Whether buckets take a lot longer, or a lot less long, than when it was decided how they go."""
+"""Detects that buckets take much more or much less time than when it was decided how they go."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Watch:
         self._before: float | None = None  # seconds of all buckets, soon after the last decision
 
     def note(self, key: Key, seconds: float) -> None:
-        """Note what a call of a bucket took, compressed or not."""
+        """Note the seconds of a call of a bucket, compressed or not."""
         with self._lock:
             self._recent.setdefault(key, deque(maxlen=RECENT)).append(seconds)
 
     def changed(self, keys: Iterable[Key]) -> bool:
-        """Whether the buckets `keys` together take a lot more or less time than before.
+        """Return True if the buckets `keys` together take much more or much less time than before.
 
-        The first answer for which all have RECENT times is False: it is what later ones are compared with.
+        The first result for which all have RECENT times is False. Later times are compared with it.
         """
         with self._lock:
             calls = [tuple(self._recent.get(key, ())) for key in keys]

@@ -24,7 +24,6 @@ CODED_OPS = ("SUM", "AVG", "PREMUL_SUM")
 WIDE = ("float64", "complex32", "complex64", "complex128")
 ADDED_BY_GLOO = (*CODED, *WIDE, "int8", "uint8", "int32", "int64", "bool")
 LEAST = 1024  # values; Gloo is faster below
-TIMEOUT = timedelta(seconds=60)  # of torchft's own groups
 SMALL, ALONE = "small", "one replica"  # reasons that are expected, and not told
 UNNAMED = (
     "no name, and this group has no order: it is coded without state, and without error feedback; call "
@@ -37,8 +36,8 @@ class ProcessGroupOscar(ProcessGroupGloo):
     """A process group for `Manager(pg=...)`: large float tensors are coded, all else goes over Gloo.
 
     config: codec or scheme and its options; None takes ASC with error feedback. DiLoCo's pseudo-gradients
-    bear `quantiser.coarseness` 1. timeout: longest wait for a replica; None takes `transport.timeout_s` if
-    the configuration sets it, else 60 s, as torchft's own groups do. least: values of the smallest coded
+    bear `quantiser.coarseness` 1. timeout: longest wait for a replica; None takes `transport.timeout_s`,
+    by default 60 s, as torchft's own groups do. least: values of the smallest coded
     tensor. fragments: of DiLoCo, which are synchronised in turn; parameters: tensors are parameters, of which
     the change against the last mean is coded. DiLoCo and LocalSGD that are made on this group's Manager set
     both. ordered: all steps reduce the same tensors in one order; True with any of the two.
@@ -72,8 +71,7 @@ class ProcessGroupOscar(ProcessGroupGloo):
                 "too, and has no key: set it to none, and use a network that encrypts"
             )
         if timeout is None:
-            given = self.config.transport.given_timeout_s
-            timeout = TIMEOUT if given is None else timedelta(seconds=given)
+            timeout = timedelta(seconds=self.config.transport.timeout_s)
         super().__init__(timeout=timeout)
         self.least, self.fragments, self.parameters = least, fragments, parameters
         self.ordered, self._places_fixed = ordered, ordered or parameters or fragments > 1

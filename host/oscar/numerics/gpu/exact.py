@@ -15,7 +15,7 @@ import torch
 
 from oscar.numerics.gpu import crc, kernels
 from oscar.numerics.gpu.kernels import OPTIONS, SIZE, UNSET
-from oscar.numerics.gpu.memory import Layout, host, joined
+from oscar.numerics.gpu.memory import Layout, Places, host, joined
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import NORMAL_EXPONENTS, QuantiserParams, WorkerQuantiser
@@ -30,12 +30,12 @@ def energies_beyond(tensors: Sequence[Any], edges: Sequence[float], residual: An
     """Return what quantiser_kernels.energies_beyond does."""
     out, at = [], 0
     for tensor, edge in zip(tensors, edges, strict=True):
-        held = None if residual is None else residual[at : at + tensor.numel()]
+        left = None if residual is None else residual[at : at + tensor.numel()]
         at += tensor.numel()
         if edge == math.inf:
             out.append(0.0)
             continue
-        value = tensor if held is None else (tensor + held).clamp(-FLOAT32_MAX, FLOAT32_MAX)
+        value = tensor if left is None else (tensor + left).clamp(-FLOAT32_MAX, FLOAT32_MAX)
         out.append(float((value.double().abs() - edge).clamp(min=0).square().sum()))
     return out
 
@@ -62,7 +62,7 @@ class DeviceQuantiser(WorkerQuantiser):
             return [summary_of(float(tensor.abs().max())) for tensor in corrected]
         # Divided as NumPy does it: the device's own mean multiplies by a rounded 1 / n.
         sums = [float(tensor.double().square().sum()) for tensor in corrected]
-        return [summary_of(found / max(1, t.numel())) for found, t in zip(sums, corrected, strict=True)]
+        return [summary_of(total / max(1, t.numel())) for total, t in zip(sums, corrected, strict=True)]
 
     def corrected(self, tensors: Sequence[Any], only: Sequence[int] | None = None) -> list[Any]:
         """See WorkerQuantiser.corrected."""
@@ -192,7 +192,11 @@ class DevicePosition(PositionState):
 
 
 class DeviceSteps(StepTracker):
-    """The steps of all tensors. costs: of blocks of `granule` sums, int64 on the host; None without any."""
+    """The steps of all tensors.
+
+    Attributes:
+        costs: Costs of blocks of `granule` sums, int64 on the host. None without a granule.
+    """
 
     previous: Any
 
@@ -234,9 +238,9 @@ class DeviceSteps(StepTracker):
         low = min(old, exponent)
         return exponent, exponent - low, old - low, self.nodes > 1
 
-    def _squares(self, t: int, found: Sequence[int], sums: Any) -> tuple[int, int | None]:
-        """Return what `_observe_tensor` takes, from what the kernel found."""
-        energy, change = found
+    def _squares(self, t: int, squares: Sequence[int], sums: Any) -> tuple[int, int | None]:
+        """Return the sums of squares that `_observe_tensor` takes, from those of the kernel."""
+        energy, change = squares
         exponent, old = self.exponents[t], self.previous_exponents[t]
         _, left, _, compared = self._compared(t)
         if compared or self.nodes == 1:
@@ -248,8 +252,18 @@ class DeviceSteps(StepTracker):
         first, end = self._layout.offsets[t : t + 2]
         return energy, other.change(t, host(sums[first:end]), exponent)
 
-    def _peak(self, sums: Any) -> int:
+    def peak(self, sums: Any) -> int:
+        """See StepTracker.peak."""
         return int(sums.int().abs().max())
+
+    def energies_of(self, came: Any, places: Places) -> list[int]:
+        """Return the sum of squares of each tensor's sums, which are in the order of `places`."""
+        layout = self._layout
+        if places.ordered:
+            natural = torch.arange(layout.values, device=layout.device)
+            came = came[places.at[natural // places.granule].long() + natural % places.granule]
+        energies = [part.long().square().sum() for part in came.split(layout.sizes)]
+        return torch.stack(energies).tolist()  # one copy to the host
 
     def state_dict(self) -> dict[str, Any]:
         """See Stateful.state_dict."""
