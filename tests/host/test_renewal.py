@@ -21,6 +21,7 @@ from oscar.numerics.steps import StepTracker
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.transports.threads import ThreadTransport, local_transports
+from oscar_lab.lab.methods import CheckedCommunicator
 from support.ranks import on_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*it carries over:oscar.errors.SaturationWarning")
@@ -249,3 +250,28 @@ def test_a_frame_carries_a_notice_beside_its_width(notice: int, seed: int) -> No
         struck[int(np.random.default_rng(seed).integers(8, len(struck)))] ^= 4
         with pytest.raises(FrameError, match=r"damaged|announces"):
             parted(bytes(struck))
+
+
+def test_sums_of_new_steps_are_known_and_all_others_are_those_of_the_first_integers(seed: int) -> None:
+    """The lab checks sums against the integers that ranks sent first."""
+    random = np.random.default_rng(seed)
+    every = [[random.laplace(size=n).astype(np.float32) for n in (3000, 500)] for _ in range(3)]
+    config = Config.model_validate({"nodes": 3, "schedule": {"name": "direct"}})
+
+    def work(transport: Any) -> tuple[Any, Any, Any]:
+        communicator = CheckedCommunicator(config, transport, timeout_s=60)
+        for _ in range(3):
+            communicator.allreduce(every[transport.rank])
+        communicator.allreduce([every[transport.rank][0], every[transport.rank][1] * np.float32(1e4)])
+        state = communicator.states[0]
+        (node,) = state.wire.links["sums"]
+        return node.local.copy(), node.result().copy(), state.scheme.replaced
+
+    ranks = on_ranks(local_transports(3), work)
+
+    total = np.sum([local for local, _, _ in ranks], axis=0)
+    for _, result, replaced in ranks:
+        assert replaced.size == 500
+        others = np.setdiff1d(np.arange(3500), replaced)
+        assert np.array_equal(result[others], total[others])
+        assert not np.array_equal(result[replaced], total[replaced])

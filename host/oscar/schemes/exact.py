@@ -32,6 +32,7 @@ from oscar.state import PART, Saved, absent, crc, optional
 COST_SMOOTHING = 1  # a shift: block costs move by half of the difference
 EARLY_VALUES = 1 << 20  # of a gradient, from which sums that are final do not wait for the others
 MOST_COST = 65  # bits of one value at most: 2 * 32 + 1
+NO_PLACES = np.zeros(0, np.int64)
 _SUMMARY = struct.Struct("<Ihxx")
 
 
@@ -87,6 +88,7 @@ class Exact(Scheme):
         self.costs: Array | None = None
         self.plan: ChunkPlan | None = None
         self._sums: Array | None = None
+        self.replaced = NO_PLACES  # where the last call's sums are those of new steps, in plan order
 
     def _place(self) -> None:
         """Make what holds values: steps and position state."""
@@ -114,7 +116,7 @@ class Exact(Scheme):
             packed = b"".join(_SUMMARY.pack(*summary) for summary in self._summaries(worker, tensors))
             summaries = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
             self.once("steps", lambda: self._agree(summaries))
-        plan = self.once("plan", self._make_plan)
+        plan, self.replaced = self.once("plan", self._make_plan), NO_PLACES
         local = self._quantise(worker, tensors, plan)
         classes = self.once("classes", lambda: self._classes(plan))
         sums, notice = yield Message(
@@ -179,7 +181,8 @@ class Exact(Scheme):
         """Put the sums of the changed tensors, in their order, in the place of those in plan order."""
         places, granule = plan.places
         natural = renewal.follow(self.position, self.steps, changed)
-        self._put(sums, places[natural // granule] + natural % granule, again)
+        self.replaced = places[natural // granule] + natural % granule
+        self._put(sums, self.replaced, again)
 
     def _put(self, sums: Any, places: Array, values: Array) -> None:
         sums[places] = values
