@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from oscar.schemes.base import Array, Message, Messages, Scheme, Worker
+from oscar.array import Array
+from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.fields import field_bits
 
 
@@ -24,7 +25,9 @@ class Signs(Scheme):
     def messages(self, worker: Worker, values: Array) -> Messages:
         corrected = worker.corrected(values)  # plus what the last call left in `pending`
         parts = np.split(corrected, self.offsets[1:-1])
-        sizes = yield Message("sizes", np.array([np.abs(part).mean() for part in parts], np.float32))
+        sizes = yield Message(
+            "sizes", np.array([np.abs(part).sum() / max(1, part.size) for part in parts], np.float32)
+        )
         signs = np.where(corrected < 0, -1, 1).astype(np.int32)
         worker.pending = corrected - signs * self.spread(sizes)
         yield Message("signs", signs, bits=field_bits(1, self.nodes))

@@ -14,6 +14,7 @@ from needs import needs
 from oscar import Config, LocalCluster
 from oscar.cli import main
 from oscar.errors import ConfigError
+from oscar.planning.tuning.options import changes_of
 from oscar.reducers.communicator import Communicator
 from oscar.schemes import registry
 from oscar.transports.threads import local_transports
@@ -84,17 +85,27 @@ def test_it_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_package_gives_it_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     registry.installed.cache_clear()
-    entry = EntryPoint("signs", METHOD, registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [entry] if group == registry.GROUP else [])
+    entries = [EntryPoint(name, METHOD, registry.GROUP) for name in ("signs", "asc", "topk")]
+    monkeypatch.setattr(registry, "entry_points", lambda group: entries if group == registry.GROUP else [])
     assert registry.scheme_class(Config(method="signs").method).name == "signs"
+    assert list(registry.installed()) == ["signs"]  # a package cannot take over a name of OSCAR's
+
+
+def test_it_can_be_tuned() -> None:
+    assert changes_of(METHOD, Config())["method"] == METHOD
 
 
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        ("examples.compressor:Sign", "expected module:Class.*no attribute 'Sign'"),
+        ("examples.compressor:Sign", "expected module:Class.*got None.*compressor.py"),
+        ("oscar.schemes.base:Scheme", "expected module:Class.*with `name`, `messages` and `finish`"),
+        (".compressor:Signs", "expected module:Class.*got '.compressor:Signs'"),
         ("examples.compresor:Signs", "expected module:Class.*No module named"),
-        ("examples.compressor:np", r"expected a subclass of oscar.schemes.base.Scheme.*compressor\.py"),
+        (
+            "examples.compressor:np",
+            r"expected module:Class.*a subclass of oscar.schemes.base.Scheme.*compressor\.py",
+        ),
         ("sings", "method must be one of.*or module:Class"),
     ],
 )

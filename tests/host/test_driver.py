@@ -1,4 +1,4 @@
-"""A board's driver in the time model: by hand, and the same in the replay and in both short cuts."""
+"""A board's driver in the time model: by hand, and the same by one rank and by all of them."""
 
 from __future__ import annotations
 

@@ -266,3 +266,13 @@ def test_a_boomerang_and_its_duplex_send_the_same_bytes():
     assert frames == assumed_frames(Duplex(5, 2), range(0, 60_000, 10_000), lambda terms: 2 + terms)
     with pytest.raises(ValueError, match="bounds of 5 chunks, got 3 bounds"):
         assumed_frames(Duplex(5), [0, 1, 2])
+
+
+def test_half_of_a_call_is_refused_unless_it_is_the_all_gather():
+    frames = assumed_frames(Ring(4), 4000, 2.0)
+    first, second = (Frames(frames.rows[frames["phase"] == phase]) for phase in range(2))
+    with pytest.raises(ValueError, match="got none"):
+        replay(Ring(4), first, LinkModel())
+    assert 0 < replay(Ring(4), second, LinkModel()).total_s < replay(Ring(4), frames, LinkModel()).total_s
+    with pytest.raises(ValueError, match="frames of both phases"):
+        Measured(second, Ring(4))

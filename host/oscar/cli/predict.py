@@ -85,7 +85,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
     for option, command in (("--policy", "predict-policy FILE"), ("--offload", "offload CARDxK")):
-        parser.add_argument(option, type=_moved_to(command), help=argparse.SUPPRESS)
+        parser.add_argument(option, nargs="?", type=_moved_to(command), const="", help=argparse.SUPPRESS)
     parser.set_defaults(usual=parser.get_default)
 
 

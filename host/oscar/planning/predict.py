@@ -24,7 +24,7 @@ NOTHING = Cost(0.0, 0.0)
 _LOG_LARGEST = 42  # 2^42 values
 _SLOWEST_GBPS, FASTEST_GBPS = 1e-3, 1e4  # no port of today is faster
 _RATES = 15  # that are tried between these, two a decade; then the last one that pays is narrowed down
-SEARCHED = 64  # ranks: a search replays a schedule without a short cut some fifty times
+SEARCHED = 64  # ranks: a search plays a schedule that is not alike some fifty times
 _CUT_IN_REPLAYS = 16  # ranks up to which sub-frames are chosen where each number of them takes a replay
 
 

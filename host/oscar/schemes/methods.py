@@ -46,8 +46,8 @@ class MethodInfo:
 
 def check_method(name: str) -> str:
     """Return `name`; raises ValueError for no method, with the nearest name and what is known."""
-    known = [*METHODS, *installed()]
-    if name not in known and not is_scheme(name):
+    if name not in METHODS and not is_scheme(name):
+        known = [*METHODS, *installed()]
         raise ValueError(
             f"got {name!r}; {did_you_mean(name, known)}method must be one of {', '.join(known)}, or "
             "module:Class of a scheme of your own"

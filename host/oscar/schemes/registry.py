@@ -1,7 +1,8 @@
 """Look up schemes by name: those of OSCAR, those of installed packages, and classes named by their module.
 
 A package makes its schemes known with entry points of the group "oscar.methods". Without a package, the name
-"module:Class" imports the class; modules are also looked for in the current folder.
+"module:Class" imports the class; modules are also looked for in the current folder. So a configuration that
+names one runs its code as soon as it is read.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import entry_points
+from inspect import isabstract
 from typing import Any
 
+from oscar.coding.registry import CODECS
 from oscar.errors import ConfigError, did_you_mean
 from oscar.schemes.base import Scheme
 
@@ -97,12 +100,13 @@ GROUP = "oscar.methods"  # entry points by which packages make schemes known
 @cache
 def installed() -> dict[str, str]:
     """Return the schemes of installed packages: "module:Class" by name. Names of OSCAR's own stay OSCAR's."""
-    return {entry.name: entry.value for entry in entry_points(group=GROUP) if entry.name not in SCHEMES}
+    every = entry_points(group=GROUP)
+    return {one.name: one.value for one in every if one.name not in SCHEMES and one.name not in CODECS}
 
 
 def is_scheme(name: str) -> bool:
     """Return whether `name` names a scheme, and not a codec. Imports nothing."""
-    return name in SCHEMES or ":" in name or name in installed()
+    return name in SCHEMES or (name not in CODECS and (":" in name or name in installed()))
 
 
 def is_lossless(name: str) -> bool:
@@ -124,20 +128,27 @@ def scheme_class(name: str) -> type[Scheme]:
             "class of your own, module:Class"
         )
     target = SCHEMES[name].target if name in SCHEMES else installed().get(name, name)
-    module, _, attribute = target.partition(":")
-    if ":" in name and os.getcwd() not in sys.path:  # a console script does not look there
-        sys.path.insert(0, os.getcwd())
+    module, _, attribute = target.partition("[")[0].strip().partition(":")
+    # A console script does not look in the current folder. It comes last, so that no file there hides a module
+    # of Python or of a package; `python -P` does not search it at all.
+    if ":" in name and os.getcwd() not in sys.path and not getattr(sys.flags, "safe_path", False):
+        sys.path.append(os.getcwd())
+    expected = f"method {name}: expected module:Class, of a module in this folder or of an installed package"
+    if not module or module.startswith("."):
+        raise ConfigError(f"{expected}, got {target!r}")
     try:
-        kind = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+        imported = importlib.import_module(module)
+    except ModuleNotFoundError as error:  # any other error of the module is its author's to see
+        raise ConfigError(f"{expected}; {error}") from error
+    kind: Any = getattr(imported, attribute, None)
+    if (
+        not (isinstance(kind, type) and issubclass(kind, Scheme))
+        or isabstract(kind)
+        or not hasattr(kind, "name")
+    ):
         raise ConfigError(
-            f"method {name}: expected module:Class, of a module in this folder or of an installed package; "
-            f"{error}"
-        ) from error
-    if not (isinstance(kind, type) and issubclass(kind, Scheme)):
-        raise ConfigError(
-            f"method {name}: expected a subclass of oscar.schemes.base.Scheme, got {kind!r}; "
-            "examples/compressor.py is one"
+            f"{expected}, a subclass of oscar.schemes.base.Scheme with `name`, `messages` and `finish`, got "
+            f"{kind!r}; examples/compressor.py is one"
         )
     return kind
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from oscar.coding.registry import CODECS
 from oscar.config import LinkSection
 from oscar.results import Results
-from oscar.schemes.registry import is_scheme
 from oscar.tables import Row, Table
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.nic import NicFile, parse_nic
@@ -108,7 +108,7 @@ def verdict(row: Mapping[str, Any]) -> str:
 
 def of_scheme(row: Mapping[str, Any]) -> bool:
     """Whether a scheme was run, which is no codec around one schedule."""
-    return is_scheme(row["codec"])
+    return row["codec"] not in CODECS
 
 
 def text_table(results: Results) -> str:

@@ -21,9 +21,8 @@ from oscar.timeline.replay import time_of, time_of_alike
 from oscar.timeline.sizes import divide
 from oscar.timeline.topology import AtSwitch, Topology, adding_switch
 
-Bits = (
-    Callable[[int], float] | float
-)  # of payload per value: by how many workers' values a frame sums, or all alike
+# Payload bits per value: one number, or a function of how many workers' values a frame sums.
+Bits = Callable[[int], float] | float
 
 
 def assumed_frames(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -236,14 +235,6 @@ def listed(schedule: Schedule, values: int, link: LinkModel, *, coded: bool = Tr
     if link.driver is None or not coded:
         return None
     return link.driver.listed(schedule, values)
-
-
-def least(link: LinkModel, by_list: Driver | None, time_s: Callable[[LinkModel], float]) -> float:
-    """Return the seconds by registers or by a list, whichever is less; time_s: of a link with its driver."""
-    by_registers = time_s(link)
-    if by_list is None:
-        return by_registers
-    return min(by_registers, time_s(replace(link, driver=by_list)))
 
 
 def algbw(values: int, time_s: float) -> float:

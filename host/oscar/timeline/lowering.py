@@ -56,7 +56,7 @@ class Program(NamedTuple):
     adopts: Ints
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def lower(schedule: Schedule, alone: bool = False) -> Program:
     """Return the actions of all ranks as arrays.
 
@@ -80,7 +80,8 @@ def lower(schedule: Schedule, alone: bool = False) -> Program:
             kind, needs, loads = TAKE, -1, 0
             if op is Op.WAIT:
                 kind = WAIT
-                # Alone: turned by its distance, it is the frame that this rank sends.
+                # One rank stands for all: the frame from distance -d is, with chunks turned by d, this
+                # rank's own frame to distance d.
                 turn = peer if alone else 0
                 to, sender = (-peer % n, 0) if alone else (rank, peer)
                 frames[frame] = waits[to, sender, phase, (chunk - turn) % schedule.chunks, sub] = at
@@ -96,7 +97,8 @@ def lower(schedule: Schedule, alone: bool = False) -> Program:
                 if place in sums:
                     rows[sums[place]][final] = 0
                 sums[place] = at
-            if needs >= 0 and phase is Phase.REDUCE_SCATTER:  # the sum goes on
+            # A sum that is sent on in the reduce-scatter is not the rank's final one.
+            if needs >= 0 and phase is Phase.REDUCE_SCATTER:
                 rows[needs][final] = 0
             number = numbers.setdefault((rank, phase, chunk, sub), len(numbers))
             rows.append([
@@ -152,6 +154,7 @@ class Ways(NamedTuple):
 def ways_of(
     do: Program, values: Ints, nodes: int, link: LinkModel, topology: Topology | None, *, alone: bool
 ) -> Ways:  # fmt: skip
+    """Return the ways that frames with values take; raises MissingLinkError for a link that is not there."""
     sends = np.flatnonzero((do.kind == SEND) & (values > 0))
     pairs, at, of_pair = np.unique(
         do.rank[sends] * nodes + do.peer[sends], return_index=True, return_inverse=True
@@ -260,9 +263,10 @@ def fill(schedule: Schedule, frames: Frames, do: Program) -> tuple[Ints, Ints]:
         raise ValueError("expected a chunk to hold the same values in all its frames; take one call's frames")
     table = np.zeros((2, schedule.nodes, counts.size), np.int64)
     table[rows["phase"], rows["sender"], part] = rows["bytes"]
-    # A gather sends nothing in the first phase: then it has no actions.
-    used = np.bincount(rows["phase"][rows["count"] > 0], minlength=2) > 0
-    values, sends = np.where(used[do.phase], counts[do.part], 0), do.kind == SEND
+    # An all-gather alone has no frames of the first phase, so that phase is not played.
+    has_first_phase = bool((rows["phase"][rows["count"] > 0] == Phase.REDUCE_SCATTER).any())
+    played, sends = has_first_phase | (do.phase == Phase.ALL_GATHER), do.kind == SEND
+    values = np.where(played, counts[do.part], 0)
     sizes = np.where(sends, table[do.phase, do.rank, do.part], 0)
     lacking = np.flatnonzero(sends & (values > 0) & (sizes == 0))
     if lacking.size:

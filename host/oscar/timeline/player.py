@@ -124,7 +124,7 @@ def _code(at: int, ready: float, call: Any, s: Any) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _add(when: float, kind: int, order: int, what: int, leave: float, s: Any) -> None:
+def _push_event(when: float, kind: int, order: int, what: int, leave: float, s: Any) -> None:
     """Let something happen at `when`; of events at once by kind, then by order, then as they were added."""
     heappush(s.events, (when, kind, order, s.count[0], what, leave))
     s.count[0] += 1
@@ -134,7 +134,7 @@ def _add(when: float, kind: int, order: int, what: int, leave: float, s: Any) ->
 def _wake(way: int, when: float, ways: Any, s: Any) -> None:
     """Look at a way, and at all that share ports with it, at `when`."""
     group = ways.group[way]
-    _add(when, SENDS_NEXT, ways.rank[ways.members[ways.member_ends[group]]], group, 0.0, s)
+    _push_event(when, SENDS_NEXT, ways.rank[ways.members[ways.member_ends[group]]], group, 0.0, s)
 
 
 @njit(cache=True, nogil=True)
@@ -153,7 +153,7 @@ def _complete(at: int, when: float, call: Any, s: Any) -> None:
             known = when + desks.costs.notice_s
             if do.kind[then] == ADD:
                 known = max(known, desks.loaded[do.rank[then], do.part[then]])
-            _add(known, CODES, then, then, 0.0, s)
+            _push_event(known, CODES, then, then, 0.0, s)
         then = s.following[then]
     if s.blocked[at] >= 0:
         s.queues.append(s.blocked[at])
@@ -161,7 +161,7 @@ def _complete(at: int, when: float, call: Any, s: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _go_on(heads: Any, call: Any, s: Any) -> None:
+def _run_coders(heads: Any, call: Any, s: Any) -> None:
     """Let coders work as far as their inputs allow, in the order of their queues."""
     do, load, desks = call.do, call.load, call.desks
     while len(s.queues):
@@ -186,7 +186,7 @@ def _go_on(heads: Any, call: Any, s: Any) -> None:
                         fetched = fetch(s.desks[rank], done, load.values[at], desks.costs)
                         s.finish[rank] = max(s.finish[rank], fetched)
                 heads[queue] += 1
-                if s.blocked[at] >= 0:  # what waits for this goes first
+                if s.blocked[at] >= 0:  # what waits for this result goes first: put this queue back below it
                     s.queues.append(queue)
                     _complete(at, done, call, s)
                     break
@@ -209,12 +209,12 @@ def _command(at: int, now: float, call: Any, s: Any) -> float:
         s.missing[rank, part] -= 1
         if not s.missing[rank, part] and s.sender[rank, part] >= 0:
             encodes = s.sender[rank, part]
-            _add(s.whole[rank, part] + desks.costs.notice_s, CODES, encodes, encodes, 0.0, s)
+            _push_event(s.whole[rank, part] + desks.costs.notice_s, CODES, encodes, encodes, 0.0, s)
     return done
 
 
 @njit(cache=True, nogil=True)
-def _next(way: int, now: float, sends: Any, pulls_first: bool, s: Any) -> int:
+def _next_send(way: int, now: float, sends: Any, pulls_first: bool, s: Any) -> int:
     """Return the send that a way makes next, if it can leave at `now`; -1: none.
 
     It takes what is ready, frames of the all-gather before others, then in order. Or it sends in order alone,
@@ -253,7 +253,7 @@ def _send(at: int, now: float, call: Any, s: Any) -> None:
     s.finish[do.rank[at]] = max(s.finish[do.rank[at]], leave + call.desks.costs.end_s)
     if call.spans:
         s.bars.append((SENT, at, now, leave - now))
-    _add(begin + ways.latency[ways.link[at]], ARRIVES, 0, at, leave, s)
+    _push_event(begin + ways.latency[ways.link[at]], ARRIVES, 0, at, leave, s)
 
 
 @njit(cache=True, nogil=True)
@@ -281,8 +281,8 @@ def _arrive(at: int, first: float, leave: float, call: Any, s: Any) -> tuple[flo
 
 
 @njit(cache=True, nogil=True)
-def _chain(number: int, call: Any, s: Any) -> Any:
-    """Note what waits for which result; return the sends of each of `number` ways in order, and its start."""
+def _link_actions(number: int, call: Any, s: Any) -> Any:
+    """Link the actions that wait for each result; return all ways' sends in order, and where each begins."""
     do, load, ways, desks = call.do, call.load, call.ways, call.desks
     starts = np.zeros(number + 1, np.int64)
     for at in range(do.kind.size - 1, -1, -1):
@@ -298,7 +298,7 @@ def _chain(number: int, call: Any, s: Any) -> Any:
             s.missing[do.rank[at], do.part[at]] += 1
         if desks.mode == BY_ARRIVAL and kind == ENCODE:
             if needs < 0 or load.values[needs] == 0:
-                _add(desks.loaded[do.rank[at], do.part[at]], CODES, at, at, 0.0, s)
+                _push_event(desks.loaded[do.rank[at], do.part[at]], CODES, at, at, 0.0, s)
             else:
                 s.sender[do.rank[at], do.part[at]] = at
     starts = np.cumsum(starts)
@@ -318,7 +318,7 @@ def _serve(group: int, now: float, sends: Any, call: Any, s: Any) -> None:
         best, since = -1, 0.0  # of a group's ways, the one that has asked for longest
         for place in range(ways.member_ends[group], ways.member_ends[group + 1]):
             way = ways.members[place]
-            at = _next(way, now, sends, call.pulls_first, s)
+            at = _next_send(way, now, sends, call.pulls_first, s)
             if at < 0:
                 continue
             able = True
@@ -371,13 +371,13 @@ def play(call: Any) -> Any:
         [(0, 0.0, 0.0, 0)][:0],
     )  # fmt: skip
 
-    sends = _chain(number, call, s)
+    sends = _link_actions(number, call, s)
 
-    # Coders go first, then everything in order of time.
+    # Coders first do all that needs no frame from others. Then events are taken in order of time.
     heads, met = load.starts[:-1].copy(), 0.0
     for queue in range(heads.size - 1, -1, -1):
         s.queues.append(queue)
-    _go_on(heads, call, s)
+    _run_coders(heads, call, s)
     while len(s.events):
         now, kind, _, _, what, leave = heappop(s.events)
         if kind == CODES:
@@ -388,7 +388,7 @@ def play(call: Any) -> Any:
             met += waited
             if do.wakes[what] >= 0:
                 _complete(do.wakes[what], arrival, call, s)
-                _go_on(heads, call, s)
+                _run_coders(heads, call, s)
         else:
             _serve(what, now, sends, call, s)
     if call.desks.mode == BY_ARRIVAL:

@@ -220,7 +220,7 @@ def _desks(
     schedule: Schedule, do: Program, values: Ints, ranks: int, message_s: float, codec: CodecTime
 ) -> Desks:  # fmt: skip
     """Return the ranks' drivers; no NIC runs a schedule that keeps sums apart."""
-    # Room is made for message after message, so a sum that is rounded at each.
+    # message_s is added once a message: a product would round differently, and tests compare bits.
     received = np.bincount(do.rank[(do.kind == WAIT) & (values > 0)], minlength=ranks)
     room = np.cumsum(np.r_[0.0, np.full(received.max(initial=0), message_s)])[received]
     driver, none = codec.driver, np.zeros((0, 1))

@@ -37,7 +37,7 @@ def divide(values: int, parts: int) -> NDArray[np.int64]:
 def cut(frame_bytes: Sizes, counts: Sizes, subframes: int, cores: int) -> tuple[Sizes, Sizes]:
     """Return bytes and counts, int64 [.., frame], with every frame cut into equal parts: one for each core.
 
-    Each part has a header. A chunk of `subframes` has at most the 64 of the protocol after it. Bits per value
+    Each part has a header. A chunk has at most MAX_SUBFRAMES sub-frames after the cut. Bits per value
     stay as they are: each core has tables of its own, and how much less these learn is not known.
     """
     parts = min(-(-cores // subframes), MAX_SUBFRAMES // subframes)
@@ -86,9 +86,9 @@ def unit_work(frames: Frames, units: int, block: int) -> Works:
     block: values of a block. Frames whose cells are not known count as dense. The last ones are kept: the
     same frames are timed at many rates.
     """
-    for one, *how, found in tuple(_WORKS):
-        if one is frames and how == [units, block]:
-            return found
+    for known, *how, works in tuple(_WORKS):
+        if known is frames and how == [units, block]:
+            return works
     found = _unit_work(frames, units, block)
     _WORKS.append((frames, units, block, found))
     return found

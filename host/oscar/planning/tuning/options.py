@@ -159,7 +159,7 @@ def changes_of(choice: str, config: Config) -> dict[str, Any]:
     """
     method, _, option = choice.partition(":")
     own = {name: getattr(config, name).model_dump() for name in ("quantiser", "asc")}
-    if option:
+    if option and (method in METHODS or "=" in option):  # else module:Class
         key, _, value = option.partition("=")
         codec = method_info(method).codec if method in METHODS else None
         if key != "c" or not NUMBER.fullmatch(value) or codec is None or codec.domain != "int":
@@ -167,6 +167,8 @@ def changes_of(choice: str, config: Config) -> dict[str, Any]:
                 f"expected a method, or one that quantises with a coarseness (asc:c=1/2), got {choice}"
             )
         own["quantiser"]["coarseness"] = float(Fraction(value))
+    elif option:
+        method = choice
     return {"method": method, "scheme": config.scheme if method == config.method else {}, **own}
 
 
