@@ -129,8 +129,8 @@ def scheme_class(name: str) -> type[Scheme]:
         )
     target = SCHEMES[name].target if name in SCHEMES else installed().get(name, name)
     module, _, attribute = target.partition("[")[0].strip().partition(":")
-    # A console script does not look in the current folder. It comes last, so that no file there hides a module
-    # of Python or of a package; `python -P` does not search it at all.
+    # A console script does not look in the current folder. It comes last, so that nothing there hides a
+    # module of Python or of a package; `python -P` does not search it at all.
     if ":" in name and os.getcwd() not in sys.path and not getattr(sys.flags, "safe_path", False):
         sys.path.append(os.getcwd())
     expected = f"method {name}: expected module:Class, of a module in this folder or of an installed package"
