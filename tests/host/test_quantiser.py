@@ -271,8 +271,8 @@ def test_means_of_hostile_gradients_are_near_the_exact_ones(name, nodes, seed):
         cut = max(worker.saturation.worst for worker in job.workers) > WARN_SHARE
         if name == "three values" or (name in BEYOND and cut):
             assert error < 1.0
-        else:  # a heavy tail may hold its step at the coarse end of the hysteresis: rounding alone is .036
-            assert error < (1.3 * BAR if name in BEYOND else BAR), (iteration, error)
+        else:  # new steps within the call fit the largest value, and round the others more coarsely
+            assert error < (0.1 if name in BEYOND else BAR), (iteration, error)
 
 
 @pytest.mark.parametrize("exponent", [-3, -135])  # of compiled and of plain passes
