@@ -17,6 +17,7 @@ from oscar.errors import ConfigError
 from oscar.planning.tuning.options import changes_of
 from oscar.reducers.communicator import Communicator
 from oscar.schemes import registry
+from oscar.studies.contest import tasks_of
 from oscar.transports.threads import local_transports
 from support.ranks import on_ranks
 
@@ -81,6 +82,26 @@ def test_it_is_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     few = ["iterations=2", "nodes=2", "compare.seeds=[0]", f"output={tmp_path}"]
     assert main(["compare", "examples/compressor.yaml", *(w for one in few for w in ("--set", one))]) == 0
     assert "\nsigns " in capsys.readouterr().out
+
+
+def test_a_kept_run_is_of_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edited compressor is trained again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "edited_one.py").write_text((ROOT / "examples" / "compressor.py").read_text())
+    contender = {"name": "mine", "method": "edited_one:Signs"}
+    (task, *_) = tasks_of(Config.model_validate({"compare": {"contenders": [contender]}}))
+    before = task.key
+    assert before == task.key
+    (tmp_path / "edited_one.py").write_text("# another\n" + (tmp_path / "edited_one.py").read_text())
+    assert task.key != before
+
+
+def test_what_is_no_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind: Any = registry.scheme_class(METHOD)
+    monkeypatch.setattr(kind, "messages", lambda self, worker, values: iter([np.sign(values)]))
+    with pytest.raises(TypeError, match="messages of a scheme must yield Message, got ndarray"):
+        LocalCluster(Config(nodes=NODES, method=METHOD)).allreduce(gradients(1))
 
 
 def test_a_package_gives_it_a_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerpr
 from oscar.reducers.overflow import check_means
 from oscar.reducers.scheduling import schedule_of
 from oscar.reducers.wire import Traffic, Wire
-from oscar.schemes.base import Channel, Messages, Scheme
+from oscar.schemes.base import Channel, Message, Messages, Scheme
 from oscar.schemes.exact import Exact
 from oscar.schemes.methods import method_info
 from oscar.state import Saved
@@ -369,9 +369,12 @@ class Reducer(ABC):
 def advance(running: Messages, answer: Any) -> Any:
     """Return the generator's next message, or None at its end."""
     try:
-        return next(running) if answer is None else running.send(answer)
+        message = next(running) if answer is None else running.send(answer)
     except StopIteration:
         return None
+    if not isinstance(message, Message):
+        raise TypeError(f"messages of a scheme must yield Message, got {type(message).__name__}")
+    return message
 
 
 def check_config(config: Any) -> None:

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import entry_points
-from inspect import isabstract
+from inspect import getfile, isabstract
+from pathlib import Path
 from typing import Any
 
 from oscar.coding.registry import CODECS
@@ -112,6 +113,16 @@ def is_scheme(name: str) -> bool:
 def is_lossless(name: str) -> bool:
     """Return whether the integer sums of the scheme `name` are those of a plain AllReduce."""
     return SCHEMES[name].lossless if name in SCHEMES else scheme_class(name).lossless
+
+
+def source_of(name: str) -> bytes:
+    """Return the source of the module of a scheme that is not OSCAR's; nothing for other methods.
+
+    Results that are kept for a method are of this source.
+    """
+    if name in SCHEMES or not is_scheme(name):
+        return b""
+    return Path(getfile(scheme_class(name))).read_bytes()
 
 
 @cache

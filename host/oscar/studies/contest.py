@@ -18,6 +18,7 @@ from oscar.errors import ConfigError, OscarError
 from oscar.files import write_json
 from oscar.provenance import provenance
 from oscar.schemes.methods import method_info
+from oscar.schemes.registry import source_of
 from oscar.studies.parallel import Tick, run_tasks
 from oscar.studies.recording import Progress
 from oscar.studies.training import check_ring, train
@@ -47,7 +48,7 @@ class TrainingTask:
     def key(self) -> str:
         """Name of the file that keeps the run: a digest of all that affects its result, and nothing else."""
         text = json.dumps(self.config.model_dump(mode="json", include=DECISIVE), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:20]
+        return hashlib.sha256(text.encode() + source_of(self.config.method)).hexdigest()[:20]
 
 
 def tasks_of(config: Config) -> list[TrainingTask]:
