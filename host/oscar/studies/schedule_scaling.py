@@ -13,9 +13,8 @@ from oscar.studies.plotting import INK, PALETTE, SOFT, End, figure, label_ends, 
 from oscar.tables import Table
 from oscar.timeline.equal import equal_time, in_switch_time
 from oscar.timeline.link import FP32_BITS, LinkModel
-from oscar.timeline.scale import check_nodes
+from oscar.timeline.scale import PLAYED, check_nodes
 
-REPLAYED = 64  # ranks: with more, a replay of all of them takes many seconds
 FEW = ("star",)  # frames that a replay is fast
 IN_SWITCH = "star in the switch"
 RAW = ("ring", "direct")  # by which fp32 goes
@@ -37,7 +36,7 @@ def schedule_points(
 
     A frame that sums t workers has `bits + doubling * log2(t)` bits of payload per value, and a header; fp32
     has neither header nor codec. progress: told the stage, networks done, all. Hierarchical and exchange end
-    at REPLAYED ranks, and the star in the switch, which counts as a rank, before 1,024. Raises ValueError
+    at PLAYED ranks, and the star in the switch, which counts as a rank, before 1,024. Raises ValueError
     for numbers out of range.
     """
     check_nodes(nodes)
@@ -80,7 +79,7 @@ def _coded(
     times = {}
     for name in SCHEDULES:
         schedule = make_schedule(name, nodes, subframes=subframes)
-        if nodes <= REPLAYED or schedule.alike or name in FEW:
+        if nodes <= PLAYED or schedule.alike or name in FEW:
             times[name] = equal_time(schedule, values, link, bits=rate, header_bytes=HEADER_BYTES)
     if nodes < 1024:
         times[IN_SWITCH] = in_switch_time(
@@ -92,10 +91,8 @@ def _coded(
 def points_table(found: Mapping[str, Any]) -> str:
     """Return the points as text."""
     lines = [f"# {_assumed(found)}", TABLE.heading]
-    if max(point["nodes"] for point in found["points"]) > REPLAYED:
-        lines.insert(
-            1, f"# hierarchical and exchange to {REPLAYED} ranks: a replay of more takes seconds each"
-        )
+    if max(point["nodes"] for point in found["points"]) > PLAYED:
+        lines.insert(1, f"# hierarchical and exchange to {PLAYED} ranks: a replay of more takes seconds each")
     lines += [TABLE.line(point, time_us=point["time_s"] * 1e6) for point in found["points"]]
     return "\n".join(lines)
 

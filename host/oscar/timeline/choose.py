@@ -9,9 +9,8 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.schedule import Schedule
 from oscar.timeline.equal import Bits, equal_time, plain
 from oscar.timeline.link import LinkModel
+from oscar.timeline.scale import PLAYED
 from oscar.timeline.topology import MissingLinkError, Topology
-
-PLAYED = 64  # ranks
 
 
 def by_kind(topology: Topology | None, nodes: int, *, exact: bool) -> str:

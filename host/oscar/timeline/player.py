@@ -33,7 +33,7 @@ ENCODED, DECODED, WAITED, SENT = range(4)  # stages of bars
 ROUNDING = 1e-12  # of a time: a frame that follows another without a gap does not wait
 
 
-class Play(NamedTuple):
+class PlayInput(NamedTuple):
     """One AllReduce to be played.
 
     do: the actions. load: their frames. ways: the ports. codec: seconds (`link.CodecTime`).

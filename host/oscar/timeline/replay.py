@@ -39,7 +39,7 @@ from oscar.timeline.lowering import (
     ways_of,
     work_of,
 )  # fmt: skip
-from oscar.timeline.player import SENT, WAITED, Play, play
+from oscar.timeline.player import SENT, WAITED, PlayInput, play
 from oscar.timeline.sizes import cut, cut_for, dense_tables
 from oscar.timeline.spans import Carried, Span
 from oscar.timeline.topology import Topology
@@ -204,7 +204,9 @@ def _run(
     # Compiled code takes numbers of one type: a cost may be an integer.
     seconds: dict[str, Any] = {name: float(getattr(codec, name)) for name in SECONDS}
     costs = codec._replace(driver=None, **seconds)
-    finish, met_s, done, bars, carried = play(Play(do, load, ways, costs, desks, schedule.pulls_first, spans))
+    finish, met_s, done, bars, carried = play(
+        PlayInput(do, load, ways, costs, desks, schedule.pulls_first, spans)
+    )
     if (stuck := (do.kind >= SEND) & (values > 0) & (done < 0)).any():
         first = {int(do.rank[at]): _place(do, at) for at in np.flatnonzero(stuck)[::-1]}
         raise OscarError(
