@@ -265,7 +265,9 @@ def test_sums_of_new_steps_are_known_and_all_others_are_those_of_the_first_integ
         communicator.allreduce([every[transport.rank][0], every[transport.rank][1] * np.float32(1e4)])
         state = communicator.states[0]
         (node,) = state.wire.links["sums"]
-        return node.local.copy(), node.result().copy(), state.scheme.replaced
+        scheme = state.scheme
+        replaced = renewal.places_of(scheme.steps, scheme.plan, scheme.renewed)
+        return node.local.copy(), node.result().copy(), replaced
 
     ranks = on_ranks(local_transports(3), work)
 

@@ -29,6 +29,9 @@ def least_exponent(size: Fraction) -> int:
 
 def sum_of_squares(values: np.ndarray) -> int:
     """Return the exact sum of squares of integers of up to 40 bits, as a Python integer."""
+    if values.dtype.char in "hi" and values.dtype.isnative and values.flags.carray and values.ndim == 1:
+        high, low = _squares(values)
+        return (int(high) << 32) + int(low)
     wide = values.astype(np.int64)
     if max(int(wide.max(initial=0)), -int(wide.min(initial=0))) < 1 << 24:
         return _dot(wide, wide)
@@ -67,6 +70,17 @@ def _equal(a: Any, b: Any) -> bool:
     for i in range(a.size):
         same &= a[i] == b[i]
     return same
+
+
+@njit(cache=True, nogil=True)
+def _squares(values: Any) -> tuple[int, int]:
+    """Return the sum of squares of int16 or int32 in two words of 32 bits: the upper one, and the lower."""
+    high, low = np.int64(0), np.int64(0)
+    for i in range(values.size):
+        square = np.int64(values[i]) * np.int64(values[i])
+        high += square >> 32
+        low += square & np.int64(0xFFFFFFFF)
+    return high, low
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> int:

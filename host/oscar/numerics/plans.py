@@ -40,6 +40,20 @@ def scatter_range(values: Any, places: Any, granule: int, low: int, high: int, o
         low = end
 
 
+@njit(cache=True, nogil=True)
+def gather_range(values: Any, places: Any, granule: int, low: int, out: Any) -> None:
+    """Copy `values`, those from `low` on in the natural order, to where they lie in plan order in `out`."""
+    high, first = low + values.size, low
+    while low < high:
+        block = low // granule
+        end = min(high, (block + 1) * granule)
+        place = places[block] + low - block * granule
+        target, source = out[place : place + end - low], values[low - first : end - first]
+        for i in range(target.size):
+            target[i] = source[i]
+        low = end
+
+
 @dataclass(frozen=True)
 class ChunkPlan:
     """`order`: the blocks of `granule` values in plan order, int64, or None for the natural order;

@@ -49,8 +49,8 @@ class PositionState(Stateful):
             rescale(self.mean, offsets, np.array(rises, np.int64), self.classes)
 
     def renew(self, offsets: np.ndarray, rises: list[int]) -> None:
-        """Follow a change of step within a call, which may fail: the present arrays stay as they are."""
-        self.mean, self.classes, self._spare = self.mean.copy(), self.classes.copy(), None
+        """Follow a change of step within a call, which may fail: the present means stay as they are."""
+        self.mean = self.mean.copy()
         self.rescale(offsets, rises)
 
     def digest(self) -> int:

@@ -180,6 +180,7 @@ class WorkerQuantiser(Member):
         self._edges: tuple[list[int], np.ndarray] = [], offsets_of([])  # sizes of tensors, and their offsets
         self._cut: Sequence[Any] | None = None  # the tensors of which `_bounds` are the offsets
         self._bounds: list[int] = []
+        self._gradient_energies: list[float] = []  # of the tensors in `_cut`, once they were asked for
         self.room: np.ndarray | None = None
 
     def corrected(self, tensors: Sequence[np.ndarray], only: Sequence[int] | None = None) -> list[np.ndarray]:
@@ -203,9 +204,20 @@ class WorkerQuantiser(Member):
 
     def slice_of(self, t: int, tensors: Sequence[Any]) -> slice:
         """Return where tensor `t` lies among the values of all flat tensors."""
+        self._look_at(tensors)
+        return slice(self._bounds[t], self._bounds[t + 1])
+
+    def gradient_energies(self, tensors: Sequence[Any]) -> list[float]:
+        """Return the sum of squares of each flat tensor, without the residual; a call computes it once."""
+        self._look_at(tensors)
+        if len(self._gradient_energies) != len(tensors):
+            self._gradient_energies = self.energies_of(tensors, [0.0] * len(tensors))
+        return self._gradient_energies
+
+    def _look_at(self, tensors: Sequence[Any]) -> None:
         if self._cut is not tensors:
             self._cut, self._bounds = tensors, offsets_of([tensor.shape[0] for tensor in tensors]).tolist()
-        return slice(self._bounds[t], self._bounds[t + 1])
+            self._gradient_energies = []
 
     def quantise(
         self,
@@ -233,6 +245,20 @@ class WorkerQuantiser(Member):
             ValueError: The residual belongs to other tensors.
             GradientError: A value is NaN or Inf.
         """
+        integers = self.integers_of(tensors, exponents, dtype, plan, out, shifts)
+        self.sum_up(tensors, exponents, shifts)
+        return integers
+
+    def integers_of(
+        self,
+        tensors: Sequence[np.ndarray],
+        exponents: Sequence[int | None],
+        dtype: Any = np.int32,
+        plan: ChunkPlan | None = None,
+        out: np.ndarray | None = None,
+        shifts: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Do what `quantise` does, and leave it to the caller to bound residuals and to sum up losses."""
         self._check_residual(tensors)
         values, feedback = sum(tensor.size for tensor in tensors), self.params.error_feedback
         if self.residual is not None:
@@ -264,7 +290,7 @@ class WorkerQuantiser(Member):
         check_finite(flat, self.rank, sorted(bad for bad, _ in parts if bad >= 0))
         self.pending = keep if feedback else None
         clipped, energies = sum(tallies for _, tallies in parts).T.tolist()
-        self._weigh(clipped, energies, flat, exponents, shifts)
+        self._weigh(clipped, energies, tensors, exponents, shifts)
         return out
 
     def fetched(self, values: Any) -> np.ndarray:
@@ -301,7 +327,6 @@ class WorkerQuantiser(Member):
             power = power_of(exponents[t], self.slice_of(t, tensors), shifts)
             most = np.ldexp(float(self.params.limit), power)
             self.lost[t] = energy_of(np.maximum(np.abs(self.corrected(tensors, [t])[0]) - most, 0.0))
-        self.sum_up(tensors, exponents, shifts)
 
     def sum_up(
         self,
@@ -314,7 +339,7 @@ class WorkerQuantiser(Member):
 
         dropped: energy that was cut off earlier residuals, by tensor.
         """
-        self.saturation = Saturation.of(sum(self.clipped), self.lost, tensors, self.energies_of)
+        self.saturation = Saturation.of(sum(self.clipped), self.lost, tensors, self.gradient_energies)
         lost, most = dict(dropped or {}), np.float32(RESIDUAL_RANGES * self.params.limit)
         for t in self.lost if self.pending is not None else ():
             here = self.slice_of(t, tensors)
@@ -323,7 +348,7 @@ class WorkerQuantiser(Member):
             if beyond:
                 lost[t] = lost.get(t, 0.0) + beyond
                 self.store(here, bounded)
-        self.dropped = Saturation.of(0, lost, tensors, self.energies_of)
+        self.dropped = Saturation.of(0, lost, tensors, self.gradient_energies)
 
     def _quantise_plainly(
         self,

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.numerics.integers import least_exponent, sum_of_squares
+from oscar.numerics.integers import least_exponent
+from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import WorkerQuantiser
-from oscar.numerics.quantiser_kernels import add_bounded
-from oscar.numerics.rounding import bounded_by, energy_of, power_of, rounded
+from oscar.numerics.rounding import bounded_by, power_of
 from oscar.numerics.saturation import WARN_SHARE
 from oscar.numerics.steps import JUMP, StepTracker, headroom
-from oscar.numerics.summaries import summarise
+from oscar.numerics.summaries import summarise, summary_of
 
 COARSE, SATURATED = 1, 2  # the bits of a notice
 FALL = 9  # a step is too coarse if its tensor has less than 1 / FALL of the expected energy
@@ -34,6 +34,7 @@ LEAST_FALL, LEAST_FAR_FALL = 2, 6  # octaves by which a fallen tensor's exponent
 # New steps that the residual of a fallen tensor may have: what rounding leaves.
 RESIDUAL_STEPS = np.float32(0.5)
 NOT_SATURATED = -(1 << 15)
+NO_PLACES = np.zeros(0, np.int64)
 _RECORD = struct.Struct("<Ihh")  # mantissa and exponent of a size, and the exponent that holds the peak
 
 
@@ -57,7 +58,7 @@ def _grown(worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker) 
         expected = _expected(steps, t)
         if expected is not None:
             unit = math.ldexp(1.0, 2 * (steps.exponents[t] or 0))
-            if worker.energies_of([tensors[t]], [0.0])[0] <= JUMP * expected * unit:
+            if worker.gradient_energies(tensors)[t] <= JUMP * expected * unit:
                 continue  # its largest values saturate in every call
         grown.append(t)
     return grown
@@ -125,8 +126,13 @@ def records_of(
 ) -> bytes:
     """Return one worker's part of the message `steps again`; `notice_of` comes before it."""
     packed = []
+    by_energy = steps.params.scale == "sigma"
+    energies = worker.gradient_energies(tensors) if by_energy else []
     for t in _with_steps(steps):
-        (size,) = summarise([worker.fetched(tensors[t])], steps.params)
+        if by_energy:
+            size = summary_of(energies[t] / steps.sizes[t])
+        else:
+            (size,) = summarise([worker.fetched(tensors[t])], steps.params)
         peak = NOT_SATURATED
         if t in worker.grown:
             (corrected,) = worker.corrected(tensors, [t])
@@ -162,9 +168,11 @@ def renew(steps: StepTracker, packed: Sequence[bytes], fallen: Collection[int]) 
         return changed
     for slot, t in enumerate(stepped):
         peaks = [record[slot][2] for record in records if record[slot][2] != NOT_SATURATED]
+        if not peaks and t not in fallen:
+            continue
         sizes = [Fraction(record[slot][0]) * Fraction(2) ** record[slot][1] for record in records]
         mean = sum(sizes, Fraction(0)) / len(sizes)
-        if mean == 0 or not (peaks or t in fallen):
+        if mean == 0:
             continue
         wanted = max([steps.fitting(mean), *peaks])
         least = LEAST_FAR_FALL if _varies(steps, t) else LEAST_FALL
@@ -193,42 +201,52 @@ def requantise(
 
     Energies, losses and the pending residual of these tensors follow. shifts: what `quantise` took.
     """
-    limit, dropped, integers = worker.params.limit, {}, [np.zeros(0, np.int32)]
-    noise = worker.noise(int(steps.offsets[-1]))
-    for t, rise in changed.items():
-        if worker.residual is not None and worker.is_idle(tensors[t]):
-            integers.append(np.zeros(steps.sizes[t], np.int32))
-            continue
-        here = worker.slice_of(t, tensors)
-        power = power_of(steps.exponents[t], here, shifts)
-        value = worker.fetched(tensors[t])
-        if worker.residual is not None:
+    places = {t: worker.slice_of(t, tensors) for t in changed}
+    part = WorkerQuantiser(worker.params, worker.rank)  # of the changed tensors alone
+    part.iteration, dropped = worker.iteration, {}
+    if worker.residual is not None:
+        residuals = []
+        for t, here in places.items():
             residual = worker.fetched(worker.residual[here])
-            if rise < 0:  # rounding to the earlier, much larger steps left it
+            if changed[t] < 0 and not worker.is_idle(tensors[t]):
+                # Rounding to the earlier, much larger steps left it.
+                power = power_of(steps.exponents[t], here, shifts)
                 dropped[t], residual = bounded_by(RESIDUAL_STEPS, power, residual)
-            gradient, value = value, np.empty_like(value)
-            add_bounded(gradient, residual, value)
-        fresh, unbounded = rounded(value, power, limit, None if noise is None else noise[here])
-        worker.clipped[t] = int(np.count_nonzero(fresh != unbounded))
-        worker.energies[t] = sum_of_squares(fresh)
+            residuals.append(residual)
+        part.residual = np.concatenate(residuals)
+
+    integers = part.integers_of(
+        [worker.fetched(tensors[t]) for t in changed],
+        [steps.exponents[t] for t in changed],
+        steps.params.sum_dtype(steps.nodes),  # for which kernels are compiled
+        shifts=None if shifts is None else np.concatenate([shifts[here] for here in places.values()]),
+    )
+
+    first = 0
+    for slot, (t, here) in enumerate(places.items()):
+        worker.clipped[t], worker.energies[t] = part.clipped[slot], part.energies[slot]
         worker.lost.pop(t, None)
-        if worker.clipped[t]:
-            worker.lost[t] = energy_of(np.maximum(np.abs(value) - np.ldexp(float(limit), power), 0.0))
-        if worker.pending is not None:
-            worker.store(here, value - np.ldexp(fresh.astype(np.float32), power))
-        integers.append(fresh)
+        if slot in part.lost:
+            worker.lost[t] = part.lost[slot]
+        end = first + here.stop - here.start
+        if part.pending is not None:
+            worker.store(here, part.pending[first:end])
+        first = end
     worker.sum_up(tensors, steps.exponents, shifts, dropped)
-    return np.concatenate(integers)
+    return integers.astype(np.int32)
 
 
-def follow(position: Any, steps: StepTracker, changed: dict[int, int]) -> Array:
-    """Rescale a PositionState for new steps; return where the sums that they replace are, in natural order.
-
-    position: of another class, or None, it stays. changed: what `renew` returned, not empty.
-    """
+def follow(position: Any, steps: StepTracker, changed: dict[int, int]) -> None:
+    """Rescale a PositionState for new steps. Any other state of positions stays as it is."""
     if isinstance(position, PositionState):
         position.renew(steps.offsets, [changed.get(t, 0) for t in range(len(steps.sizes))])
-    return np.concatenate([np.arange(*steps.offsets[t : t + 2]) for t in changed])
+
+
+def places_of(steps: StepTracker, plan: ChunkPlan, changed: Collection[int]) -> Array:
+    """Return where the values of the changed tensors lie in the order of `plan`: int64, in their order."""
+    natural = np.concatenate([NO_PLACES, *(np.arange(*steps.offsets[t : t + 2]) for t in changed)])
+    places, granule = plan.places
+    return places[natural // granule] + natural % granule
 
 
 def summed(
@@ -265,5 +283,7 @@ def summed(
         changed = renew(steps, [records_of(*pair, steps, None) for pair in pairs], fallen)
         if changed:
             again = [requantise(*pair, steps, changed, None) for pair in pairs]
-            sums[follow(position, steps, changed)] = np.add.reduce(again, dtype=np.int32)
+            follow(position, steps, changed)
+            replaced = places_of(steps, in_order(sums.size), changed)
+            sums[replaced] = np.add.reduce(again, dtype=np.int32)
     return first, sums

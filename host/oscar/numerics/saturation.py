@@ -34,15 +34,16 @@ class Saturation:
         values: int,
         lost: Mapping[int, float],
         tensors: Sequence[Any],
-        energies_of: Callable[..., list[float]] = energies_beyond,
+        energies_of: Callable[[Sequence[Any]], list[float]] | None = None,
     ) -> Saturation:
         """Return the loss of a gradient [tensor], flat float32, from the energies that its tensors lost.
 
-        The gradient is read for this only where something was lost. energies_of: of tensors beyond edges.
+        The gradient is read for this only where something was lost. energies_of: returns the energies of tensors.
         """
         if not any(lost.values()):
             return cls(values)
-        energies = energies_of(tensors, [0.0] * len(tensors))
+        none = [0.0] * len(tensors)
+        energies = energies_beyond(tensors, none) if energies_of is None else energies_of(tensors)
         shares = {
             t: min(1.0, cut / energies[t]) if energies[t] else float(cut > 0) for t, cut in lost.items()
         }

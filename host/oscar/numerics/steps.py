@@ -7,7 +7,7 @@ after its values grew) costs one small exchange of summaries. docs/protocol.md, 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from itertools import chain, pairwise
 from typing import Any, ClassVar, NamedTuple
@@ -87,28 +87,55 @@ class Settled(NamedTuple):
 class Passes:
     """The passes over the sums of one call that `settle_range` makes, in the natural order.
 
-    came, places: as of `settle_range`. given: what it takes behind the range, except squares.
+    Args:
+        tracker: The steps of the tensors.
+        came: The sums, in the order of `plan`.
+        plan: None is the natural order.
+        position: The position state that follows from the sums, or None.
     """
 
-    def __init__(self, came: Array, places: tuple[Array, int], given: tuple[Any, ...]) -> None:
-        self._came, self._places, self._given = came, places, given
-        _, _, self._rules, self.sums, self.mean, *_ = given
-        self._squares = np.zeros((self._rules.known.size, 2), np.int64)
+    def __init__(
+        self, tracker: StepTracker, came: Array, plan: ChunkPlan | None, position: PositionState | None
+    ) -> None:
+        self._tracker, self._came, self._position = tracker, came, position
+        self._places = (plan or in_order(came.size)).places
+        self.sums, self.mean = tracker.room_for(came)
+        before = tracker.previous
+        self._before = NO_SUMS if before is None or before.dtype != np.int16 else before
+        self._squares = np.zeros((len(tracker.sizes), 2), np.int64)
         self._done = 0
+        self._follow_steps()
+
+    def _follow_steps(self) -> None:
+        self._rules = self._tracker.rules(self.sums)
+        self._moving = NO_MEANS if self._position is None else self._position.begin()
 
     def through(self, end: int) -> None:
         """Make the passes over all values before `end` for which they were not made yet."""
-        first = self._done
+        if end > self._done:
+            self._over(self._done, end)
+            self._done = end
+
+    def renew(self, tensors: Collection[int]) -> None:
+        """Make the passes anew over `tensors`, whose sums and steps are others now."""
+        self._follow_steps()
+        for t in tensors:
+            first, end = self._tracker.offsets[t : t + 2].tolist()
+            self._squares[t] = 0
+            self._over(first, min(end, self._done))
+
+    def _over(self, first: int, end: int) -> None:
+        edges, nodes = self._tracker.offsets, float(self._tracker.nodes)
+        given = edges, nodes, self._rules, self.sums, self.mean, self._before, *self._moving
 
         def part(_: int, low: int, high: int) -> Array:
-            """Do what belongs to the values from `low` to `high` behind the first; return their squares."""
+            """Make the passes over the values from `low` to `high` after the first; return their squares."""
             squares = np.zeros_like(self._squares)
-            settle_range(self._came, *self._places, first + low, first + high, *self._given, squares)
+            settle_range(self._came, *self._places, first + low, first + high, *given, squares)
             return squares
 
-        if end > first:
+        if first < end:
             self._squares += sum(share(part, end - first, threads_for(end - first), PIECE))
-            self._done = end
 
     def squares(self) -> list[tuple[int, int | None] | None]:
         """Return the sums of squares as `_observe_tensor` takes them, by tensor."""
@@ -121,7 +148,8 @@ class Passes:
 
     def energies(self) -> list[int]:
         """Return the sum of squares of each tensor's sums, after `through` has come to the end."""
-        offsets, energies, known = self._given[0].tolist(), self._squares[:, 0].tolist(), self._rules.known
+        offsets, known = self._tracker.offsets.tolist(), self._rules.known
+        energies = self._squares[:, 0].tolist()
         return [
             energy if fits else sum_of_squares(self.sums[first:end])
             for energy, fits, (first, end) in zip(energies, known.tolist(), pairwise(offsets), strict=True)
@@ -214,11 +242,11 @@ class StepTracker(Stateful):
         """Derive all that follows from the aggregated integers: their mean, the next steps, `position`.
 
         came: as they came, in the order of `plan`; None: in the natural one. position: ValueSteps where
-        values have steps of their own. begun: what `begin` returned for `came`, where that was called.
+        values have steps of their own. begun: the passes over `came`, where some were made.
         """
         if isinstance(position, ValueSteps):
             return self._settle_values(came, plan, position)
-        passes = begun or self.begin(came, plan, position)
+        passes = begun or Passes(self, came, plan, position)
         passes.through(came.size)
         squares = passes.squares()
         if position is not None:
@@ -228,18 +256,13 @@ class StepTracker(Stateful):
             position.rescale(self.offsets, rises)
         return Settled(_shown(passes.sums), passes.mean)
 
-    def begin(self, came: Array, plan: ChunkPlan | None, position: PositionState | None) -> Passes:
-        """Return the passes of `settle`, which may run over values whose sums are final before others are."""
-        sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
-        before = NO_SUMS if self.previous is None or self.previous.dtype != np.int16 else self.previous
-        moving = NO_MEANS if position is None else position.begin()
-        places = (plan or in_order(came.size)).places
-        given = self.offsets, float(self.nodes), self._rules(sums), sums, mean, before, *moving
-        return Passes(came, places, given)
+    def room_for(self, came: Array) -> tuple[Array, Array]:
+        """Return memory for the sums in the natural order, and for their mean."""
+        return self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
 
     def _settle_values(self, came: Array, plan: ChunkPlan | None, own: ValueSteps) -> Settled:
         """Do what `settle` does where each value has a step of its own."""
-        sums, mean = self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
+        sums, mean = self.room_for(came)
         places, moving = (plan or in_order(came.size)).places, own.begin()
         rule, energies = rule_of(self.coarseness, self.nodes), [0] * len(self.sizes)
 
@@ -279,7 +302,7 @@ class StepTracker(Stateful):
         self.variances[t] += grown >> (SMOOTHING if grown > 0 else FALL)
         self._move(t, exponent)
 
-    def _rules(self, sums: Array) -> TensorRules:
+    def rules(self, sums: Array) -> TensorRules:
         """Return what the kernel must know of each tensor; it is kept while steps stay.
 
         The kernel does not compare with last sums of much other steps; `_observe_tensor` does what is left.

@@ -18,10 +18,10 @@ from oscar.coding.codec import Codec
 from oscar.collective.schedule import Schedule
 from oscar.numerics import renewal, saturation
 from oscar.numerics.meanwhile import Meanwhile
-from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, make_plan
+from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, gather_range, make_plan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
-from oscar.numerics.steps import Settled, StepTracker
+from oscar.numerics.steps import Passes, Settled, StepTracker
 from oscar.numerics.summaries import summarise
 from oscar.numerics.tensors import check_finite
 from oscar.numerics.value_steps import ValueSteps
@@ -32,7 +32,6 @@ from oscar.state import PART, Saved, absent, crc, optional
 COST_SMOOTHING = 1  # a shift: block costs move by half of the difference
 EARLY_VALUES = 1 << 20  # of a gradient, from which sums that are final do not wait for the others
 MOST_COST = 65  # bits of one value at most: 2 * 32 + 1
-NO_PLACES = np.zeros(0, np.int64)
 _SUMMARY = struct.Struct("<Ihxx")
 
 
@@ -88,7 +87,7 @@ class Exact(Scheme):
         self.costs: Array | None = None
         self.plan: ChunkPlan | None = None
         self._sums: Array | None = None
-        self.replaced = NO_PLACES  # where the last call's sums are those of new steps, in plan order
+        self.renewed: dict[int, int] = {}  # by how much exponents changed within the last call, by tensor
 
     def _place(self) -> None:
         """Make what holds values: steps and position state."""
@@ -116,7 +115,7 @@ class Exact(Scheme):
             packed = b"".join(_SUMMARY.pack(*summary) for summary in self._summaries(worker, tensors))
             summaries = yield Message("steps of tensors", np.frombuffer(packed, np.uint8), "agree")
             self.once("steps", lambda: self._agree(summaries))
-        plan, self.replaced = self.once("plan", self._make_plan), NO_PLACES
+        plan, self.renewed = self.once("plan", self._make_plan), {}
         local = self._quantise(worker, tensors, plan)
         classes = self.once("classes", lambda: self._classes(plan))
         sums, notice = yield Message(
@@ -141,8 +140,6 @@ class Exact(Scheme):
             fallen = self.once("fallen", lambda: self._fallen(sums, plan))
         if not fallen and not notice & renewal.SATURATED:
             return
-        if self._memory.pop("passes", None) and self.position is not None:
-            self.position.restore(self.position.snapshot())  # passes over the first sums have moved classes
         shifts = self.position.shifts if isinstance(self.position, ValueSteps) else None
         packed = renewal.records_of(worker, tensors, self.steps, shifts)
         records = yield Message("steps again", np.frombuffer(packed, np.uint8), "agree")
@@ -154,7 +151,7 @@ class Exact(Scheme):
         integers = renewal.requantise(worker, tensors, self.steps, changed, shifts)
         bits = field_bits(self.params.limit, self.nodes)
         again = yield Message("sums again", integers, bits=bits, aside=True)
-        self.once("replaced", lambda: self._replace(sums, plan, changed, again))
+        self.renewed = self.once("renewed", lambda: self._replace(sums, plan, changed, again))
 
     def _fallen(self, sums: Any, plan: ChunkPlan) -> list[int]:
         """Return the tensors whose sums, in the order of `plan`, confirm that their steps are too coarse."""
@@ -172,20 +169,27 @@ class Exact(Scheme):
         if isinstance(position, ValueSteps):
             return self.steps.energies(plan.scatter(sums))
         if "passes" not in memory:
-            memory["passes"] = self.steps.begin(sums, plan, position)
+            memory["passes"] = Passes(self.steps, sums, plan, position)
         memory["passes"].through(sums.size)
         energies: list[int] = memory["passes"].energies()
         return energies
 
-    def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> None:
-        """Put the sums of the changed tensors, in their order, in the place of those in plan order."""
-        places, granule = plan.places
-        natural = renewal.follow(self.position, self.steps, changed)
-        self.replaced = places[natural // granule] + natural % granule
-        self._put(sums, self.replaced, again)
+    def _replace(
+        self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array
+    ) -> dict[int, int]:
+        """Put the sums of the changed tensors, in their order, in the place of the first ones."""
+        self._put(sums, plan, changed, again)
+        renewal.follow(self.position, self.steps, changed)
+        if (passes := self._memory.get("passes")) is not None:
+            passes.renew(changed)
+        return changed
 
-    def _put(self, sums: Any, places: Array, values: Array) -> None:
-        sums[places] = values
+    def _put(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> None:
+        first = 0
+        for t in changed:
+            values = again[first : first + self.sizes[t]]
+            gather_range(values, *plan.places, self.steps.offsets[t], sums)
+            first += values.size
 
     def _meanwhile(self, plan: ChunkPlan) -> Meanwhile | None:
         """Return what a rank may do while frames are due; None where that is not worth a look."""
@@ -195,7 +199,7 @@ class Exact(Scheme):
 
         def settle(sums: Array, end: int) -> None:
             if "passes" not in memory:
-                memory["passes"] = self.steps.begin(sums, plan, position)
+                memory["passes"] = Passes(self.steps, sums, plan, position)
             memory["passes"].through(end)
 
         return Meanwhile(plan, settle)

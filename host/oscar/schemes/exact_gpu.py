@@ -11,6 +11,7 @@ import torch
 
 from oscar.coding.asc.gpu.link import device_codec
 from oscar.coding.asc.params import AscParams
+from oscar.numerics import renewal
 from oscar.numerics.gpu.exact import DevicePosition, DeviceQuantiser, DeviceSteps
 from oscar.numerics.gpu.memory import Layout, Places
 from oscar.numerics.plans import USES_COSTS, ChunkPlan
@@ -80,9 +81,9 @@ class GpuExact(Exact):
             self._observe_costs(steps.costs)
         return settled
 
-    def _put(self, sums: Any, places: Any, values: Any) -> None:
-        there = torch.from_numpy(places).to(sums.device)
-        sums[there] = torch.from_numpy(values.astype(np.int16)).to(sums.device)
+    def _put(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Any) -> None:
+        there = torch.from_numpy(renewal.places_of(self.steps, plan, changed)).to(sums.device)
+        sums[there] = torch.from_numpy(again.astype(np.int16)).to(sums.device)
 
     def _there(self, plan: ChunkPlan) -> Places:
         """Return the places of `plan` on the device."""

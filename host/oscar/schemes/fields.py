@@ -6,9 +6,13 @@ reaches the next field, so adding words adds fields. Addition modulo 2^64 gives 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from oscar.array import Array
+from oscar.kernels import njit
+from oscar.numerics.integers import extremes
 
 WORD_BITS = 64
 
@@ -47,27 +51,39 @@ def packed_bytes(count: int, bits: int) -> int:
 def pack_fields(values: Array, bits: int, workers: int) -> Array:
     """Return one worker's integers as uint64 words. Raises ValueError if an integer exceeds `field_limit`."""
     limit, per_word = field_limit(bits, workers), fields_per_word(bits)
-    worst = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    low, high = extremes(values)
+    worst = max(high, -low)
     if worst > limit:
         raise ValueError(
             f"a value of magnitude {worst} does not fit: fields of {bits} bits hold sums of {workers} "
             f"workers up to {limit} each; clip, or use more bits"
         )
-    words = np.zeros(-(-values.size // per_word), np.uint64)
-    offset = values.astype(np.int64) + limit
-    for field in range(min(per_word, values.size)):
-        part = offset[field::per_word].astype(np.uint64)
-        words[: part.size] |= part << np.uint64(field * bits)
+    words = np.empty(-(-values.size // per_word), np.uint64)
+    _pack(np.ascontiguousarray(values), bits, per_word, limit, words)
     return words
+
+
+@njit(cache=True, nogil=True)
+def _pack(values: Any, bits: int, per_word: int, limit: int, words: Any) -> None:
+    for w in range(words.size):
+        word, first = np.uint64(0), w * per_word
+        for field in range(min(per_word, values.size - first)):
+            word |= np.uint64(np.int64(values[first + field]) + limit) << np.uint64(field * bits)
+        words[w] = word
 
 
 def unpack_fields(words: Array, count: int, bits: int, workers: int) -> Array:
     """Return the `count` sums, int32, in words that were summed over `workers`."""
     limit, per_word = field_limit(bits, workers), fields_per_word(bits)
-    mask = np.uint64((1 << bits) - 1)
     out = np.empty(count, np.int32)
-    for field in range(min(per_word, count)):
-        part = out[field::per_word]
-        held = (words[: part.size] >> np.uint64(field * bits)) & mask
-        part[...] = held.astype(np.int64) - limit * workers
+    _unpack(np.ascontiguousarray(words, np.uint64), bits, per_word, limit * workers, out)
     return out
+
+
+@njit(cache=True, nogil=True)
+def _unpack(words: Any, bits: int, per_word: int, offset: int, out: Any) -> None:
+    mask = np.uint64((1 << bits) - 1)
+    for w in range(-(-out.size // per_word)):
+        first = w * per_word
+        for field in range(min(per_word, out.size - first)):
+            out[first + field] = np.int64((words[w] >> np.uint64(field * bits)) & mask) - offset

@@ -18,6 +18,7 @@ from oscar.collective.node import Node
 from oscar.collective.schedule import Schedule
 from oscar.config import Config
 from oscar.errors import OscarError
+from oscar.numerics.renewal import places_of
 from oscar.reducers.communicator import Communicator, PeerResult
 from oscar.reducers.remote_wire import RemoteWire
 from oscar.schemes.base import Channel
@@ -207,7 +208,7 @@ class OscarMethod(LabMethod):
         scheme = self.communicator.states[0].scheme
         differ = self._node.result() != _total(all_of_them)
         if isinstance(scheme, Exact):
-            differ[scheme.replaced] = False
+            differ[places_of(scheme.steps, scheme.plan, scheme.renewed)] = False
         return int(np.count_nonzero(differ))
 
     def result(self) -> Array:
