@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from oscar.numerics.sum_kernels import find_classes, observe, rescale
+from oscar.numerics.tensors import Room
 from oscar.state import Reader, Stateful, crc
 
 
@@ -23,9 +24,9 @@ class PositionState(Stateful):
     def __init__(self, count: int) -> None:
         self.mean = np.zeros(count, np.uint16)
         self.classes = np.zeros(count, np.uint8)
-        self._spare: np.ndarray | None = (
-            None  # the means before these; two arrays take turns, so that pages stay mapped
-        )
+        # The means before these. Arrays take turns, so that pages stay mapped.
+        self._spare: np.ndarray | None = None
+        self._renewed = Room(most=3)
 
     def observe(self, sums: np.ndarray) -> None:
         """Move an eighth of the way to the magnitudes of the aggregated `sums`."""
@@ -50,7 +51,8 @@ class PositionState(Stateful):
 
     def renew(self, offsets: np.ndarray, rises: list[int]) -> None:
         """Follow a change of step within a call, which may fail: the present means stay as they are."""
-        self.mean = self.mean.copy()
+        self.mean, before = self._renewed.take(self.mean.size, np.uint16), self.mean
+        self.mean[:] = before
         self.rescale(offsets, rises)
 
     def digest(self) -> int:

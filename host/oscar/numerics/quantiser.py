@@ -283,14 +283,22 @@ class WorkerQuantiser(Member):
 
         def part(_: int, first: int, last: int) -> tuple[int, np.ndarray]:
             """Quantise the values `first` to `last`; return what `to_grids` does, and its tallies."""
-            tallies = np.zeros((len(flat), 2), np.int64)
-            return to_grids(addresses, edges, first, last, *given, tallies), tallies
+            tallies, weights = np.zeros((len(flat), 2), np.int64), np.zeros((len(flat), 2))
+            bad = to_grids(addresses, edges, first, last, *given, tallies, weights)
+            return bad, tallies, weights
 
         parts = share(part, values, threads_for(values), PIECE)
-        check_finite(flat, self.rank, sorted(bad for bad, _ in parts if bad >= 0))
+        check_finite(flat, self.rank, sorted(bad for bad, *_ in parts if bad >= 0))
         self.pending = keep if feedback else None
-        clipped, energies = sum(tallies for _, tallies in parts).T.tolist()
-        self._weigh(clipped, energies, tensors, exponents, shifts)
+        self.clipped, self.energies = sum(tallies for _, tallies, _ in parts).T.tolist()
+        lost, energies = sum(weights for *_, weights in parts).T.tolist()
+        self._look_at(tensors)
+        if None not in exponents:
+            self._gradient_energies = energies
+        if shifts is None:
+            self.lost = {t: lost[t] for t, clipped in enumerate(self.clipped) if clipped}
+        else:
+            self._weigh(tensors, exponents, shifts)
         return out
 
     def fetched(self, values: Any) -> np.ndarray:
@@ -308,16 +316,11 @@ class WorkerQuantiser(Member):
         self.pending[here] = values
 
     def _weigh(
-        self,
-        clipped: list[int],
-        energies: list[int],
-        tensors: Sequence[Any],
-        exponents: Sequence[int | None],
-        shifts: np.ndarray | None = None,
+        self, tensors: Sequence[Any], exponents: Sequence[int | None], shifts: np.ndarray | None = None
     ) -> None:
         """Set what saturation took. Only tensors with saturated values are read again."""
-        self.clipped, self.energies, self.lost = clipped, energies, {}
-        hit = {t for t, exponent in enumerate(exponents) if clipped[t] and exponent is not None}
+        self.lost = {}
+        hit = {t for t, exponent in enumerate(exponents) if self.clipped[t] and exponent is not None}
         if hit and shifts is None:
             limit = self.params.limit
             edges = [math.ldexp(limit, exponents[t]) if t in hit else math.inf for t in range(len(tensors))]  # type: ignore[arg-type]
@@ -362,7 +365,7 @@ class WorkerQuantiser(Member):
         out = np.zeros(sum(t.size for t in tensors), dtype)
         noise = self.noise(out.size)
         keep = np.zeros(out.size, np.float32) if self.params.error_feedback else None
-        clipped, energies, at = [0] * len(tensors), [0] * len(tensors), 0
+        self.clipped, self.energies, at = [0] * len(tensors), [0] * len(tensors), 0
         for t, (tensor, exponent) in enumerate(zip(self.corrected(tensors), exponents, strict=True)):
             here = slice(at, at + tensor.size)
             at += tensor.size
@@ -372,13 +375,13 @@ class WorkerQuantiser(Member):
                 continue
             power: Any = exponent if shifts is None else shifts[here].astype(np.int32) + np.int32(exponent)
             quantised, unbounded = rounded(tensor, power, limit, None if noise is None else noise[here])
-            clipped[t] = int(np.count_nonzero(unbounded != quantised))
-            energies[t] = int(np.square(quantised, dtype=np.int64).sum())
+            self.clipped[t] = int(np.count_nonzero(unbounded != quantised))
+            self.energies[t] = int(np.square(quantised, dtype=np.int64).sum())
             out[here] = quantised
             if keep is not None:
                 keep[here] = tensor - np.ldexp(quantised.astype(np.float32), power)
         self.pending = keep
-        self._weigh(clipped, energies, tensors, exponents, shifts)
+        self._weigh(tensors, exponents, shifts)
         return out
 
     def _check_residual(self, tensors: Sequence[np.ndarray]) -> None:

@@ -32,7 +32,7 @@ def _floats_at(typing: Any, address: Any) -> Any:
 @njit(cache=True, nogil=True)
 def to_grids(
     addresses: Any, edges: Any, first: int, last: int, grids: Any, limit: Any, residual: Any, shifts: Any,
-    places: Any, granule: int, noise: Any, out: Any, keep: Any, tallies: Any,
+    places: Any, granule: int, noise: Any, out: Any, keep: Any, tallies: Any, weights: Any,
 ) -> int:  # fmt: skip
     """Write the integers of the values `first` to `last` of all, tensor by tensor, as `to_grid` does.
 
@@ -41,7 +41,7 @@ def to_grids(
     addresses: uint64, of each tensor's float32. edges: int64, where tensors begin among all values, and the
     end. grids: float32 [tensor, 2], 1 / step and step; zeros: the tensor has no step, `out` is left as it is,
     and `keep` gets all its values. residual, shifts, keep: of all values, or no values. tallies: int64
-    [tensor, 2], what `to_grid` returns.
+    [tensor, 2], weights: float64 [tensor, 2], the first and the last two numbers that `to_grid` returns.
     """
     t = np.searchsorted(edges, first, side="right") - 1
     while t < len(tallies) and edges[t] < last:
@@ -54,7 +54,7 @@ def to_grids(
                 own = shifts[low:high] if shifts.size else shifts
                 grid = grids[t, 0], grids[t, 1], limit
                 tally = to_grid(tensor, held, own, grid, low, places, granule, noise, out, left)
-                tallies[t, 0], tallies[t, 1] = tally
+                tallies[t, 0], tallies[t, 1], weights[t, 0], weights[t, 1] = tally
                 if tally[0] < 0:
                     return t
             elif held.size:
@@ -69,10 +69,11 @@ def to_grids(
 def to_grid(
     tensor: Any, residual: Any, shifts: Any, grid: Any, at: int, places: Any, granule: int, noise: Any,
     out: Any, keep: Any,
-) -> tuple[int, int]:  # fmt: skip
-    """Write the integers of a tensor to `out` in plan order; return how many saturated, or -1, and energy.
+) -> tuple[int, int, float, float]:  # fmt: skip
+    """Write the integers of a tensor to `out` in plan order; return how many saturated, or -1, and energies.
 
-    The energy is the sum of the squares of the integers.
+    The energies are sums of squares: of the integers, of what saturation cut off where values have no steps
+    of their own, and of the tensor without its residual.
 
     -1: some value is NaN or Inf, and what was written means nothing. Such a value saturates, so only values
     near one that does are looked at again.
@@ -84,7 +85,8 @@ def to_grid(
     nearest. out: int32 or int16, of all values; keep: float32, receives what rounding and clipping lost,
     as long as the tensor, or no values.
     """
-    clipped, energy, low = 0, 0, 0
+    clipped, energy, low, lost, whole = 0, 0, 0, 0.0, 0.0
+    edge = np.float64(grid[1]) * np.float64(grid[2])
     counts = COUNTS if noise.size else 0
     words, draws = np.empty((4, counts), np.uint64), np.empty(4 * counts, np.float64)
     while low < tensor.size:
@@ -107,12 +109,23 @@ def to_grid(
             beyond, squares = _round_with(tensor[low:high], held, grid, integers, left)
         else:
             beyond, squares = _round(tensor[low:high], grid, integers, left)
-        if beyond and not all_finite(tensor[low:high]):
-            return -1, 0
+        if beyond:
+            if not all_finite(tensor[low:high]):
+                return -1, 0, 0.0, 0.0
+            lost += energy_beyond(tensor[low:high], held, edge)
         clipped += beyond
         energy += squares
+        whole += _energy(tensor[low:high])
         low = high
-    return clipped, energy
+    return clipped, energy, lost, whole
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # a statistic: its last bits may differ
+def _energy(values: Any) -> float:
+    energy = 0.0
+    for i in range(values.size):
+        energy += np.float64(values[i]) * np.float64(values[i])
+    return energy
 
 
 @njit(cache=True, nogil=True)

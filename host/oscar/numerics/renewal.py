@@ -50,17 +50,19 @@ def notice_of(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, st
 
 def _grown(worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker) -> list[int]:
     """Return the tensors that grew, and lost more by that than error feedback should return."""
-    grown = []
+    grown: list[int] = []
+    if not worker.lost:
+        return grown
+    energies = worker.gradient_energies(tensors)
     for t, lost in worker.lost.items():
-        (corrected,) = worker.corrected(tensors, [t])
-        if lost <= WARN_SHARE * worker.energies_of([corrected], [0.0])[0]:
-            continue
         expected = _expected(steps, t)
         if expected is not None:
             unit = math.ldexp(1.0, 2 * (steps.exponents[t] or 0))
-            if worker.gradient_energies(tensors)[t] <= JUMP * expected * unit:
+            if energies[t] <= JUMP * expected * unit:
                 continue  # its largest values saturate in every call
-        grown.append(t)
+        (corrected,) = worker.corrected(tensors, [t])
+        if lost > WARN_SHARE * worker.energies_of([corrected], [0.0])[0]:
+            grown.append(t)
     return grown
 
 
@@ -170,8 +172,7 @@ def renew(steps: StepTracker, packed: Sequence[bytes], fallen: Collection[int]) 
         peaks = [record[slot][2] for record in records if record[slot][2] != NOT_SATURATED]
         if not peaks and t not in fallen:
             continue
-        sizes = [Fraction(record[slot][0]) * Fraction(2) ** record[slot][1] for record in records]
-        mean = sum(sizes, Fraction(0)) / len(sizes)
+        mean = _mean([record[slot][:2] for record in records])
         if mean == 0:
             continue
         wanted = max([steps.fitting(mean), *peaks])
@@ -179,6 +180,13 @@ def renew(steps: StepTracker, packed: Sequence[bytes], fallen: Collection[int]) 
         if peaks or wanted <= (steps.exponents[t] or 0) - least:
             _change(steps, t, wanted, mean, changed)
     return changed
+
+
+def _mean(sizes: Sequence[tuple[int, int]]) -> Fraction:
+    """Return the mean of numbers that are given as mantissas and exponents."""
+    low = min(exponent for _, exponent in sizes)
+    total = sum(mantissa << exponent - low for mantissa, exponent in sizes)
+    return Fraction(total << max(0, low), len(sizes) << max(0, -low))
 
 
 def _change(

@@ -16,12 +16,16 @@ import numpy as np
 
 from oscar.array import sizes_of
 from oscar.collective.frames import Frames
+from oscar.collective.ring import Ring
 from oscar.config import Config
 from oscar.errors import ConfigError, MissingExtraError, OscarError, install
+from oscar.planning.case import estimated
+from oscar.planning.predict import predict
 from oscar.reducers.method import make_codec_of
 from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS
 from oscar.studies.recording import open_workload, warm_up, warmup_of
+from oscar.timeline.equal import equal_time
 from oscar.timeline.link import LinkModel
 from oscar.timeline.replay import time_of
 from oscar.transports.gloo import load_torch
@@ -271,6 +275,7 @@ class _Case:
             "late_s": max(run["late_s"] for run in runs),
             "left_out": len(measured) - len(runs),
             "model_s": self._model(spec, goodput),
+            "predicted_s": self._predicted(spec, goodput, 8 * payload / crossed),
             "wrong": sum(run["wrong"] for run in self.runs[spec.name]),
             "wire_bytes": statistics.mean(sum(run["wire"]) for run in runs),
             "payload_bytes": payload,
@@ -278,6 +283,24 @@ class _Case:
             "cpu_s": statistics.mean(sum(run["cpu_s"]) for run in runs),
             **{key: sum(run[key] for run in runs) for key in ("dropped", "resent")},
         }
+
+    def _predicted(self, spec: MethodSpec, goodput: float, bits: float) -> float | None:
+        """Return what `oscar predict` says for a method of these bits per value on this link.
+
+        None for a replay. Where hosts share cores, each takes as many times as long.
+        """
+        hosts, link = self.case.hosts, replace(self.wire, bandwidth_bps=goodput)
+        if spec.kind == "gloo":
+            return equal_time(Ring(hosts), self.values, link, bits=bits, header_bytes=0, coded=False)
+        if spec.kind == "replay":
+            return None
+        config = method_config(self.config, spec, hosts).variant(link={"codec": "host"})
+        shared = max(1.0, hosts / len(os.sched_getaffinity(0)))
+        case = estimated(config, self.values, hosts, bits, ranks_per_core=shared)
+        link = replace(link, coder=case.link.coder)
+        return predict(
+            self.values, case.schedule, link, bits, coded=case.coded, around=case.around
+        ).time_s
 
     def _model(self, spec: MethodSpec, goodput: float) -> float | None:
         """Return the modelled time of the last run's frames on this link, with no time for the codec."""

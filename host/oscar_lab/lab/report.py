@@ -17,6 +17,7 @@ TABLE = Table(
     "name:method <22", "size(B):size >10", "count >10", "type >9", "redop >5", "root >4", "time(us) >9.0f",
     "algbw >7.4f", "busbw >7.4f", "wrong:#wrong >6", "wire_bytes:wire_B >11.0f",
     "bits_per_value:bits/val >8.3f", "ratio >6.2f", "quartiles(us) >17", "cpu(ms) >8.0f", "model(us) >9.0f",
+    "predict(us) >11.0f",
 )  # fmt: skip
 
 
@@ -30,7 +31,7 @@ def text_report(results: Results) -> str:
         "#   slowest host, median. algbw, busbw: GB/s on uncompressed bytes, may exceed the link. wire_B:",
         "#   all hosts, all headers, by tc. bits/val: payload per value that crosses a link. ratio: against",
         "#   the first method. cpu: all hosts. model: these frames on this wire by the time model, with what",
-        "#   a message takes a host; no codec.",
+        "#   a message takes a host; no codec. predict: what `oscar predict` says for such bits per value.",
     ]
     for case in results["cases"]:
         lines += ["", *_case(results, case)]
@@ -57,6 +58,7 @@ def _case(results: Results, case: Mapping[str, Any]) -> list[str]:
             "quartiles(us)": f"{low:.0f}-{high:.0f}",
             "cpu(ms)": row["cpu_s"] * 1e3,
             "model(us)": None if row["model_s"] is None else row["model_s"] * 1e6,
+            "predict(us)": None if row.get("predicted_s") is None else row["predicted_s"] * 1e6,
         }
         lines.append(TABLE.line(row, **cells))
     return lines + [line for row in case["methods"] for line in _late(row)]

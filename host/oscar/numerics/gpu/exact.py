@@ -98,14 +98,16 @@ class DeviceQuantiser(WorkerQuantiser):
             )  # fmt: skip
             return tallies.T.tolist()
 
-        clipped, bad, energies, nonzero = run(exponents)
+        self.clipped, bad, self.energies, nonzero = run(exponents)
         if any(bad):
             check_finite([host(tensor) for tensor in tensors], self.rank)
-        if had and any(energy and not count for energy, count in zip(energies, nonzero, strict=True)):
+        if had and any(energy and not count for energy, count in zip(self.energies, nonzero, strict=True)):
             exponents = [e if count else None for e, count in zip(exponents, nonzero, strict=True)]
-            clipped, _, energies, _ = run(exponents)  # the residuals of tensors that are all zeros wait
+            # The residuals of tensors that are all zeros wait.
+            self.clipped, _, self.energies, _ = run(exponents)
         self.pending = keep if feedback else None
-        self._weigh(clipped, energies, tensors, exponents)
+        self._weigh(tensors, exponents)
+        self.sum_up(tensors, exponents, None)
         return integers
 
     def _by_the_host(self, tensors: Sequence[Any], exponents: Sequence[int | None], plan: ChunkPlan) -> Any:
