@@ -53,6 +53,7 @@ def main() -> None:
     _compare({"quantiser": {"error_feedback": True}}, codecs + direct)  # feedback has kernels of its own
     _compare({"quantiser": {"step": "value", "error_feedback": True}}, direct)
     _compare({}, [*schemes, *coded])
+    _renew_steps()
     _tune()
     _run_commands()
 
@@ -64,6 +65,19 @@ def _compare(changes: dict[str, Any], methods: list[dict[str, Any]]) -> None:
 
     own = {"nodes": 3, "iterations": 4, "workload": {"options": TINY, "warmup": 0}, "methods": methods}
     run_experiment(Config.model_validate({**own, **changes}), workers=1)
+
+
+def _renew_steps() -> None:
+    """Reduce gradients that grow and fall at once, whose steps are renewed within the call."""
+    from oscar.config import Config
+    from oscar.reducers.cluster import LocalCluster
+
+    gradient = np.random.default_rng(0).normal(size=5000).astype(np.float32)
+    for feedback in (False, True):
+        config = Config.model_validate({"nodes": 2, "quantiser": {"error_feedback": feedback}})
+        cluster = LocalCluster(config)
+        for factor in (1, 1, 1e4, 1):
+            cluster.allreduce([[gradient * np.float32(factor)]] * 2)
 
 
 def _tune() -> None:

@@ -13,8 +13,9 @@ import numpy as np
 
 SCRIPT = """
 import contextlib, gc, io, json, sys
+import numpy as np
 from numba.core.dispatcher import Dispatcher
-from oscar import warm
+from oscar import Config, LocalCluster, warm
 from oscar.cli import main
 
 def known():
@@ -29,6 +30,11 @@ for words in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.StringIO()):
         status = main(words)
     missing.append([words[0], status, sorted(known() - before)])
+own = np.random.default_rng(1).normal(size=9000).astype(np.float32)
+cluster = LocalCluster(Config(nodes=2))
+for factor in (1, 1, 1e4, 1):
+    cluster.allreduce([[own * np.float32(factor)]] * 2)
+missing.append(["a spike", 0, sorted(known() - before)])
 print(json.dumps(missing))
 """
 
@@ -62,6 +68,6 @@ def test_commands_compile_nothing_after_warming_up(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert [new for _, _, new in found] == [[]] * len(commands), found
+    assert [new for _, _, new in found] == [[]] * (len(commands) + 1), found
     assert not any(status for name, status, _ in found if name not in ("tune", "predict")), found
     assert all(status in (0, 3) for _, status, _ in found)  # 3: does not pay
