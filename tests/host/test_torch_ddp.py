@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -29,7 +30,7 @@ from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
 from oscar.config import Config
-from oscar.errors import CautionWarning, ConfigError, OscarError, PeerError
+from oscar.errors import CautionWarning, ConfigError, OscarError, PeerError, SaturationWarning
 from oscar.numerics.quantiser import sum_width
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
@@ -120,10 +121,10 @@ class Training:
 
         self.model.register_comm_hook(state, watching)
 
-    def backward(self, step: int, spoilt: bool = False, **options: Any) -> None:
+    def backward(self, step: int, times: float = 1.0, **options: Any) -> None:
         self.buffers: list[Any] = []
         found = loss(self.model, step, self.rank, **options)
-        (found * float("nan") if spoilt else found).backward()
+        (found * times).backward()
         self.seen.append([(i, shapes, g.numpy(), mean.numpy().copy()) for i, shapes, g, mean in self.buffers])
 
     def step(self, step: int) -> None:
@@ -140,6 +141,9 @@ def trained(config: Config, rank: int) -> dict[str, Any]:
         training = Training(state, rank)
         for step in range(5):
             training.step(step)
+        for times in (1e4, 1.0):  # a spike, whose step the loop skips
+            training.backward(5, times if rank == 0 else 1.0)
+            training.optimiser.zero_grad()
         return {"seen": training.seen, "weights": training.weights(), "sent": state.sent_bytes}
 
 
@@ -319,7 +323,7 @@ def failed(config: Config, rank: int) -> dict[str, Any]:
         for step in range(2):
             training.step(step)
         before, begin, raised = training.weights(), time.monotonic(), []
-        spoilt = partial(training.backward, 2, spoilt=rank == 1)
+        spoilt = partial(training.backward, 2, times=float("nan") if rank == 1 else 1.0)
         for again in (spoilt, lambda: reduce(state, 3, [], rank), state.state_dict):
             try:
                 again()
@@ -473,10 +477,24 @@ def check_bits(results: list[dict[str, Any]], config: Config) -> None:
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_trained_replicas_have_the_bits_of_the_cluster(ranks: list[dict[str, Any]], name: str) -> None:
+    """Through a gradient that grows at once, too, whose mean is right in that call and in the next."""
     results = [rank[f"trained {name}"] for rank in ranks]
-    check_bits(results, TRAINED[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SaturationWarning)  # feedback drops a part of what it owes
+        check_bits(results, TRAINED[name])
+    if name == "asc":  # what oscar-sw leaves out of a call comes in later ones
+        *_, usual, spike, after = (_errors(results, step) for step in range(len(results[0]["seen"])))
+        assert max(spike, after) < 3 * usual
     first, second = results[0]["seen"][:2]
     assert [b[1] for b in first] != [b[1] for b in second], "DDP has not made its buckets anew"
+
+
+def _errors(results: list[dict[str, Any]], step: int) -> float:
+    """Return the relative error of all buckets' means in one backward."""
+    pairs = list(zip(*(result["seen"][step] for result in results), strict=True))
+    true = np.concatenate([(one[2] + other[2]) / np.float64(2) for one, other in pairs])
+    mean = np.concatenate([one[3] for one, _ in pairs])
+    return float(np.linalg.norm(mean - true) / np.linalg.norm(true))
 
 
 def test_under_no_sync_the_hook_gets_the_sum_in_the_last_backward(ranks: list[dict[str, Any]]) -> None:

@@ -95,28 +95,33 @@ def compared(mesh: Any) -> dict[str, Any]:
     return found
 
 
-def gradients(model: Any, steps: range, parts: int = 1) -> list[np.ndarray]:
-    """Return the gradients of some steps, of so many micro-batches each."""
+def gradients(
+    model: Any, steps: range, parts: int = 1, times: dict[int, float] | None = None
+) -> list[np.ndarray]:
+    """Return the gradients of some steps, of `parts` micro-batches each; times: factors of steps' losses."""
     results = []
     for step in steps:
+        factor = (times or {}).get(step, 1.0)
         model.zero_grad()
         for part in range(parts):
             model.set_requires_gradient_sync(part == parts - 1)
             random = torch.Generator().manual_seed(100 * step + 10 * part + torch.distributed.get_rank())
-            model(torch.randn(64, 32, generator=random)).square().mean().backward()
+            (factor * model(torch.randn(64, 32, generator=random)).square().mean()).backward()
         full = [p.grad.full_tensor().float().flatten() for p in model.parameters() if p.grad is not None]
         results.append(torch.cat(full).numpy())
     return results
 
 
-def beside_native(mesh: Any, build: Any, steps: range, parts: int = 1) -> list[float]:
+def beside_native(
+    mesh: Any, build: Any, steps: range, parts: int = 1, times: dict[int, float] | None = None
+) -> list[float]:
     """Return the relative error of each step's gradients, against those of native HSDP."""
     from oscar.torch_fsdp import between_hosts
 
-    native = gradients(build(mesh), steps, parts)
+    native = gradients(build(mesh), steps, parts, times)
     model = build(mesh["inside"])
     with between_hosts(model, mesh["hosts"], FINE):
-        coded = gradients(model, steps, parts)
+        coded = gradients(model, steps, parts, times)
     pairs = zip(coded, native, strict=True)
     return [float(np.linalg.norm(one - two) / np.linalg.norm(two)) for one, two in pairs]
 
@@ -319,6 +324,7 @@ def main(folder: Path) -> None:
     found = {
         "compared": compared(mesh),
         "divided": divided(mesh),
+        "spiked": beside_native(mesh, make, range(7), times={5: 1e4}),
         "swapped": swapped(mesh),
         "resumed": resumed(mesh, folder),
         "refused": refused(mesh),
@@ -369,6 +375,11 @@ def test_every_parameter_has_a_shard_and_every_module_a_state_of_its_own(seen: l
 def test_gradients_are_native_hsdp_s_with_each_divide_factor(seen: list[dict[str, Any]]) -> None:
     for name, errors in (item for each in seen for item in each["divided"].items()):
         assert 0 < max(errors) < 0.1, (name, errors)
+
+
+def test_a_gradient_that_grows_at_once_is_right_in_that_step_and_the_next(seen: list[dict[str, Any]]) -> None:
+    for errors in (each["spiked"] for each in seen):
+        assert max(errors[5:]) < 3 * max(errors[1:5]), errors
 
 
 def test_layers_that_are_trained_in_turn_have_a_state_each(seen: list[dict[str, Any]]) -> None:

@@ -99,6 +99,16 @@ def test_sums_means_and_scaled_sums_are_coded_and_equal_on_all_replicas(meet: An
     assert 0 < groups[0].sent_bytes < 3 * 4 * SIZE / 2
 
 
+def test_a_gradient_that_grows_at_once_is_right_in_that_step_and_the_next(meet: Any) -> None:
+    groups, errors = pair(meet), []
+    for turn in range(7):
+        mine = [gradient(rank, turn) * (1e4 if turn == 5 and rank == 0 else 1.0) for rank in range(2)]
+        true = (mine[0] + mine[1]).numpy()
+        assert step(groups, *([one] for one in mine)) == [None, None]
+        errors.append(float(np.linalg.norm(mine[0].numpy() - true) / np.linalg.norm(true)))
+    assert max(errors[5:]) < 3 * max(errors[1:5]), errors
+
+
 def test_what_is_not_coded_is_exact_counted_and_told_once(
     meet: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
