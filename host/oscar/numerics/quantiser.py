@@ -281,8 +281,8 @@ class WorkerQuantiser(Member):
         edges = self._offsets(flat)
         given = _grids(exponents), limit, residual, value_shifts, *places, noise, out, keep
 
-        def part(_: int, first: int, last: int) -> tuple[int, np.ndarray]:
-            """Quantise the values `first` to `last`; return what `to_grids` does, and its tallies."""
+        def part(_: int, first: int, last: int) -> tuple[int, np.ndarray, np.ndarray]:
+            """Quantise the values `first` to `last`; return what `to_grids` does, its tallies and weights."""
             tallies, weights = np.zeros((len(flat), 2), np.int64), np.zeros((len(flat), 2))
             bad = to_grids(addresses, edges, first, last, *given, tallies, weights)
             return bad, tallies, weights

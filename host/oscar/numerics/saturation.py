@@ -38,7 +38,8 @@ class Saturation:
     ) -> Saturation:
         """Return the loss of a gradient [tensor], flat float32, from the energies that its tensors lost.
 
-        The gradient is read for this only where something was lost. energies_of: returns the energies of tensors.
+        The gradient is read for this only where something was lost. energies_of: returns the sums of squares
+        of tensors.
         """
         if not any(lost.values()):
             return cls(values)

@@ -174,9 +174,7 @@ class Exact(Scheme):
         energies: list[int] = memory["passes"].energies()
         return energies
 
-    def _replace(
-        self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array
-    ) -> dict[int, int]:
+    def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> dict[int, int]:
         """Put the sums of the changed tensors, in their order, in the place of the first ones."""
         self._put(sums, plan, changed, again)
         renewal.follow(self.position, self.steps, changed)

@@ -298,9 +298,7 @@ class _Case:
         shared = max(1.0, hosts / len(os.sched_getaffinity(0)))
         case = estimated(config, self.values, hosts, bits, ranks_per_core=shared)
         link = replace(link, coder=case.link.coder)
-        return predict(
-            self.values, case.schedule, link, bits, coded=case.coded, around=case.around
-        ).time_s
+        return predict(self.values, case.schedule, link, bits, coded=case.coded, around=case.around).time_s
 
     def _model(self, spec: MethodSpec, goodput: float) -> float | None:
         """Return the modelled time of the last run's frames on this link, with no time for the codec."""

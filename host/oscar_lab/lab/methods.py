@@ -207,7 +207,7 @@ class OscarMethod(LabMethod):
         """
         scheme = self.communicator.states[0].scheme
         differ = self._node.result() != _total(all_of_them)
-        if isinstance(scheme, Exact):
+        if isinstance(scheme, Exact) and scheme.plan is not None:
             differ[places_of(scheme.steps, scheme.plan, scheme.renewed)] = False
         return int(np.count_nonzero(differ))
 
