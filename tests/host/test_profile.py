@@ -18,8 +18,9 @@ import pytest
 from needs import needs
 from oscar.cli import main
 from oscar.errors import ConfigError
-from oscar.planning.tuning.profile import ReadyTimes, here, load_profile, of_numpy
+from oscar.planning.tuning.profile import ReadyTimes, here, load_profile
 from oscar.planning.tuning.traces import ENGINE, GRADIENT, read_times
+from oscar.studies.ready_times import of_numpy
 from oscar.workloads import make_workload
 
 ROOT = Path(__file__).parents[2]

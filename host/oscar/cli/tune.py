@@ -132,8 +132,9 @@ def _times(config: Config, workload: Workload, tensors: Tensors, args: argparse.
     Computing time that is given stretches it, but not what is written.
     """
     from oscar.errors import ConfigError
-    from oscar.planning.tuning.profile import even, of_numpy
+    from oscar.planning.tuning.profile import even
     from oscar.planning.tuning.traces import read_times
+    from oscar.studies.ready_times import of_numpy, of_workload
     from oscar.timeline.overlap import FORWARD
     from oscar.workloads.numpy_training import NumpyWorkload
 
@@ -144,8 +145,6 @@ def _times(config: Config, workload: Workload, tensors: Tensors, args: argparse.
     elif isinstance(workload, NumpyWorkload):
         times = of_numpy(workload)
     elif hasattr(workload, "model"):
-        from oscar.adapters.torch.profile import of_workload
-
         times = of_workload(cast("TorchWorkload", workload))
     elif args.save_profile is not None:
         raise ConfigError(
