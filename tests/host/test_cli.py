@@ -20,8 +20,9 @@ import numba
 import numpy as np
 import pytest
 
-from oscar import shipped
-from oscar.cli import COMMANDS, build_parser, main
+from oscar import plugins, shipped
+from oscar.cli import COMMANDS as RUNTIME_COMMANDS
+from oscar.cli import build_parser, main
 from oscar.cli.common import read_config
 from oscar.cli.progress import COMPILING, compiling_said
 from oscar.config import Config, load_config
@@ -31,6 +32,7 @@ from oscar.studies.plotting import spread_labels
 from oscar.timeline import nic
 
 ROOT = Path(__file__).parents[2]
+COMMANDS = (*RUNTIME_COMMANDS, *plugins.entries(plugins.COMMANDS))
 TINY = """
 nodes: 3
 iterations: 4

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from oscar.cli import COMMANDS as PRODUCT_COMMANDS
-from oscar.cli import build_parser, laboratory, main
+from oscar import plugins
+from oscar.cli import COMMANDS as RUNTIME_COMMANDS
+from oscar.cli import build_parser, main
 from oscar_lab.cli.bench import modules
 
-OSCAR_COMMANDS = (*PRODUCT_COMMANDS, *laboratory.COMMANDS)
+OSCAR_COMMANDS = (*RUNTIME_COMMANDS, *plugins.entries(plugins.COMMANDS))
 ROOT = Path(__file__).parents[2]
 PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md")}
 README = PAGES["README.md"]

@@ -30,6 +30,7 @@ def add_command(commands: Any) -> None:
         run,
         short="print the table of earlier results, draw their figure, or make a page of them",
         example=EXAMPLE,
+        compiles=False,
     )
     parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS.json")
     parser.add_argument(
@@ -98,8 +99,11 @@ def _commands() -> str:
 
 
 def kinds() -> tuple[ResultsKind, ...]:
-    """Return all kinds; imported late, since the commands are not all needed at once."""
-    from oscar.cli import laboratory
+    """Return all kinds, also what `kind` returns in modules of other commands.
+
+    Imported late, since the commands are not all needed at once.
+    """
+    from oscar.cli import installed
     from oscar.studies import (
         comparison_figure,
         comparison_table,
@@ -109,7 +113,7 @@ def kinds() -> tuple[ResultsKind, ...]:
         training_results,
     )
 
-    lab = (laboratory.module("cli.lab").kind(),) if laboratory.present() else ()
+    others = (module.kind() for module in installed.modules() if hasattr(module, "kind"))
     return (
         ResultsKind(
             "allreduce", frozenset({"methods", "loss"}), "allreduce.png",
@@ -127,5 +131,5 @@ def kinds() -> tuple[ResultsKind, ...]:
             "scale", frozenset({"points", "measured_nodes"}), "scale.png",
             scaling.scale_table, scaling.draw_scale,
         ),
-        *lab,
+        *others,
     )  # fmt: skip

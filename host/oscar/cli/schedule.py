@@ -42,7 +42,12 @@ won: these have no file, and the error says how to run them. Needs the extra `sc
 def add_command(commands: Any) -> None:
     """Declare the command and those below it."""
     parser = declare(
-        commands, "schedule", _help, short="list, make, check, draw and export schedules", example=EXAMPLE
+        commands,
+        "schedule",
+        _help,
+        short="list, make, check, draw and export schedules",
+        example=EXAMPLE,
+        compiles=False,
     )
     parser.set_defaults(parser=parser)
     parts = parser.add_subparsers(dest="part", metavar="PART", title="parts")

@@ -39,7 +39,12 @@ LINGER_S = 1.0  # others print what they know before a launcher ends them
 def add_command(commands: Any) -> None:
     """Declare the command."""
     parser = declare(
-        commands, "worker", run, short="one rank of a training between processes", example=EXAMPLE
+        commands,
+        "worker",
+        run,
+        short="one rank of a training between processes",
+        example=EXAMPLE,
+        keeps_signals=True,
     )
     add_config(parser, default="mpi")
     parser.add_argument("--transport", choices=tuple(TRANSPORTS), default="mpi", help="default: mpi")
