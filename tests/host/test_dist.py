@@ -74,7 +74,9 @@ def test_wheel_holds_packages_types_and_configurations(released: tuple[Path, Pat
     assert configs == CONFIGS
     assert "oscar/py.typed" in names
     info = f"oscar_allreduce-{oscar.__version__}.dist-info"
-    assert {name.partition("/")[0] for name in names} == {"oscar", "oscar_hdl", "oscar_sim", info}
+    assert {name.partition("/")[0] for name in names} == {
+        "oscar", "oscar_gpu", "oscar_hdl", "oscar_sim", info,
+    }  # fmt: skip
 
 
 def required(names: list[str], known: dict[str, Distribution]) -> dict[str, Distribution]:

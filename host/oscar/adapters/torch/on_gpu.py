@@ -12,6 +12,7 @@ from oscar.array import sizes_of
 from oscar.coding.asc.params import AscParams
 from oscar.coding.asc.state import TableState
 from oscar.reducers.communicator import Communicator, PeerStats
+from oscar.reducers.on_device import kernels
 from oscar.transports.gloo import load_torch
 
 LOG = logging.getLogger("oscar.ddp")
@@ -49,10 +50,9 @@ class OnGpu:
         if device not in self._tried:
             torch = load_torch()[0]
             try:
-                from oscar.coding.asc.gpu.coder import TritonCoder
-
                 nothing = torch.zeros(32, dtype=torch.int16, device=device)
-                TritonCoder(AscParams(block_log2=10), device).encode(nothing, None, 12, TableState.initial())
+                coder = kernels().TritonCoder(AscParams(block_log2=10), device)
+                coder.encode(nothing, None, 12, TableState.initial())
                 self._tried[device] = None
             except Exception as error:  # of Triton, its compiler or the driver
                 self._tried[device] = f"Triton's kernels do not run there ({type(error).__name__}: {error})"
@@ -61,12 +61,10 @@ class OnGpu:
     def reduce(self, job: Job) -> PeerStats:
         """Put the mean of a bucket in its place, where it is on return, whatever the stream."""
         buffer, shapes = job.buffer.detach(), job.layout.shapes
-        from oscar.numerics.gpu.memory import joined  # needs Triton
-
         with self._staging.beside(buffer.device, job.mark):
             parts = buffer.reshape(-1).float().split(sizes_of(shapes))
             tensors: list[Any] = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
             result = self._communicator.allreduce(tensors, key=job.key, device=buffer.device)
             means: list[Any] = [mean.reshape(-1) for mean in result.mean]
-            write(buffer, joined(means).reshape(buffer.shape))
+            write(buffer, kernels().joined(means).reshape(buffer.shape))
         return result.stats

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from oscar.coding.asc.gpu.values import (
+from oscar_gpu.values import (
     BINS,
     COPIES,
     class_context,

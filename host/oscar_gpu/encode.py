@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from oscar.coding.asc import params
-from oscar.coding.asc.gpu.values import (
+from oscar_gpu.values import (
     GROUP_FIELDS,
     LAST,
     LOG2,

@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from oscar.numerics.gpu import crc, kernels
-from oscar.numerics.gpu.kernels import OPTIONS, SIZE, UNSET
-from oscar.numerics.gpu.memory import Layout, Places, host, joined
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import NORMAL_EXPONENTS, QuantiserParams, WorkerQuantiser
 from oscar.numerics.steps import MAX_ALIGN, Settled, StepTracker
 from oscar.numerics.summaries import summary_of
 from oscar.numerics.tensors import check_finite
+from oscar_gpu import crc
+from oscar_gpu import quantiser_kernels as kernels
+from oscar_gpu.memory import Layout, Places, host, joined
+from oscar_gpu.quantiser_kernels import OPTIONS, SIZE, UNSET
 
 FLOAT32_MAX = torch.finfo(torch.float32).max
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from oscar.coding.asc.gpu.link import device_codec
 from oscar.coding.asc.params import AscParams
-from oscar.numerics.gpu.exact import DevicePosition, DeviceQuantiser, DeviceSteps
-from oscar.numerics.gpu.memory import Layout, Places
 from oscar.numerics.plans import USES_COSTS, ChunkPlan
 from oscar.numerics.steps import Settled
 from oscar.schemes.exact import Exact, ExactOptions
+from oscar_gpu.link import device_codec
+from oscar_gpu.memory import Layout, Places
+from oscar_gpu.quantiser import DevicePosition, DeviceQuantiser, DeviceSteps
 
 
 @dataclass(frozen=True)

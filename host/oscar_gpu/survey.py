@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 from oscar.coding.asc import params
-from oscar.coding.asc.gpu.values import (
+from oscar_gpu.values import (
     BINS,
     COPIES,
     GROUP_FIELDS,

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from oscar.coding.asc.gpu.coder import SUMS, TritonCoder
 from oscar.coding.asc.link import Decoder, Encoder, max_frame
 from oscar.coding.asc.params import AUTO_BLOCK_LOG2, AscParams
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import Codec, check_width
 from oscar.coding.frame import HEADER_BYTES, Header, put_head
+from oscar_gpu.coder import SUMS, TritonCoder
 
 
 class DeviceEncoder(Encoder):

@@ -15,16 +15,16 @@ import numpy as np
 import torch
 import triton
 
-from oscar.coding.asc.gpu import decode as decode_kernels
-from oscar.coding.asc.gpu import encode as encode_kernels
-from oscar.coding.asc.gpu import survey as survey_kernels
-from oscar.coding.asc.gpu.payload import Blocks, learned, parse
-from oscar.coding.asc.gpu.survey import GROUPS
-from oscar.coding.asc.gpu.values import COPIES, META, OPTIONS
 from oscar.coding.asc.params import AUTO_BLOCK_LOG2, COST, POSSIBLE, SYMBOLS, TABLE_ROWS, TOTAL, AscParams
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError, OscarError
+from oscar_gpu import decode as decode_kernels
+from oscar_gpu import encode as encode_kernels
+from oscar_gpu import survey as survey_kernels
+from oscar_gpu.payload import Blocks, learned, parse
+from oscar_gpu.survey import GROUPS
+from oscar_gpu.values import COPIES, META, OPTIONS
 
 MOST_VALUES = 1 << 30  # in a frame: value indices are int32
 BINS = TABLE_ROWS * SYMBOLS

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 import triton
 
-from oscar.numerics.gpu import kernels
-from oscar.numerics.gpu.kernels import OPTIONS, SIZE
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.tensors import offsets_of
+from oscar_gpu import quantiser_kernels as kernels
+from oscar_gpu.quantiser_kernels import OPTIONS, SIZE
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 from isal.isal_zlib import crc32
 
 from oscar.array import Array
-from oscar.numerics.gpu import kernels
-from oscar.numerics.gpu.kernels import OPTIONS, STRIP, STRIPS
+from oscar_gpu import quantiser_kernels as kernels
+from oscar_gpu.quantiser_kernels import OPTIONS, STRIP, STRIPS
 
 POLYNOMIAL = np.uint32(0xEDB88320)
 ONE, ALL = 1 << 31, 0xFFFFFFFF  # the polynomial 1, its bits reflected
