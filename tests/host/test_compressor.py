@@ -17,8 +17,8 @@ from oscar.errors import ConfigError
 from oscar.planning.tuning.options import changes_of
 from oscar.reducers.communicator import Communicator
 from oscar.schemes import registry
-from oscar.studies.contest import tasks_of
 from oscar.transports.threads import local_transports
+from oscar_studies.contest import tasks_of
 from support.ranks import on_ranks
 
 ROOT = Path(__file__).parents[2]

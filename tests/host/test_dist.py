@@ -75,7 +75,7 @@ def test_wheel_holds_packages_types_and_configurations(released: tuple[Path, Pat
     assert "oscar/py.typed" in names
     info = f"oscar_allreduce-{oscar.__version__}.dist-info"
     assert {name.partition("/")[0] for name in names} == {
-        "oscar", "oscar_gpu", "oscar_hdl", "oscar_sim", info,
+        "oscar", "oscar_gpu", "oscar_hdl", "oscar_sim", "oscar_studies", info,
     }  # fmt: skip
 
 

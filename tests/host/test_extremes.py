@@ -15,9 +15,9 @@ from oscar.reducers.communicator import Communicator
 from oscar.reducers.grouped import Group, GroupedCluster, with_late
 from oscar.schemes.methods import METHODS
 from oscar.state import crc
-from oscar.studies.training import Trainer
 from oscar.transports.threads import local_transports
 from oscar_lab.trials.extremes import VALUES, extreme, measure, ordinary
+from oscar_studies.training import Trainer
 from support.ranks import on_ranks
 
 

@@ -19,19 +19,11 @@ from oscar.cli.common import Parser, PrintCompletion
 
 COMMANDS = (  # of this package; others come by entry points (oscar.cli.installed)
     "init",
-    "allreduce",
-    "train",
-    "compare",
     "codec",
-    "scale",
     "predict",
     "predict-policy",
     "offload",
-    "tune",
     "schedule",
-    "worker",
-    "trace",
-    "report",
 )
 
 CACHE_ELSEWHERE = "set NUMBA_CACHE_DIR to a folder you can write to"  # as oscar.kernels has it

@@ -239,7 +239,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _draw(args: argparse.Namespace) -> int:
-    from oscar.studies.schedule_figure import draw_schedule
+    from oscar.planning.schedule_figure import draw_schedule
     from oscar.timeline.equal import assumed_frames
     from oscar.timeline.topology import adding_switch, switch
 

@@ -25,9 +25,9 @@ from oscar.errors import OscarError
 from oscar.schemes.sparse.gathered import GatheredIndex
 from oscar.schemes.sparse.grains import Grains
 from oscar.schemes.sparse.sparsifier import unite
-from oscar.studies.integers import IntegerGradients, integers
 from oscar.tables import Row, Table
 from oscar_lab.sources import add_source, open_source
+from oscar_studies.integers import IntegerGradients, integers
 
 BITS = 8
 INDEX_BAR = 4.0  # bits a row

@@ -20,8 +20,8 @@ from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.registry import SCHEMES
-from oscar.studies.training import TAIL, TAIL_GAP, Trainer
 from oscar.tables import Table
+from oscar_studies.training import TAIL, TAIL_GAP, Trainer
 
 MODELS = "mlp", "cnn", "lstm", "transformer", "embedding"
 OPTIMISERS = "sgd", "adamw"

@@ -26,12 +26,12 @@ from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.registry import SCHEMES
-from oscar.studies.parallel import Tick
 from oscar.tables import Table
-from oscar.workloads import make_workload
 from oscar_lab.trials import _hunt
 from oscar_lab.trials._hunt import Chunk, cases, hunt, seed_of
 from oscar_lab.trials._ranks import laplace
+from oscar_studies.parallel import Tick
+from oscar_studies.workloads import make_workload
 
 CHUNK = 500
 KEPT = 20
