@@ -8,14 +8,15 @@ from importlib.metadata import EntryPoint, entry_points
 
 COMMANDS = "oscar.commands"  # NAME = "package.module:function", which declares the command NAME
 METHODS = "oscar.methods"  # NAME = "package.module:Class", of a Scheme
-STUDIES = "oscar_studies"  # comes with OSCAR, and has entry points of both groups
+STUDIES = "oscar_studies"  # has entry points of both groups
+OWN = STUDIES, "oscar_lab"  # come with OSCAR, the second one in a clone alone
 
 
 @cache
 def entries(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points of a group by name; of equal names the first one counts."""
+    """Return the entry points of a group by name; of equal names OSCAR's own counts, or the first one."""
     named: dict[str, EntryPoint] = {}
-    for entry in entry_points(group=group):
+    for entry in sorted(entry_points(group=group), key=lambda entry: package_of(entry) not in OWN):
         named.setdefault(entry.name, entry)
     return named
 
@@ -30,16 +31,15 @@ def is_importable(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-@cache
-def outdated() -> str:
-    """Return what to do where the installation is older than the code; nothing where it is not.
+def outdated(separator: str = "") -> str:
+    """Return what to do where the installation is older than the code, after `separator`; else nothing.
 
     An editable installation runs the code as it is now, with the entry points of the day it was installed.
     """
-    lacking = any(STUDIES not in map(package_of, entries(group).values()) for group in (COMMANDS, METHODS))
-    if not lacking or not is_importable(STUDIES):
+    listed = [set(map(package_of, entries(group).values())) for group in (COMMANDS, METHODS)]
+    if all(STUDIES in packages for packages in listed) or not is_importable(STUDIES):
         return ""
     return (
-        f"the installed package does not list the commands and methods of {STUDIES}, as it is older than "
-        "this code: run `make setup`, or pip install -e . in the checkout"
+        f"{separator}the installed package does not list the commands and methods of {STUDIES}, as it is "
+        "older than this code: run `make setup`, or pip install -e . in the checkout"
     )

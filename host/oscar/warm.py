@@ -30,7 +30,7 @@ def main() -> None:
     from oscar.numerics.meanwhile import Meanwhile
     from oscar.numerics.plans import in_order
     from oscar.schemes.grid import Grid
-    from oscar.schemes.registry import SCHEMES
+    from oscar.schemes.registry import scheme_names
 
     grid = Grid((0,), np.array([0, 1]), coarseness=1.0, limit=1, nominal=1)
     grid.quantise(np.full(1, 9, np.float32), indices=np.zeros(1, np.int64))  # a value that saturates
@@ -48,7 +48,7 @@ def main() -> None:
         for name, schedule in CODECS.items()
     ]
     direct = [{"name": "direct", "method": "asc", "plans": ["splitter"]}]
-    schemes = [{"name": name, "method": name} for name in SCHEMES]
+    schemes = [{"name": name, "method": name} for name in scheme_names()]
     coded = [{"name": "coded", "method": "oscar-sw", "scheme": {"coded": True}}]
     _compare({"nodes": 2}, direct)  # sums of 2, 4, 8 nodes become means by a kernel of their own
     _compare({"quantiser": {"error_feedback": True}}, codecs + direct)  # feedback has kernels of its own

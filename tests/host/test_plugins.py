@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from oscar import plugins
+from oscar import Config, plugins
 from oscar.cli import main
+from oscar.errors import ConfigError
+from oscar.schemes import registry
 
 
 @pytest.fixture(autouse=True)
-def _forget() -> Iterator[None]:
+def _forget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Read the entry points anew before and after each test."""
-    for function in (plugins.entries, plugins.outdated):
-        function.cache_clear()
+    forget()
     yield
-    for function in (plugins.entries, plugins.outdated):
+    monkeypatch.undo()
+    forget()
+
+
+def forget() -> None:
+    for function in (plugins.entries, registry.installed, registry.scheme_class):
         function.cache_clear()
 
 
@@ -56,3 +63,18 @@ def test_a_command_that_does_not_load_says_so_and_hurts_no_other(
         error = capsys.readouterr().err
         assert f"oscar {name}: error: expected the command at" in error
         assert f"which cannot be loaded: {reason}; install its package again" in error
+
+
+def test_an_installation_older_than_the_code_says_what_to_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    remedy = "as it is older than this code: run `make setup`, or pip install -e . in the checkout"
+    give(monkeypatch)
+    with pytest.raises(SystemExit):
+        main(["train"])
+    assert remedy in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=re.escape(remedy)):
+        Config(method="powersgd")
+    monkeypatch.setattr(plugins, "is_importable", lambda package: False)
+    with pytest.raises(ConfigError, match=r"module:Class of a scheme of your own$"):
+        Config(method="powersgd")

@@ -14,9 +14,13 @@ from typing import Any
 from oscar.coding.codec import Codec
 from oscar.coding.registry import CODECS, make_codec
 from oscar.errors import did_you_mean
-from oscar.schemes.registry import SCHEMES, installed, is_lossless, is_scheme, parse, scheme_class
+from oscar.plugins import outdated
+from oscar.schemes.registry import is_lossless, is_scheme, parse, scheme_class, scheme_names
 
-METHODS = (*CODECS, *SCHEMES)
+
+def method_names() -> list[str]:
+    """Return the names of all methods: codecs, then schemes, those of installed packages last."""
+    return [*CODECS, *scheme_names()]
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,11 @@ class MethodInfo:
 
 def check_method(name: str) -> str:
     """Return `name`; raises ValueError for no method, with the nearest name and what is known."""
-    if name not in METHODS and not is_scheme(name):
-        known = [*METHODS, *installed()]
+    if name not in CODECS and not is_scheme(name):
+        known = method_names()
         raise ValueError(
             f"got {name!r}; {did_you_mean(name, known)}method must be one of {', '.join(known)}, or "
-            "module:Class of a scheme of your own"
+            f"module:Class of a scheme of your own{outdated('; ')}"
         )
     return name
 

@@ -21,7 +21,7 @@ from oscar.array import Array
 from oscar.numerics.tensors import cut, pack_bits, packed_size, unpack_bits
 from oscar.schemes.base import Message, Messages, Scheme, Worker
 from oscar.schemes.owned import check_bytes, handed
-from oscar.schemes.rotation import LEAST, Rotation
+from oscar_studies.peers.rotation import LEAST, Rotation
 
 TAG = 0x7C0E
 DIGITS = 12  # of costs: what libraries' exponentials differ in must not choose a table
