@@ -1,9 +1,11 @@
-"""A short training with the configured AllReduce, of which every iteration's gradients are kept."""
+"""A short training with the configured AllReduce: its gradients, and when they become ready."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +13,14 @@ from oscar.array import sizes_of
 from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import ConfigError
+from oscar.planning.tuning.profile import ITERATIONS, ReadyTimes, here
 from oscar.reducers.cluster import LocalCluster
 from oscar_studies.workloads import WORKLOADS, Workload, exact_mean, make_workload
 from oscar_studies.workloads.trace import TraceWorkload, load
+
+if TYPE_CHECKING:
+    from oscar_studies.workloads.numpy_training import NumpyWorkload
+    from oscar_studies.workloads.torch_models import TorchWorkload
 
 Gradients = list[list[np.ndarray]]  # [node][tensor] float32
 Progress = Callable[[str, int, int], None]  # (stage, done, total)
@@ -109,3 +116,32 @@ def record_training(config: Config, *, progress: Progress | None = None) -> Reco
         if progress is not None:
             progress("training", done + 1, config.iterations)
     return Recording(workload.name, workload.tensor_shapes, kept, losses, stats, workload.evaluate())
+
+
+def of_numpy(workload: NumpyWorkload, iterations: int = ITERATIONS) -> ReadyTimes:
+    """Return when the gradients of a workload become ready, on one core; draws its next batches."""
+    clock, rows, forward = time.perf_counter, [], []
+    for _ in range(iterations + 1):
+        inputs, targets = workload.next_batch(0)
+        began = clock()
+        passed = workload.backward_pass(inputs, targets)
+        next(passed)  # the loss
+        forward.append(clock() - began)
+        rows.append([clock() - began for _ in passed])
+    names = workload.tensor_names[::-1]
+    sizes = [int(np.prod(shape)) for shape in workload.tensor_shapes[::-1]]
+    made = f"{workload.name}, median of {iterations} iterations"
+    tensors = list(zip(names, sizes, strict=True))
+    return ReadyTimes.median(tensors, rows[1:], forward[1:], made, here("numpy"))
+
+
+def of_workload(workload: TorchWorkload, iterations: int = ITERATIONS) -> ReadyTimes:
+    """Return when the gradients of a workload become ready; draws its next batches."""
+    from oscar.adapters.torch.profile import Profile
+
+    with Profile(workload.model) as profile:
+        for _ in range(iterations + 1):
+            workload.model.zero_grad()
+            workload.batch_loss(*workload.next_batch(0)).backward()
+    workload.model.zero_grad()
+    return profile.times

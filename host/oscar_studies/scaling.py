@@ -18,8 +18,7 @@ from oscar.tables import Table
 from oscar.timeline.equal import equal_time
 from oscar.timeline.link import algbw, busbw
 from oscar.timeline.scale import Measured, check_nodes, scale
-from oscar_studies.comparison_files import kept_schedule
-from oscar_studies.comparison_table import best_rows, kept_link
+from oscar_studies.comparison_report import best_rows, kept_link, kept_schedule
 
 TABLE = Table(
     "name:#method <16", "plan <10", "nodes >6", "time_us:time(us) >11.2f", "algbw >8.2f", "busbw >8.2f",

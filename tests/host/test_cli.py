@@ -315,7 +315,7 @@ def test_page_of_a_comparison_and_of_its_scaling(tiny: Path, capsys: pytest.Capt
 
 def test_names_are_no_formulas_and_no_columns(tiny: Path, tmp_path: Path) -> None:
     """A method may have any name that can be printed."""
-    from oscar_studies.comparison_table import markdown_table
+    from oscar_studies.comparison_report import markdown_table
     from oscar_studies.scaling import draw_scale, scale_results
 
     results = json.loads((tiny / "out" / "results.json").read_text().replace('"both"', r'"$\\frac$ a|b $_x"'))

@@ -23,8 +23,7 @@ from oscar_studies.contest import (
     summarise,
     tasks_of,
 )
-from oscar_studies.contest_figure import draw
-from oscar_studies.contest_report import answers, table
+from oscar_studies.contest_report import answers, draw, table
 from oscar_studies.training import ring_every, train
 
 SMALL: dict[str, Any] = {

@@ -28,7 +28,7 @@ from oscar.timeline.equal import assumed_frames
 from oscar.timeline.link import LinkModel
 from oscar.timeline.topology import switch
 from oscar_studies.contest import fp32_row, large_time
-from oscar_studies.contest_figure import draw, edge, families
+from oscar_studies.contest_report import draw, edge, families
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 HDL = IMAGES.parents[1] / "hdl"

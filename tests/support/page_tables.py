@@ -16,7 +16,7 @@ from oscar.config import load_config
 from oscar.plotting import INK, PALETTE, figure, logarithmic
 from oscar_lab.lab.report import draw as draw_lab
 from oscar_studies.contest import large_time
-from oscar_studies.contest_figure import draw as draw_comparison
+from oscar_studies.contest_report import draw as draw_comparison
 
 README_ROW = re.compile(
     r"^\| \**(\w+)[^|]*\| \**([\d.]+)\** \|", re.MULTILINE

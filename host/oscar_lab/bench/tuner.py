@@ -370,7 +370,7 @@ def _merge(tuner: _Tuner) -> Iterator[Row]:
 
 def _ready(tuner: _Tuner) -> Iterator[Row]:
     """What measured ready times change: a policy for an even rate, played with them, against one for them."""
-    from oscar_studies.ready_times import of_workload
+    from oscar_studies.recording import of_workload
     from oscar_studies.workloads import make_workload
 
     times = of_workload(make_workload("transformer", nodes=1, seed=0))  # type: ignore[arg-type]

@@ -64,8 +64,7 @@ def _compare(config: Config, args: argparse.Namespace, folder: Path) -> int:
     from oscar.cli.progress import Show
     from oscar.provenance import provenance
     from oscar_studies.comparison import run_experiment
-    from oscar_studies.comparison_files import write_outputs, write_timeline
-    from oscar_studies.comparison_table import text_table
+    from oscar_studies.comparison_report import text_table, write_outputs, write_timeline
 
     with Show() as show:
         results, recording = run_experiment(config, workers=args.workers, progress=show)

@@ -69,8 +69,7 @@ def _compare(config: Config, args: argparse.Namespace, tasks: list[TrainingTask]
     from oscar.errors import ConfigError
     from oscar.version import __version__
     from oscar_studies.contest import provenances, run_all, summarise
-    from oscar_studies.contest_figure import draw
-    from oscar_studies.contest_report import text_report
+    from oscar_studies.contest_report import draw, text_report
 
     runs_folder = folder / "runs"
     if args.report:

@@ -18,8 +18,7 @@ from oscar.timeline.replay import replay
 from oscar.timeline.spans import STAGES
 from oscar.version import __version__
 from oscar_studies.cli.report import ResultsKind
-from oscar_studies.comparison_files import kept_schedule
-from oscar_studies.comparison_table import kept_link, of_scheme
+from oscar_studies.comparison_report import kept_link, kept_schedule, of_scheme
 
 NODES_SHOWN = 8  # of a timeline: more are too thin to be seen
 

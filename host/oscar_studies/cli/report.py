@@ -47,7 +47,7 @@ def add_command(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print and draw; nothing is run again."""
     from oscar_studies.cli.html import page
-    from oscar_studies.comparison_table import markdown_table
+    from oscar_studies.comparison_report import markdown_table
 
     for name, path in (("--figure", args.figure), ("--html", args.html)):
         if path is not None and len(args.results) > 1:
@@ -104,20 +104,13 @@ def kinds() -> tuple[ResultsKind, ...]:
     Imported late, since the commands are not all needed at once.
     """
     from oscar.cli import installed
-    from oscar_studies import (
-        comparison_figure,
-        comparison_table,
-        contest_figure,
-        contest_report,
-        scaling,
-        training_results,
-    )
+    from oscar_studies import comparison_report, contest_report, scaling, training_results
 
     others = (module.kind() for module in installed.modules() if hasattr(module, "kind"))
     return (
         ResultsKind(
             "allreduce", frozenset({"methods", "loss"}), "allreduce.png",
-            comparison_table.text_table, comparison_figure.draw,
+            comparison_report.text_table, comparison_report.draw,
         ),
         ResultsKind(
             "train", frozenset({"runs", "spread"}), "train.png",
@@ -125,7 +118,7 @@ def kinds() -> tuple[ResultsKind, ...]:
         ),
         ResultsKind(
             "compare", frozenset({"title", "metric", "rows"}), "compare.png",
-            contest_report.text_report, contest_figure.draw,
+            contest_report.text_report, contest_report.draw,
         ),
         ResultsKind(
             "scale", frozenset({"points", "measured_nodes"}), "scale.png",

@@ -135,7 +135,7 @@ def _times(config: Config, workload: Workload, tensors: Tensors, args: argparse.
     from oscar.planning.tuning.profile import even
     from oscar.planning.tuning.traces import read_times
     from oscar.timeline.overlap import FORWARD
-    from oscar_studies.ready_times import of_numpy, of_workload
+    from oscar_studies.recording import of_numpy, of_workload
     from oscar_studies.workloads.numpy_training import NumpyWorkload
 
     given = config.train.compute_ms if args.compute_ms is None else args.compute_ms
