@@ -20,7 +20,7 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.method import make_codec_of
 from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS
-from oscar.schemes.methods import MethodInfo, method_info
+from oscar.schemes.registry import MethodInfo, method_info
 from oscar.timeline.equal import equal_time
 from oscar.timeline.replay import time_of
 from oscar.version import __version__

@@ -17,8 +17,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.files import write_json
 from oscar.provenance import provenance
-from oscar.schemes.methods import method_info
-from oscar.schemes.registry import source_of
+from oscar.schemes.registry import method_info, source_of
 from oscar.timeline.link import LinkModel
 from oscar_studies.parallel import Tick, run_tasks
 from oscar_studies.recording import Progress

@@ -25,7 +25,7 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.grouped import Group, GroupedCluster, GroupedResult
 from oscar.reducers.sampled import SampledCluster
 from oscar.reducers.scheduling import network_of
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 from oscar.state import Saved
 from oscar.timeline.overlap import bucket_shares, bucket_times, iteration_time
 from oscar.version import __version__

@@ -16,7 +16,7 @@ from oscar.plotting import PALETTE, SOFT, figure, logarithmic
 from oscar.reducers.method import make_codec_of
 from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS, Results, finite
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 from oscar.tables import Table
 from oscar.version import __version__
 from oscar_studies.training import TAIL, TAIL_GAP, Run

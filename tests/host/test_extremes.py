@@ -13,7 +13,7 @@ from oscar.errors import GradientOverflowError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.reducers.grouped import Group, GroupedCluster, with_late
-from oscar.schemes.methods import method_names
+from oscar.schemes.registry import method_names
 from oscar.state import crc
 from oscar.transports.threads import local_transports
 from oscar_lab.trials.extremes import VALUES, extreme, measure, ordinary

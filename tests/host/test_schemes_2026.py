@@ -14,7 +14,7 @@ from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, FrameError, GradientOverflowError
 from oscar.numerics.tensors import pack_bits, packed_size, unpack_bits
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.owned import check_bytes
+from oscar.schemes.base import check_bytes
 from oscar.schemes.registry import make_scheme
 from oscar_studies.peers import dynamiq
 from oscar_studies.peers.rotation import Rotation, hadamard

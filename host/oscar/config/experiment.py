@@ -27,7 +27,7 @@ from oscar.config.topology import TopologySection
 from oscar.cores import MOST_THREADS
 from oscar.errors import ConfigError
 from oscar.numerics.quantiser import QuantiserParams
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 
 SOFTWARE = ("compiled", "reference")  # who codes ASC as the section asc says; others are simulated NICs
 

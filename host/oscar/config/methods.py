@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from oscar.config.base import Name, Section, one_of
 from oscar.config.schedule import NAMES, ScheduleSection, refuse_old
 from oscar.numerics.plans import PLANS
-from oscar.schemes.methods import check_method, method_names
+from oscar.schemes.registry import check_method, method_names
 
 POINT_SECTIONS = ("scheme", "quantiser", "asc")  # what a point of a contender may change
 

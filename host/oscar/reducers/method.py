@@ -16,8 +16,7 @@ from oscar.reducers.on_device import kernels
 from oscar.reducers.scheduling import schedule_of, shares_of
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
-from oscar.schemes.methods import method_info
-from oscar.schemes.registry import make_scheme
+from oscar.schemes.registry import make_scheme, method_info
 
 LEAST_BITS = 0.25  # bits of a value whose step is coarser than its distribution
 MOST_REPLAYED = 32  # ranks; nine replays of a larger schedule would take seconds

@@ -28,7 +28,7 @@ from oscar.reducers.scheduling import schedule_of
 from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import Channel, Message, Messages, Scheme
 from oscar.schemes.exact import Exact
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 from oscar.state import Saved
 
 Shapes = list[tuple[int, ...]]

@@ -14,7 +14,7 @@ from oscar.reducers.local_wire import LocalWire
 from oscar.reducers.scheduling import network_of
 from oscar.reducers.wire import Traffic
 from oscar.schemes.base import Channel, Message
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 
 
 class SampledCluster(LocalCluster):

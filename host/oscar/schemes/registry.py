@@ -1,8 +1,9 @@
-"""Look up schemes by name: those of OSCAR, those of installed packages, and classes named by their module.
+"""Look up methods by name: codecs, schemes of OSCAR and of installed packages, classes named by their module.
 
-A package makes its schemes known with entry points of the group "oscar.methods". Without a package, the name
-"module:Class" imports the class; modules are also looked for in the current folder. So a configuration that
-names one runs its code as soon as it is read.
+A method is what a configuration names to reduce with: a codec, which runs inside the coded ring, or a
+scheme. A package makes its schemes known with entry points of the group "oscar.methods". Without a package,
+the name "module:Class" imports the class; modules are also looked for in the current folder. So a
+configuration that names one runs its code as soon as it is read.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from oscar import plugins
-from oscar.coding.registry import CODECS
+from oscar.coding.codec import Codec
+from oscar.coding.registry import CODECS, make_codec
 from oscar.errors import ConfigError, did_you_mean
+from oscar.plugins import outdated
 from oscar.schemes.base import Scheme
 
 
@@ -179,3 +182,50 @@ def parse(name: str, kind: type[Scheme], given: Mapping[str, Any]) -> Any:
         return kind.Options(**given)
     except ValueError as error:
         raise ConfigError(f"scheme {name}: {error}") from None
+
+
+def method_names() -> list[str]:
+    """Return the names of all methods: codecs, then schemes, those of installed packages last."""
+    return [*CODECS, *scheme_names()]
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """The properties of a method before it runs. codec: the codec of its frames; None for a scheme."""
+
+    name: str
+    codec: Codec | None
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the sums equal the sums of the quantised values."""
+        return is_lossless(self.name) if self.codec is None else self.codec.lossless
+
+    @property
+    def commutes(self) -> bool:
+        """Whether the codec sums integers without loss, so that every order of addition gives equal bits."""
+        return self.codec is not None and self.codec.lossless and self.codec.domain == "int"
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise ConfigError or ValueError if the method lacks one of `options`."""
+        if self.codec is None:
+            parse(self.name, scheme_class(self.name), options)
+        elif options:
+            raise ValueError(f"method {self.name} is a codec, not a scheme: leave the section scheme empty")
+
+
+def check_method(name: str) -> str:
+    """Return `name`; raises ValueError for no method, with the nearest name and what is known."""
+    if name not in CODECS and not is_scheme(name):
+        known = method_names()
+        raise ValueError(
+            f"got {name!r}; {did_you_mean(name, known)}method must be one of {', '.join(known)}, or "
+            f"module:Class of a scheme of your own{outdated('; ')}"
+        )
+    return name
+
+
+@cache
+def method_info(name: str) -> MethodInfo:
+    """Return the properties of the method `name`, which `check_method` accepts."""
+    return MethodInfo(name, None if is_scheme(name) else make_codec(name))

@@ -12,7 +12,7 @@ import statistics
 from typing import Any
 
 from oscar.errors import OscarError
-from oscar.schemes.methods import method_names
+from oscar.schemes.registry import method_names
 from oscar.tables import Table
 from oscar_lab.bench.ddp import run_ranks
 

@@ -20,8 +20,7 @@ from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.plotting import INK, figure
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.sparse.grains import Grains
-from oscar.schemes.sparse.partitions import NAMES, PartitionName, make_partition
+from oscar.schemes.sparse.partitions import NAMES, Grains, PartitionName, make_partition
 from oscar.tables import Row, Table
 from oscar_lab.sources import add_source, open_source
 from oscar_studies.workloads import exact_mean

@@ -14,7 +14,7 @@ from oscar.config import Config
 from oscar.errors import GradientError, GradientOverflowError, OscarWarning
 from oscar.numerics.tensors import split
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.methods import method_info, method_names
+from oscar.schemes.registry import method_info, method_names
 from oscar.state import crc
 from oscar.tables import Row, Table
 from oscar_lab.trials._ranks import laplace

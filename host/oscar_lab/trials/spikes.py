@@ -19,8 +19,7 @@ from oscar.config import Config
 from oscar.errors import OscarError, OscarWarning
 from oscar.numerics.tensors import split
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.methods import method_info, method_names
-from oscar.schemes.registry import scheme_class
+from oscar.schemes.registry import method_info, method_names, scheme_class
 from oscar.tables import Row, Table
 
 SIZES = 10.0, 100.0, 1e3, 1e4, 1e8

@@ -23,8 +23,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.baselines.raw import Bf16
 from oscar.numerics.tensors import pack_bits, packed_size, unpack_bits
-from oscar.schemes.base import Message, Messages, Scheme, Worker
-from oscar.schemes.owned import check_bytes, handed
+from oscar.schemes.base import Message, Messages, Scheme, Worker, check_bytes, handed
 
 GROUP, SUPER = 16, 256  # values that share a scale, and a width
 ERRORS = {8: 0.1, 4: 0.25, 2: 0.25}  # by width: how fast levels grow, of the authors' artifact

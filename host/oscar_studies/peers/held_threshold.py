@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from oscar.array import Array
-from oscar.schemes.sparse.shared_threshold import SharedThreshold, first_threshold, read_threshold
+from oscar.schemes.sparse.micro import SharedThreshold, first_threshold, read_threshold
 from oscar.schemes.sparse.sparsifier import Choice, SparseOptions, SparseWorker
 from oscar.schemes.sparse.thresholds import above, reached_by
 from oscar.state import Reader, optional

@@ -16,11 +16,9 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.errors import FrameError
-from oscar.schemes.base import Message
-from oscar.schemes.owned import handed
+from oscar.schemes.base import Message, handed
 from oscar.schemes.selection import largest
-from oscar.schemes.sparse.exchanges import Set
-from oscar.schemes.sparse.own_sets import OwnSets, OwnSetsOptions
+from oscar.schemes.sparse.exchanges import OwnSets, OwnSetsOptions, Set
 from oscar.schemes.sparse.sparsifier import Choice, SparseWorker, Sparsifier
 from oscar.state import Reader, Saved, optional
 

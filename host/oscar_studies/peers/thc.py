@@ -19,8 +19,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.numerics.tensors import cut, pack_bits, packed_size, unpack_bits
-from oscar.schemes.base import Message, Messages, Scheme, Worker
-from oscar.schemes.owned import check_bytes, handed
+from oscar.schemes.base import Message, Messages, Scheme, Worker, check_bytes, handed
 from oscar_studies.peers.rotation import LEAST, Rotation
 
 TAG = 0x7C0E
