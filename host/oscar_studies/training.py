@@ -23,7 +23,6 @@ from oscar.planning.tuning.apply import groups_of
 from oscar.planning.tuning.policy_file import load_policy
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.grouped import Group, GroupedCluster, GroupedResult
-from oscar.reducers.sampled import SampledCluster
 from oscar.reducers.scheduling import network_of
 from oscar.schemes.registry import method_info
 from oscar.state import Saved
@@ -31,6 +30,7 @@ from oscar.timeline.overlap import bucket_shares, bucket_times, iteration_time
 from oscar.version import __version__
 from oscar_studies.parallel import Tick, run_tasks
 from oscar_studies.recording import Progress, open_workload
+from oscar_studies.sampled import SampledCluster
 from oscar_studies.workloads import Workload
 
 TAIL = 5  # evaluations that are averaged at the end of a run, `TAIL_GAP` iterations apart

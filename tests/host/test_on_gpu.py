@@ -33,8 +33,7 @@ import torch  # noqa: E402
 
 from oscar.adapters.torch.jobs import Job  # noqa: E402
 from oscar.adapters.torch.layout import BucketLayout  # noqa: E402
-from oscar.adapters.torch.on_gpu import OnGpu  # noqa: E402
-from oscar.adapters.torch.staging import Staging  # noqa: E402
+from oscar.adapters.torch.staging import OnGpu, Staging  # noqa: E402
 
 CPU = torch.device("cpu")
 SHAPES = [(20, 10), (7,), (150,)]

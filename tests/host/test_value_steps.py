@@ -21,8 +21,7 @@ from oscar.numerics.plans import make_plan
 from oscar.numerics.quantiser import QuantiserParams, Rounding, WorkerQuantiser
 from oscar.numerics.steps import StepTracker
 from oscar.numerics.summaries import summarise
-from oscar.numerics.value_kernels import move
-from oscar.numerics.value_steps import ValueSteps, rule_of
+from oscar.numerics.value_steps import ValueSteps, move, rule_of
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.transports.threads import ThreadTransport, local_transports

@@ -26,8 +26,7 @@ from oscar.numerics.quantiser_kernels import (
     energies_beyond,
     to_grids,
 )
-from oscar.numerics.rounding import bounded_by, energy_of, power_of, rounded
-from oscar.numerics.saturation import Saturation
+from oscar.numerics.saturation import Saturation, bounded_by, energy_of, power_of, rounded
 from oscar.numerics.tensors import check_finite, offsets_of
 from oscar.state import Reader, natural, optional
 

@@ -20,8 +20,7 @@ from oscar.numerics.integers import least_exponent, sum_of_squares
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import WorkerQuantiser
 from oscar.numerics.quantiser_kernels import add_bounded
-from oscar.numerics.rounding import bounded_by, energy_of, power_of, rounded
-from oscar.numerics.saturation import WARN_SHARE
+from oscar.numerics.saturation import WARN_SHARE, bounded_by, energy_of, power_of, rounded
 from oscar.numerics.steps import JUMP, StepTracker, headroom
 from oscar.numerics.summaries import summarise
 

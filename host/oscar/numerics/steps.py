@@ -23,8 +23,7 @@ from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.quantiser_kernels import MOST_SHIFT
 from oscar.numerics.sum_kernels import PIECE, TensorRules, settle_range
 from oscar.numerics.tensors import Room, offsets_of, parts_of
-from oscar.numerics.value_kernels import WORD, settle_values
-from oscar.numerics.value_steps import FALL, GROWTH, ValueSteps, rule_of
+from oscar.numerics.value_steps import FALL, GROWTH, WORD, ValueSteps, rule_of, settle_values
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
 MIN_EXPONENT = -149  # of a step: that of the smallest float32, of which all others are multiples

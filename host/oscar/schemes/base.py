@@ -27,8 +27,7 @@ from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
 from oscar.numerics.quantiser_kernels import hold_within
 from oscar.numerics.saturation import Saturation
-from oscar.numerics.sizes import MATTERS, energies, growth, shrink
-from oscar.numerics.tensors import offsets_of
+from oscar.numerics.tensors import MATTERS, energies, growth, offsets_of, shrink
 from oscar.state import Reader, Stateful, crc, natural, optional
 
 Op = Literal["sum", "or", "max", "gather", "agree", "exchange"]

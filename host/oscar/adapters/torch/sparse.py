@@ -18,7 +18,7 @@ from oscar.array import Array
 from oscar.coding.index import make_index
 from oscar.config import Config
 from oscar.numerics.tensors import check_tensors
-from oscar.reducers.overflow import check_means
+from oscar.reducers.checks import check_means
 from oscar.reducers.party import Party
 from oscar.reducers.remote_wire import RemoteWire
 from oscar.schemes.registry import parse, scheme_class

@@ -1,4 +1,7 @@
-"""Checks that the mean fits float32. All ranks raise alike and name the ranks of the largest values."""
+"""Checks of gradients before any value is read, and of the mean: it has to fit float32.
+
+All ranks raise alike and name the ranks of the largest values.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,53 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.errors import GradientOverflowError
+from oscar.errors import GradientError, GradientOverflowError
 from oscar.numerics.quantiser_kernels import all_finite
 from oscar.reducers.wire import Wire
 from oscar.schemes.base import Message
+
+MAX_NODES = 256  # ranks; message tags have no room for more
+
+
+def check_gradients(gradients: Sequence[Sequence[np.ndarray]]) -> list[tuple[int, ...]]:
+    """Return the tensors' shapes, which must be equal on all nodes.
+
+    gradients: arrays of any dtype, [node][tensor]. Raises TypeError unless `gradients` is a sequence of
+    lists; GradientError unless there are 1 to 256 nodes with equal numbers of tensors and equal shapes.
+    """
+    if not isinstance(gradients, (Sequence, np.ndarray)):
+        raise TypeError(f"expected gradients[node][tensor], got {type(gradients).__name__}")
+    for rank, node in enumerate(gradients):
+        check_list(node, f"gradients[node][tensor], with a list of arrays for node {rank}")
+    if not 1 <= len(gradients) <= MAX_NODES:
+        raise GradientError(f"expected gradients of 1 to {MAX_NODES} nodes, got {len(gradients)}")
+    shapes = [tuple(np.shape(tensor)) for tensor in gradients[0]]
+    for rank, node in enumerate(gradients):
+        theirs = [tuple(np.shape(tensor)) for tensor in node]
+        if len(theirs) != len(shapes):
+            raise GradientError(
+                f"node {rank} has {len(theirs)} tensors, node 0 has {len(shapes)}: "
+                "all nodes must run the same model"
+            )
+        for index, (came, expected) in enumerate(zip(theirs, shapes, strict=True)):
+            if came != expected:
+                raise GradientError(
+                    f"node {rank}, tensor {index} has shape {came}, on node 0 it has {expected}: "
+                    "all nodes must run the same model"
+                )
+    return shapes
+
+
+def check_list(tensors: Any, expected: str) -> None:
+    """Raise TypeError unless `tensors` is a list of tensors; one array is probably a list left out."""
+    if hasattr(tensors, "shape"):
+        if len(tensors.shape) < 2:
+            raise TypeError(
+                f"expected {expected}, got one array of shape {list(tensors.shape)}; write [array]"
+            )
+    elif isinstance(tensors, (str, bytes)) or not isinstance(tensors, Sequence):
+        raise TypeError(f"expected {expected}, got {type(tensors).__name__}")
+
 
 NAMED = 4  # most ranks that an error names
 ADVICE = "; skip this iteration, or lower the loss scale or the learning rate"
