@@ -248,7 +248,7 @@ def _draw(args: argparse.Namespace) -> int:
     check_outputs([output], [Path(args.schedule), args.topology])
     link = link_of(args)
     if args.topology is not None:
-        from oscar.config.topology import read_topology
+        from oscar.config.link import read_topology
 
         topology = read_topology(args.topology, args.nodes)
         args.nodes = topology.nodes
@@ -274,7 +274,7 @@ def _synth(args: argparse.Namespace) -> int:
             f"expected --limit of 0 s or more and --per-rank of 1 to {MOST_PER_RANK}, got {args.limit:g} and "
             f"{args.per_rank}: more chunks take the solver too long"
         )
-    from oscar.config.topology import read_topology
+    from oscar.config.link import read_topology
     from oscar.planning.synthesis.problem import RoutingProblem
     from oscar.planning.synthesis.synthesise import synthesise
 

@@ -24,8 +24,7 @@ from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.merge import merge
 from oscar.planning.tuning.options import measured, options
 from oscar.planning.tuning.policy import SAME, Option, Policy, PolicyProblem
-from oscar.planning.tuning.reasons import verdict
-from oscar.planning.tuning.select import fixed
+from oscar.planning.tuning.select import fixed, verdict
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames
 from oscar.timeline.lanes import seconds_at

@@ -86,8 +86,7 @@ def run(args: argparse.Namespace) -> int:
     from oscar.planning.tuning.apply import made_of
     from oscar.planning.tuning.policy import PolicyProblem
     from oscar.planning.tuning.policy_file import PolicyFile
-    from oscar.planning.tuning.reasons import reasons, verdict
-    from oscar.planning.tuning.select import select
+    from oscar.planning.tuning.select import reasons, select, verdict
     from oscar_studies.recording import open_workload
 
     config = read_config(args)
