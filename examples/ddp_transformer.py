@@ -27,7 +27,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 import oscar
-from oscar.adapters.torch.ends import default_config
+from oscar.adapters.torch.arguments import default_config
 from oscar.adapters.torch.tuning import tune
 from oscar.files import write_json
 from oscar.torch_ddp import OscarState, oscar_hook
