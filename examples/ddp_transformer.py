@@ -27,11 +27,11 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compr
 from torch.nn.parallel import DistributedDataParallel
 
 import oscar
-from oscar.adapters.torch.ends import default_config
+from oscar.adapters.torch.arguments import default_config
 from oscar.adapters.torch.tuning import tune
 from oscar.files import write_json
 from oscar.torch_ddp import OscarState, oscar_hook
-from oscar.workloads.text import character_ids, windows
+from oscar_studies.workloads.text import character_ids, windows
 
 CHARACTERS = 128
 GROUPED_MB = 1.0  # of DDP's buckets under a policy: a group waits for all buckets that its gradients are in

@@ -27,7 +27,7 @@ import numpy as np
 
 from oscar import Config
 from oscar.files import write_json
-from oscar.workloads.text import character_ids, windows
+from oscar_studies.workloads.text import character_ids, windows
 
 CHARACTERS, HELD_OUT = 128, 64  # HELD_OUT: windows of text that nobody trains on
 TIMEOUT = timedelta(seconds=60)

@@ -17,7 +17,7 @@ from oscar.collective.stats import AllReduceResult
 from oscar.errors import FrameError
 from oscar.planning.predict import predict
 from oscar.timeline.link import LinkModel
-from oscar.workloads import make_workload
+from oscar_studies.workloads import make_workload
 
 random = np.random.default_rng(0)
 

@@ -8,6 +8,7 @@ result.mean[0], result.stats.bits_per_value
 
 from typing import TYPE_CHECKING, Any
 
+from oscar import moved
 from oscar.version import __version__
 
 __all__ = ["Config", "LocalCluster", "__version__", "load_config"]
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from oscar.reducers.cluster import LocalCluster
 
 _HOME = {"LocalCluster": "oscar.reducers.cluster", "Config": "oscar.config", "load_config": "oscar.config"}
+
+moved.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+OWN_FOLDERS = tuple(  # of the packages that are OSCAR
+    f"{Path(__file__).parents[1] / name}{os.sep}" for name in ("oscar", "oscar_gpu", "oscar_studies")
+)
 IN_CLONE = (Path(__file__).parents[2] / "pyproject.toml").is_file()  # else installed from a wheel
 
 
@@ -159,8 +162,8 @@ def one_line(text: str) -> str:
 
 
 def warn(text: str, category: type[Warning]) -> None:
-    """Warn of the line outside the package that called into it."""
-    package, frame, level = os.path.dirname(__file__) + os.sep, sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+    """Warn of the line outside OSCAR's packages that called into them."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(OWN_FOLDERS):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level)

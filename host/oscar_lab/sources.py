@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from oscar.errors import needed
-from oscar.workloads import Workload, make_workload
-from oscar.workloads.trace import load
+from oscar_studies.workloads import Workload, make_workload
+from oscar_studies.workloads.trace import load
 
 peer = partial(needed, purpose="this comparison", extra="peers")  # imports a package to compare with
 

@@ -7,9 +7,9 @@ from functools import cache
 import numpy as np
 
 from oscar.coding.asc.state import TableState
-from oscar.studies.integers import integers
-from oscar.workloads import make_workload
 from oscar_sim.blocks import CodedFrame, Coder
+from oscar_studies.integers import integers
+from oscar_studies.workloads import make_workload
 
 KINDS = ("real", "laplace", "blocks", "sparse", "constant", "corners", "edges", "mixed")
 

@@ -24,15 +24,15 @@ import numpy as np
 
 from oscar.errors import OscarError
 from oscar.results import write_results
-from oscar.studies.integers import pushed
 from oscar.tables import Row, Table
 from oscar.timeline.units import received, received_front, send_front, sent
 from oscar.timeline.units_head import head_reads
-from oscar.workloads import WORKLOADS
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.frame_clocks import Given, Times, measure
 from oscar_sim.results_file import prepared
 from oscar_sim.whole import WholeNic
+from oscar_studies.integers import pushed
+from oscar_studies.workloads import WORKLOADS
 
 MOST = 40_960  # values of a frame
 MOST_FRAMES = 16  # of a model: each has a link of its own

@@ -62,10 +62,19 @@ def layers(container: str = "oscar") -> list[list[str]]:
     return [line.split(" | ") for line in re.findall(r'"(.*?)"', found[1])]
 
 
-def test_the_page_draws_the_layers_that_hold() -> None:
-    drawing = PAGE.partition("## The layers")[2].split("```")[1]
+@pytest.mark.parametrize(
+    ("package", "title"),
+    [
+        ("oscar", "## The layers"),
+        ("oscar_gpu", "### On a GPU"),
+        ("oscar_studies", "### The studies"),
+        ("oscar_lab", "### The laboratory"),
+    ],
+)
+def test_the_page_draws_the_layers_that_hold(package: str, title: str) -> None:
+    drawing = PAGE.partition(f"\n{title}\n")[2].split("```")[1]
     names = [re.split(r"  +", line)[-1].split(" | ") for line in drawing.strip("\n").splitlines()]
-    assert names == layers()
+    assert names == layers(package)
 
 
 def test_the_page_draws_the_rooms_of_hdl_and_sim() -> None:

@@ -20,11 +20,11 @@ from oscar.coding.asc.reference import ReferenceCoder, _class_step, _value_step
 from oscar.coding.asc.state import TableState
 from oscar.collective.schedules import make_schedule
 from oscar.errors import ConfigError, MissingExtraError, OscarError
-from oscar.studies.integers import integers
-from oscar.workloads import make_workload
 from oscar_lab.bench import overlap, rate, speed, synthesis, units
 from oscar_lab.trials import mutate
 from oscar_lab.trials._hunt import Chunk
+from oscar_studies.integers import integers
+from oscar_studies.workloads import make_workload
 
 
 def run(module: Any, *words: str) -> dict[str, Any]:

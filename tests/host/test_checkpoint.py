@@ -17,12 +17,12 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from needs import needs
 from oscar import checkpoint
+from oscar.coding.arrays import load_array
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.state import Saved
-from oscar.studies.arrays import load_array
-from oscar.workloads import Workload, exact_mean, make_workload, trace
+from oscar_studies.workloads import Workload, exact_mean, make_workload, trace
 
 
 class Colour(IntEnum):

@@ -20,17 +20,19 @@ import numba
 import numpy as np
 import pytest
 
-from oscar import shipped
-from oscar.cli import COMMANDS, build_parser, main
+from oscar import plugins, shipped
+from oscar.cli import COMMANDS as RUNTIME_COMMANDS
+from oscar.cli import build_parser, main
 from oscar.cli.common import read_config
 from oscar.cli.progress import COMPILING, compiling_said
 from oscar.config import Config, load_config
 from oscar.errors import PACKAGES
 from oscar.planning.costs import method_cost
-from oscar.studies.plotting import spread_labels
+from oscar.plotting import spread_labels
 from oscar.timeline import nic
 
 ROOT = Path(__file__).parents[2]
+COMMANDS = (*RUNTIME_COMMANDS, *plugins.entries(plugins.COMMANDS))
 TINY = """
 nodes: 3
 iterations: 4
@@ -313,8 +315,8 @@ def test_page_of_a_comparison_and_of_its_scaling(tiny: Path, capsys: pytest.Capt
 
 def test_names_are_no_formulas_and_no_columns(tiny: Path, tmp_path: Path) -> None:
     """A method may have any name that can be printed."""
-    from oscar.studies.comparison_table import markdown_table
-    from oscar.studies.scaling import draw_scale, scale_results
+    from oscar_studies.comparison_report import markdown_table
+    from oscar_studies.scaling import draw_scale, scale_results
 
     results = json.loads((tiny / "out" / "results.json").read_text().replace('"both"', r'"$\\frac$ a|b $_x"'))
     assert results["methods"][-1]["name"] == r"$\frac$ a|b $_x"
@@ -829,7 +831,7 @@ def test_nowhere_to_keep_kernels_is_one_line(
     from oscar.kernels import njit
 
     monkeypatch.setattr(CacheImpl, "_locator_classes", [])
-    monkeypatch.setattr("oscar.cli.report.read_results", lambda *_: njit(cache=True)(run))
+    monkeypatch.setattr("oscar_studies.cli.report.read_results", lambda *_: njit(cache=True)(run))
     assert run(["report", tiny / "out" / "results.json"]) == 2
     error = capsys.readouterr().err
     assert "set NUMBA_CACHE_DIR to a folder you can write to" in error
@@ -912,7 +914,7 @@ def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("oscar.cli.report.read_results", interrupt)
+    monkeypatch.setattr("oscar_studies.cli.report.read_results", interrupt)
     assert run(["report", tiny / "out" / "results.json"]) == 130
 
 

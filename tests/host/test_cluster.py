@@ -16,7 +16,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, PeerError, SaturationWarning
 from oscar.numerics.plans import PLANS
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.sampled import SampledCluster
+from oscar_studies.sampled import SampledCluster
 from support.gradients import related
 
 SHAPES: list[tuple[int, ...]] = [(3, 5, 7), (), (0,), (129,), (2, 0, 3), (1, 1), (300,)]

@@ -13,7 +13,8 @@ import yaml
 from oscar.cli import main
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError
-from oscar.studies.contest import (
+from oscar.timeline.link import LinkModel
+from oscar_studies.contest import (
     TrainingTask,
     fewest_bits,
     large_time,
@@ -22,10 +23,8 @@ from oscar.studies.contest import (
     summarise,
     tasks_of,
 )
-from oscar.studies.contest_figure import draw
-from oscar.studies.contest_report import answers, table
-from oscar.studies.training import ring_every, train
-from oscar.timeline.link import LinkModel
+from oscar_studies.contest_report import answers, draw, table
+from oscar_studies.training import ring_every, train
 
 SMALL: dict[str, Any] = {
     "nodes": 2,

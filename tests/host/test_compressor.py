@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from needs import needs
-from oscar import Config, LocalCluster
+from oscar import Config, LocalCluster, plugins
 from oscar.cli import main
 from oscar.errors import ConfigError
 from oscar.planning.tuning.options import changes_of
 from oscar.reducers.communicator import Communicator
 from oscar.schemes import registry
-from oscar.studies.contest import tasks_of
 from oscar.transports.threads import local_transports
+from oscar_studies.contest import tasks_of
 from support.ranks import on_ranks
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +30,14 @@ NODES = 3
 def _in_the_clone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(ROOT)
     yield
-    registry.installed.cache_clear()
-    registry.scheme_class.cache_clear()
+    monkeypatch.undo()
+    forget()
+
+
+def forget() -> None:
+    """Let the next look-up read the entry points anew."""
+    for function in (plugins.entries, registry.installed, registry.scheme_class):
+        function.cache_clear()
 
 
 def gradients(seed: int) -> list[list[np.ndarray]]:
@@ -105,11 +111,14 @@ def test_what_is_no_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_package_gives_it_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry.installed.cache_clear()
-    entries = [EntryPoint(name, METHOD, registry.GROUP) for name in ("signs", "asc", "topk")]
-    monkeypatch.setattr(registry, "entry_points", lambda group: entries if group == registry.GROUP else [])
+    forget()
+    entries = [EntryPoint(name, METHOD, plugins.METHODS) for name in ("signs", "asc", "topk", "powersgd")]
+    entries.append(EntryPoint("powersgd", "oscar_studies.peers.powersgd:PowerSgd", plugins.METHODS))
+    monkeypatch.setattr(plugins, "entry_points", lambda group: entries if group == plugins.METHODS else [])
     assert registry.scheme_class(Config(method="signs").method).name == "signs"
-    assert list(registry.installed()) == ["signs"]  # a package cannot take over a name of OSCAR's
+    named = registry.installed()  # a package cannot take over a name of OSCAR's
+    assert named.keys() == {"powersgd", "signs"}
+    assert named["powersgd"].startswith("oscar_studies.")
 
 
 def test_it_can_be_tuned() -> None:

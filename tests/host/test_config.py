@@ -13,8 +13,8 @@ import yaml
 from oscar.config import Config, load_config
 from oscar.errors import ConfigError
 from oscar.shipped import folder
-from oscar.workloads import WORKLOADS
-from oscar.workloads.options import parse_options
+from oscar_studies.workloads import WORKLOADS
+from oscar_studies.workloads.options import parse_options
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 

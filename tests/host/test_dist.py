@@ -18,11 +18,20 @@ import pytest
 from packaging.requirements import Requirement
 
 import oscar
-from oscar import cli
-from oscar.cli import COMMANDS, laboratory
+from oscar import plugins
+from oscar.cli import COMMANDS as RUNTIME_COMMANDS
+from oscar.cli import installed as installed_commands
 from oscar.config import load_config
 
 ROOT = Path(__file__).parents[2]
+COMMANDS = (
+    *RUNTIME_COMMANDS,
+    *(
+        name
+        for name, entry in plugins.entries(plugins.COMMANDS).items()
+        if plugins.package_of(entry) != installed_commands.LABORATORY
+    ),
+)
 CONFIGS = {path.name: path.read_bytes() for path in (ROOT / "configs").glob("*.yaml")}
 
 
@@ -65,7 +74,9 @@ def test_wheel_holds_packages_types_and_configurations(released: tuple[Path, Pat
     assert configs == CONFIGS
     assert "oscar/py.typed" in names
     info = f"oscar_allreduce-{oscar.__version__}.dist-info"
-    assert {name.partition("/")[0] for name in names} == {"oscar", "oscar_hdl", "oscar_sim", info}
+    assert {name.partition("/")[0] for name in names} == {
+        "oscar", "oscar_gpu", "oscar_hdl", "oscar_sim", "oscar_studies", info,
+    }  # fmt: skip
 
 
 def required(names: list[str], known: dict[str, Distribution]) -> dict[str, Distribution]:
@@ -152,12 +163,12 @@ def test_the_wheel_runs_outside_a_clone_and_names_the_extras_that_it_lacks(
 
 
 def test_without_the_laboratory_its_commands_say_that_they_need_a_clone(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    installed: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(laboratory, "PACKAGE", "no_such_package")
-    for words in (["bench"], ["bench", "ratios", "--nodes", "4"], ["trial", "--help"], ["lab"]):
-        assert cli.main(words) == 2
-        assert "is not in the wheel; clone OSCAR's repository" in capsys.readouterr().err
+    words = ["bench"], ["bench", "ratios", "--nodes", "4"], ["trial", "--help"], ["lab"]
+    for _, status, said in run(installed, tmp_path, *words):
+        assert status == 2
+        assert "is not in the wheel; clone OSCAR's repository" in said
 
 
 def test_every_place_says_the_same_version() -> None:

@@ -33,7 +33,7 @@ ELSEWHERE = {  # these need a launcher, or the example of another name returns o
     "oscar.errors",
 }
 PENDING = (  # names in these have no examples yet; take each out once it has
-    "oscar.asc.", "oscar.coding.", "oscar.planning.", "oscar.workloads.",
+    "oscar.asc.", "oscar.coding.", "oscar.planning.", "oscar_studies.workloads.",
     "oscar.timeline.link.", "oscar.timeline.replay.", "oscar.transports.keyed.",
 )  # fmt: skip
 

@@ -13,15 +13,15 @@ from oscar.errors import GradientOverflowError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.reducers.grouped import Group, GroupedCluster, with_late
-from oscar.schemes.methods import METHODS
+from oscar.schemes.registry import method_names
 from oscar.state import crc
-from oscar.studies.training import Trainer
 from oscar.transports.threads import local_transports
 from oscar_lab.trials.extremes import VALUES, extreme, measure, ordinary
+from oscar_studies.training import Trainer
 from support.ranks import on_ranks
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", method_names())
 def test_every_method_tells_or_returns_a_finite_mean_and_goes_on(method: str) -> None:
     row = measure(method, list(VALUES), calls=len(VALUES))
     assert not row["wrong"]

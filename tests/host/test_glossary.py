@@ -12,7 +12,7 @@ import pytest
 from oscar.planning.tuning import policy
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = "host/oscar", "host/oscar_lab", "sim/oscar_sim"
+PACKAGES = "host/oscar", "host/oscar_gpu", "host/oscar_studies", "host/oscar_lab", "sim/oscar_sim"
 PAGE = ROOT / "docs" / "glossary.md"
 ROWS = re.findall(r"^\| ([a-z][^|]*) \| ([^|]+) \| ([^|]+) \|$", PAGE.read_text(), re.MULTILINE)
 

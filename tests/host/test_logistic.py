@@ -9,8 +9,8 @@ import pytest
 
 from oscar.array import Array
 from oscar.errors import OscarError
-from oscar.workloads import exact_mean, logistic, make_workload, ngrams
-from oscar.workloads.options import LogisticOptions
+from oscar_studies.workloads import exact_mean, logistic, make_workload, ngrams
+from oscar_studies.workloads.options import LogisticOptions
 from support import saga
 
 SMALL: dict[str, Any] = {"features_log2": 14, "samples": 500, "l1": 2e-4, "coupling": 1.2e-4}

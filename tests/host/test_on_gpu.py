@@ -33,8 +33,7 @@ import torch  # noqa: E402
 
 from oscar.adapters.torch.jobs import Job  # noqa: E402
 from oscar.adapters.torch.layout import BucketLayout  # noqa: E402
-from oscar.adapters.torch.on_gpu import OnGpu  # noqa: E402
-from oscar.adapters.torch.staging import Staging  # noqa: E402
+from oscar.adapters.torch.staging import OnGpu, Staging  # noqa: E402
 
 CPU = torch.device("cpu")
 SHAPES = [(20, 10), (7,), (150,)]
@@ -87,7 +86,7 @@ class Pair:
         if device is None:
             self.scheme: Exact = Exact(options, shapes=shapes, nodes=2, seed=0)
         else:
-            from oscar.schemes.exact_gpu import GpuExact, GpuOptions
+            from oscar_gpu.exact import GpuExact, GpuOptions
 
             there = GpuOptions.of(options, AscParams(), device)
             self.scheme = GpuExact(there, shapes=shapes, nodes=2, seed=0)
@@ -159,7 +158,7 @@ def test_messages_means_and_state_are_those_of_the_host(plan: str, scale: Any, s
 
 
 def test_a_call_that_fails_leaves_the_state_as_it_was() -> None:
-    from oscar.schemes.exact_gpu import GpuExact
+    from oscar_gpu.exact import GpuExact
 
     pair, random = (
         Pair(QuantiserParams(error_feedback=True), "interleave", [50, 300], CPU),
@@ -276,7 +275,7 @@ def test_schedules_that_keep_sums_apart_are_for_the_host() -> None:
 
 
 def test_blocks_of_a_plan_fill_the_tiles_of_kernels() -> None:
-    from oscar.numerics.gpu.kernels import SIZE
+    from oscar_gpu.quantiser_kernels import SIZE
 
     assert SIZE == TILE
 
@@ -318,7 +317,7 @@ def test_why_a_bucket_goes_through_the_host_is_told_once(caplog: pytest.LogCaptu
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 8191, 8193, 20_000])
 def test_the_checksum_of_bytes_on_a_gpu(size: int, seed: int) -> None:
-    from oscar.numerics.gpu import crc as device
+    from oscar_gpu import crc as device
 
     data = np.random.default_rng([seed, size]).integers(0, 256, size).astype(np.uint8)
     assert device.finish(device.start(torch.from_numpy(data)), size) == crc(data)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oscar.errors import PeerError
-from oscar.studies.parallel import run_tasks
+from oscar_studies.parallel import run_tasks
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")

@@ -19,8 +19,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, OscarError, PeerError, SaturationWarning
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator, PeerResult
-from oscar.reducers.greeting import greeting
-from oscar.reducers.party import Party
+from oscar.reducers.party import Party, greeting
 from oscar.reducers.remote_wire import FIRST_ROOM, RemoteWire
 from oscar.schemes.base import Message
 from oscar.transports import handshake

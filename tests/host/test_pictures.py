@@ -19,16 +19,16 @@ from matplotlib.textpath import TextPath
 from matplotlib.transforms import Bbox
 
 from needs import needs
+from oscar import plotting
 from oscar.collective.schedules import make_schedule
 from oscar.config import load_config
-from oscar.studies import plotting
-from oscar.studies.contest import fp32_row, large_time
-from oscar.studies.contest_figure import draw, edge, families
-from oscar.studies.schedule_figure import draw_schedule
-from oscar.studies.schedule_scaling import draw_points, schedule_points
+from oscar.planning.schedule_figure import draw_schedule
+from oscar.planning.schedule_scaling import draw_points, schedule_points
 from oscar.timeline.equal import assumed_frames
 from oscar.timeline.link import LinkModel
 from oscar.timeline.topology import switch
+from oscar_studies.contest import fp32_row, large_time
+from oscar_studies.contest_report import draw, edge, families
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 HDL = IMAGES.parents[1] / "hdl"

@@ -19,7 +19,7 @@ from oscar.planning.tuning.policy_file import PolicyFile, load_policy
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.grouped import Group, GroupedCluster
 from oscar.state import crc
-from oscar.studies.training import Trainer
+from oscar_studies.training import Trainer
 
 SHAPES = [(40, 5), (7,), (31, 3), (), (260,)]
 NODES = 3

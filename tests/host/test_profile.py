@@ -18,9 +18,10 @@ import pytest
 from needs import needs
 from oscar.cli import main
 from oscar.errors import ConfigError
-from oscar.planning.tuning.profile import ReadyTimes, here, load_profile, of_numpy
+from oscar.planning.tuning.profile import ReadyTimes, here, load_profile
 from oscar.planning.tuning.traces import ENGINE, GRADIENT, read_times
-from oscar.workloads import make_workload
+from oscar_studies.recording import of_numpy
+from oscar_studies.workloads import make_workload
 
 ROOT = Path(__file__).parents[2]
 SLEEP = 0.03  # of the backward pass between two layers: known times, however busy the machine is

@@ -13,7 +13,7 @@ from oscar import __version__, provenance
 from oscar.cli import main
 from oscar.coding.asc.params import FORMAT
 from oscar.results import write_results
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 from oscar.version import METHOD_VERSIONS
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from oscar.cli import COMMANDS as PRODUCT_COMMANDS
-from oscar.cli import build_parser, laboratory, main
+from oscar import plugins
+from oscar.cli import COMMANDS as RUNTIME_COMMANDS
+from oscar.cli import build_parser, main
 from oscar_lab.cli.bench import modules
 
-OSCAR_COMMANDS = (*PRODUCT_COMMANDS, *laboratory.COMMANDS)
+OSCAR_COMMANDS = (*RUNTIME_COMMANDS, *plugins.entries(plugins.COMMANDS))
 ROOT = Path(__file__).parents[2]
+NO_MODULES = "oscar.core", "oscar.nic", "oscar.methods", "oscar.commands", "oscar.ddp"
 PAGES = {name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/guide.md")}
 README = PAGES["README.md"]
 COMMANDS = list(  # of both pages, each once
@@ -130,10 +132,8 @@ def test_what_the_pages_name_exists() -> None:
     known = {"bench": modules("bench"), "trial": modules("trial")}
     for page in pages:
         text = page.read_text(encoding="utf-8")
-        for path in re.findall(r"(?<![/\w])oscar\.(?:[a-z_]+\.)*\w+\b", text):
-            assert path in ("oscar.core", "oscar.nic", "oscar.methods", "oscar.ddp") or is_there(path), (
-                f"{page.name}: {path}"
-            )
+        for path in re.findall(r"(?<![/\w])oscar(?:_gpu|_studies|_lab)?\.(?:[a-z_]+\.)*\w+\b", text):
+            assert path in NO_MODULES or is_there(path), f"{page.name}: {path}"
         for path in re.findall(r"\b(?:host|tests)/[\w/]+(?:\.\w+)?", text):
             assert (ROOT / path).exists(), f"{page.name}: {path}"
         for command, name in re.findall(

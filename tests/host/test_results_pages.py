@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from oscar.cli import build_parser
-from oscar.studies.plotting import figure, numbers_in
-from oscar.studies.schedule_scaling import draw_points, schedule_points
+from oscar.planning.schedule_scaling import draw_points, schedule_points
+from oscar.plotting import figure, numbers_in
 from oscar.timeline.link import LinkModel
 from oscar.version import METHOD_VERSIONS
 from oscar_lab.cli.bench import PACKAGES, modules

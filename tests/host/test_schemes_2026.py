@@ -14,11 +14,11 @@ from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, FrameError, GradientOverflowError
 from oscar.numerics.tensors import pack_bits, packed_size, unpack_bits
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes import dynamiq
-from oscar.schemes.owned import check_bytes
+from oscar.schemes.base import check_bytes
 from oscar.schemes.registry import make_scheme
-from oscar.schemes.rotation import Rotation, hadamard
-from oscar.schemes.thc import best_table
+from oscar_studies.peers import dynamiq
+from oscar_studies.peers.rotation import Rotation, hadamard
+from oscar_studies.peers.thc import best_table
 from support.gradients import laplace
 
 SHAPES = [(40, 50), (0,), (33,), (1,)]

@@ -12,9 +12,9 @@ from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.base import Message, Scheme, Worker
 from oscar.schemes.fields import field_limit, pack_fields, packed_bytes, unpack_fields
-from oscar.schemes.powersgd import orthonormalise
 from oscar.schemes.registry import make_scheme
 from oscar.schemes.widths import Ladder, power
+from oscar_studies.peers.powersgd import orthonormalise
 from support.lockstep import lockstep
 
 SHAPES = [(40, 50), (0,), (16, 3, 3, 5), (33,), (1,)]

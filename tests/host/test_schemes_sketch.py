@@ -15,7 +15,7 @@ from oscar.schemes.base import Message, Scheme, Worker
 from oscar.schemes.count_sketch import CountSketchOptions, CountSketchScheme
 from oscar.schemes.fields import field_limit
 from oscar.schemes.grid import Grid, GridSteps
-from oscar.schemes.sketched_sgd import SketchedSgd, SketchedSgdOptions
+from oscar_studies.peers.sketched_sgd import SketchedSgd, SketchedSgdOptions
 from support.lockstep import lockstep
 
 F32 = np.float32

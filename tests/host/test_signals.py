@@ -18,7 +18,7 @@ import pytest
 
 from oscar.errors import OscarError
 from oscar.signals import Stopped, stops_raise
-from oscar.studies.parallel import run_tasks
+from oscar_studies.parallel import run_tasks
 
 AIM_S = 2.0  # until a command that was asked to end has ended
 SLACK = 3  # and as many times what Python takes to start here and now: machines of tests are shared
@@ -130,9 +130,9 @@ def test_what_fails_does_not_wait_for_the_others(task: Any, kind: type[Exception
 
 FAILING = """
 import os, signal, sys, threading, time
-from oscar.cli import train
+from oscar_studies.cli import train
 from oscar.cli import main
-from oscar.studies.parallel import run_tasks
+from oscar_studies.parallel import run_tasks
 
 def fail(tick):
     print(time.monotonic(), flush=True)

@@ -14,11 +14,11 @@ from oscar.reducers.communicator import Communicator
 from oscar.schemes.registry import make_scheme
 from oscar.schemes.selection import largest
 from oscar.schemes.sparse.frequency import Cosines, basis
-from oscar.schemes.sparse.hashing import mixed
-from oscar.schemes.sparse.ok_topk import cut_of, reached
+from oscar.schemes.sparse.partitions import mixed
 from oscar.schemes.sparse.sparsifier import SparseWorker
 from oscar.schemes.sparse.top_k import shared_out
 from oscar.transports.threads import local_transports
+from oscar_studies.peers.ok_topk import cut_of, reached
 from support.ranks import on_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:scheme .*:oscar.errors.CautionWarning")

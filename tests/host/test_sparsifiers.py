@@ -14,12 +14,17 @@ from oscar.errors import ConfigError, GradientError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.schemes.registry import make_scheme
-from oscar.schemes.sparse import shared_threshold
+from oscar.schemes.sparse import micro as shared_threshold
 from oscar.schemes.sparse.deft import Deft, pack, pieces_of, shares_of
-from oscar.schemes.sparse.micro import Micro
-from oscar.schemes.sparse.ranges import LearntRanges, MovedRanges, Ranges, move_one
-from oscar.schemes.sparse.shared_threshold import first_threshold, released
-from oscar.schemes.sparse.sidco import fitted, threshold_of
+from oscar.schemes.sparse.micro import (
+    LearntRanges,
+    Micro,
+    MovedRanges,
+    Ranges,
+    first_threshold,
+    move_one,
+    released,
+)
 from oscar.schemes.sparse.sparsifier import SparseWorker
 from oscar.schemes.sparse.thresholds import (
     LANES,
@@ -33,6 +38,7 @@ from oscar.schemes.sparse.thresholds import (
 )
 from oscar.state import crc
 from oscar.transports.threads import local_transports
+from oscar_studies.peers.sidco import fitted, threshold_of
 from support.ranks import on_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")

@@ -11,7 +11,7 @@ from oscar.config import Config
 from oscar.errors import SaturationWarning
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
-from oscar.schemes.registry import SCHEMES
+from oscar.schemes.registry import scheme_names
 from oscar.transports.threads import local_transports
 from oscar_lab.trials.spikes import SpikeCase, config_of, train
 from support.ranks import on_ranks
@@ -46,7 +46,7 @@ def residuals(cluster: LocalCluster) -> list[np.ndarray]:
 
 @quiet
 @pytest.mark.parametrize("everyone", [False, True])
-@pytest.mark.parametrize("method", SCHEMES)
+@pytest.mark.parametrize("method", scheme_names())
 def test_a_spike_has_the_usual_error_and_leaves_nothing_behind(method: str, everyone: bool) -> None:
     cluster, errors, waiting = LocalCluster(config_of(method)), [], 0.0
     ordinary = np.linalg.norm(flat(gradients(0)[0]))

@@ -16,8 +16,8 @@ from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
-from oscar.studies.training import Trainer
 from oscar_lab.trials import mutate_states
+from oscar_studies.training import Trainer
 from support.gradients import laplace
 
 FEEDBACK = {"error_feedback": True}

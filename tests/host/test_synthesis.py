@@ -12,8 +12,7 @@ from needs import needs
 from oscar.collective.exchange import ExchangeSchedule
 from oscar.collective.routes import Routes
 from oscar.errors import ConfigError, MissingExtraError
-from oscar.planning.synthesis.greedy import matched
-from oscar.planning.synthesis.ordering import in_order
+from oscar.planning.synthesis.ordering import in_order, matched
 from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.planning.synthesis.routing import routed
 from oscar.planning.synthesis.synthesise import synthesise, time_of

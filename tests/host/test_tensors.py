@@ -9,8 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from oscar.config import Config
-from oscar.numerics.dtypes import why_uncoded
-from oscar.numerics.tensors import Room, split
+from oscar.numerics.tensors import Room, split, why_uncoded
 from oscar.reducers.cluster import LocalCluster
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from oscar.config import Config
 from oscar.config.base import validated
-from oscar.config.link import LinkSection
-from oscar.config.topology import OPTIONS, TopologySection, read_topology
+from oscar.config.link import OPTIONS, LinkSection, TopologySection, read_topology
 from oscar.errors import ConfigError
 from oscar.timeline.topology import grouped, switch, wires
 

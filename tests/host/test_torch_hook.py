@@ -26,11 +26,10 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 from oscar.adapters.torch import OscarState, bypass, oscar_hook  # noqa: E402
 from oscar.adapters.torch.bypass import Bypass  # noqa: E402
 from oscar.adapters.torch.grouped import GroupedBuckets, Policed  # noqa: E402
+from oscar.adapters.torch.jobs import RECENT, Watch  # noqa: E402
 from oscar.adapters.torch.layout import BucketLayout  # noqa: E402
 from oscar.adapters.torch.reduction import BucketReduction  # noqa: E402
-from oscar.adapters.torch.staging import write  # noqa: E402
-from oscar.adapters.torch.taken import why_uncompressed  # noqa: E402
-from oscar.adapters.torch.watch import RECENT, Watch  # noqa: E402
+from oscar.adapters.torch.staging import why_uncompressed, write  # noqa: E402
 from oscar.reducers.grouped import Group  # noqa: E402
 from oscar.transports.threads import local_transports  # noqa: E402
 

@@ -14,9 +14,9 @@ import pytest
 from oscar.array import Array
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
-from oscar.studies.recording import record_training, warmup_of
-from oscar.workloads import WORKLOADS, exact_mean, make_workload
-from oscar.workloads.trace import TraceInfo, load, record
+from oscar_studies.recording import record_training, warmup_of
+from oscar_studies.workloads import WORKLOADS, exact_mean, make_workload
+from oscar_studies.workloads.trace import TraceInfo, load, record
 
 OPTIONS = {"vocabulary": 50, "dimension": 4, "hidden": 6, "outputs": 20, "batch": 4, "text_bytes": 50_000}
 

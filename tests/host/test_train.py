@@ -24,10 +24,10 @@ from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
 from oscar.reducers.cluster import LocalCluster
 from oscar.results import read_results
-from oscar.schemes.registry import SCHEMES
-from oscar.studies.training import Run, Trainer, checkpoint_path, train, train_seeds
-from oscar.studies.training_results import make_results, smoothed, text_table
-from oscar.workloads import make_workload
+from oscar.schemes.registry import scheme_names
+from oscar_studies.training import Run, Trainer, checkpoint_path, train, train_seeds
+from oscar_studies.training_results import make_results, smoothed, text_table
+from oscar_studies.workloads import make_workload
 
 SMALL = {"vocabulary": 300, "dimension": 8, "hidden": 16, "outputs": 100, "batch": 16, "text_bytes": 200_000}
 ITERATIONS = 12
@@ -51,7 +51,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fp32": {"method": "fp32", "schedule": {"name": "ring"}},
     "bursts": {"train": {"compute_ms": 1.0, "ring_every": 5}},
     "stochastic": {"quantiser": {"rounding": "stochastic"}, "schedule": {"name": "duplex"}},
-    **{name: {"method": name} for name in SCHEMES},
+    **{name: {"method": name} for name in scheme_names()},
 }
 
 
@@ -241,7 +241,7 @@ def test_a_run_that_diverges_ends_and_says_so(monkeypatch: pytest.MonkeyPatch, a
 
 @pytest.mark.parametrize("what", ["loss", "metrics"])
 def test_a_loss_or_metric_that_is_no_number_is_divergence(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from oscar.workloads.numpy_lm import NumpyLm
+    from oscar_studies.workloads.numpy_lm import NumpyLm
 
     if what == "metrics":
         monkeypatch.setattr(NumpyLm, "evaluate", lambda _: {"loss": math.nan})
@@ -258,7 +258,7 @@ def test_a_training_that_diverges_is_exit_status_4(
 ) -> None:
     path = tmp_path / "c.yaml"
     path.write_text(json.dumps({**config().model_dump(mode="json"), "output": str(tmp_path / "out")}))
-    monkeypatch.setattr("oscar.workloads.numpy_lm.NumpyLm.evaluate", lambda _: {"loss": math.nan})
+    monkeypatch.setattr("oscar_studies.workloads.numpy_lm.NumpyLm.evaluate", lambda _: {"loss": math.nan})
     assert main(["train", str(path), "--seeds", "3", "--workers", "1"]) == 4
     assert "# DIVERGED: seed 3: loss" in capsys.readouterr().out
 

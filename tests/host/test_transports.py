@@ -162,7 +162,7 @@ INTERRUPT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background of a shell
 from oscar.cli import main
-from oscar.studies.ranks import RankRun
+from oscar_studies.ranks import RankRun
 gradients, calls = RankRun._gradients, []
 def struck(self):
     calls.append(0)

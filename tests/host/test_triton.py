@@ -38,7 +38,7 @@ def interpreted() -> Iterator[None]:
 
 
 def coder(params: AscParams) -> Any:
-    from oscar.coding.asc.gpu.coder import TritonCoder
+    from oscar_gpu.coder import TritonCoder
 
     return TritonCoder(params)
 
@@ -212,7 +212,7 @@ def test_damaged_payloads_are_refused_as_the_reference_refuses_them(width: int, 
 
 
 def test_without_a_device_the_coder_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from oscar.coding.asc.gpu.coder import find_device
+    from oscar_gpu.coder import find_device
 
     monkeypatch.setenv(INTERPRET, "0")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -251,8 +251,8 @@ def compiled() -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from oscar.coding.asc.gpu import decode, encode, survey
-    from oscar.numerics.gpu import kernels
+    from oscar_gpu import decode, encode, survey
+    from oscar_gpu import quantiser_kernels as kernels
 
     pointers = {
         "*u8": "classes scratch payload data",

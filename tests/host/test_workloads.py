@@ -14,10 +14,10 @@ import pytest
 from needs import needs
 from oscar.array import Array
 from oscar.errors import ConfigError, GradientError, MissingExtraError, OscarError
-from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload, numpy_digits, numpy_lm
-from oscar.workloads.numpy_training import Adam
-from oscar.workloads.options import NumpyDigitsOptions, NumpyLmOptions
-from oscar.workloads.text import source_text, windows, word_ids
+from oscar_studies.workloads import WORKLOADS, Workload, exact_mean, make_workload, numpy_digits, numpy_lm
+from oscar_studies.workloads.numpy_training import Adam
+from oscar_studies.workloads.options import NumpyDigitsOptions, NumpyLmOptions
+from oscar_studies.workloads.text import source_text, windows, word_ids
 
 SMALL_LM = {
     "vocabulary": 300,
@@ -217,7 +217,7 @@ def test_wrong_names_and_options_are_refused(name: str, arguments: dict[str, Any
 
 
 def test_importing_the_registry_imports_no_extra() -> None:
-    code = "import sys, oscar.workloads as w; sys.exit(any(m in sys.modules for m in ('torch', 'sklearn')))"
+    code = "import sys, oscar_studies.workloads; sys.exit(bool({'torch', 'sklearn'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -229,7 +229,7 @@ def test_a_missing_package_is_reported_with_its_extra(
 ) -> None:
     for module in (package, "sklearn.datasets"):
         monkeypatch.setitem(sys.modules, module, None)  # makes the import fail
-    monkeypatch.delitem(sys.modules, "oscar.workloads.torch_models", raising=False)
+    monkeypatch.delitem(sys.modules, "oscar_studies.workloads.torch_models", raising=False)
     with pytest.raises(MissingExtraError, match=r"make torch"):
         make_workload(name, nodes=2, seed=0)
 

@@ -14,9 +14,7 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.schemes.registry import make_scheme
 from oscar.schemes.sparse.exchanges import AllGather
-from oscar.schemes.sparse.grains import Grains
-from oscar.schemes.sparse.hashing import Memory, deal, servers
-from oscar.schemes.sparse.partitions import NAMES, make_partition
+from oscar.schemes.sparse.partitions import NAMES, Grains, Memory, deal, make_partition, servers
 from oscar.schemes.sparse.zen import Zen
 from oscar.transports.threads import local_transports
 

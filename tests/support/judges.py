@@ -6,8 +6,8 @@ import os
 import time
 from collections import Counter
 
-from oscar.studies.parallel import Tick
 from oscar_lab.trials._hunt import Chunk, Judge
+from oscar_studies.parallel import Tick
 
 
 def judge(name: str, count: int, tick: Tick) -> Chunk:

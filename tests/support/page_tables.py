@@ -13,10 +13,10 @@ from statistics import median
 from typing import Any
 
 from oscar.config import load_config
-from oscar.studies.contest import large_time
-from oscar.studies.contest_figure import draw as draw_comparison
-from oscar.studies.plotting import INK, PALETTE, figure, logarithmic
+from oscar.plotting import INK, PALETTE, figure, logarithmic
 from oscar_lab.lab.report import draw as draw_lab
+from oscar_studies.contest import large_time
+from oscar_studies.contest_report import draw as draw_comparison
 
 README_ROW = re.compile(
     r"^\| \**(\w+)[^|]*\| \**([\d.]+)\** \|", re.MULTILINE

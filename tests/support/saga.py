@@ -11,9 +11,9 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from oscar.array import Array
-from oscar.workloads.logistic import objective
-from oscar.workloads.ngrams import code_samples
-from oscar.workloads.options import LogisticOptions
+from oscar_studies.workloads.logistic import objective
+from oscar_studies.workloads.ngrams import code_samples
+from oscar_studies.workloads.options import LogisticOptions
 
 # What saga of scikit-learn 1.9.1 reaches on the default problem in 400 passes, by the CRC-32 of its samples
 # (Python 3.11.7). liblinear reaches 0.48936680.

@@ -14,29 +14,20 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from oscar.cli import laboratory
+from oscar.cli import installed
 from oscar.cli.common import Parser, PrintCompletion
 
-COMMANDS = (
+COMMANDS = (  # of this package; others come by entry points (oscar.cli.installed)
     "init",
-    "allreduce",
-    "train",
-    "compare",
     "codec",
-    "scale",
     "predict",
     "predict-policy",
     "offload",
-    "tune",
     "schedule",
-    "worker",
-    "trace",
-    "report",
 )
 
-COMPILE_NOTHING = "init", "report", "schedule"
-
 CACHE_ELSEWHERE = "set NUMBA_CACHE_DIR to a folder you can write to"  # as oscar.kernels has it
+PACKAGES = "oscar", "oscar_gpu", "oscar_lab", "oscar_studies"  # whose missing modules are faults of ours
 NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # our own writes name their file
 
 SMALLER = "lower nodes, iterations or the workload's sizes (batch, hidden, ...)"
@@ -73,7 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         module = name.replace("-", "_")
         importlib.import_module(f"oscar.cli.{module}").add_command(commands)
-    laboratory.add_commands(commands)
+    installed.add_commands(commands, COMMANDS)
     return parser
 
 
@@ -92,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     # In a rank, signals keep their own effect: its launcher ends it at once, wherever it is.
-    own = args.command_name == "worker"
+    own = getattr(args, "keeps_signals", False)
     default = warnings.formatwarning
     warnings.formatwarning = partial(_one_line, default)
     stops: AbstractContextManager[list[int]] = nullcontext([]) if own else stops_raise()
@@ -100,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             check_packages()  # all of them: a figure is drawn at the end of a long run
             _check_machine()
-            with _compiling_said(args.command_name):
+            with _compiling_said(getattr(args, "compiles", True)):
                 return int(args.command(args))
         except BaseException as error:
             if came or isinstance(error, KeyboardInterrupt):
@@ -119,11 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.formatwarning = default
 
 
-def _compiling_said(command: str) -> AbstractContextManager[Any]:
+def _compiling_said(compiles: bool) -> AbstractContextManager[Any]:
     """Print a line when a command compiles; the listener imports numba, which takes a second."""
     from oscar.cli.progress import compiling_said
 
-    return nullcontext() if command in COMPILE_NOTHING else compiling_said()
+    return compiling_said() if compiles else nullcontext()
 
 
 def _one_line(default: Any, message: Any, category: Any, *place: Any, **more: Any) -> str:
@@ -140,7 +131,7 @@ def _said(error: BaseException) -> str | None:
 
     if isinstance(error, ModuleNotFoundError) and error.name and not isinstance(error, OscarError):
         root = error.name.partition(".")[0]
-        return None if root == "oscar" else lacking(root)
+        return None if root in PACKAGES else lacking(root)
     if isinstance(error, MemoryError):
         return one_line(f"not enough memory ({error or 'an allocation failed'}); {SMALLER}")
     if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:  # numba's cache

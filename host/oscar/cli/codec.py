@@ -87,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _code(args: argparse.Namespace) -> int:
+    from oscar.coding.arrays import as_float32, load_array, load_classes, quantise, same_as_reference
     from oscar.numerics.quantiser import sum_width
-    from oscar.studies.arrays import as_float32, load_array, load_classes, quantise, same_as_reference
 
     if args.all and args.output is not None:
         raise ValueError("--output keeps the frame of one codec; give --codec NAME instead of --all")
@@ -123,8 +123,8 @@ def _table(
     args: argparse.Namespace, floats: np.ndarray, integers: np.ndarray, given: dict[str, Any]
 ) -> tuple[Codec, bytes, bool]:
     """Print a line per codec; return the last one, the last frame, and whether one was not lossless."""
+    from oscar.coding.arrays import TABLE, code
     from oscar.coding.registry import CODECS
-    from oscar.studies.arrays import TABLE, code
 
     print(TABLE.heading)
     failed, frame = False, b""
@@ -152,7 +152,7 @@ def _write(
     args: argparse.Namespace, array: np.ndarray, frame: bytes, *, classes: bool, exponent: int | None
 ) -> None:
     """Write the frame of `array`, and what it takes to have the array back."""
-    from oscar.studies.array_file import ArrayFile
+    from oscar.coding.array_file import ArrayFile
 
     about = ArrayFile(
         codec=args.codec,
@@ -169,8 +169,8 @@ def _write(
 
 
 def _decode(args: argparse.Namespace) -> int:
-    from oscar.studies.array_file import read_array_file
-    from oscar.studies.arrays import load_classes, save_array
+    from oscar.coding.array_file import read_array_file
+    from oscar.coding.arrays import load_classes, save_array
 
     if args.output is None or args.file is not None:
         raise ValueError("--decode FILE takes -o OUT.npy, and no FILE.npy")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oscar.errors import did_you_mean
+from oscar.plugins import outdated
 
 if TYPE_CHECKING:
     from oscar.config import Config
@@ -23,7 +24,9 @@ class Parser(argparse.ArgumentParser):
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
             near = did_you_mean(str(value), map(str, action.choices or ()))
-            raise argparse.ArgumentError(action, f"{error.message}; {near}".rstrip("; ")) from None
+            stale = outdated() if action.dest == "command_name" else ""
+            text = "; ".join(filter(None, (error.message, near.strip(), stale)))
+            raise argparse.ArgumentError(action, text) from None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Leave no argument over: an error of the command that it was for."""
@@ -38,9 +41,26 @@ class Parser(argparse.ArgumentParser):
 
 
 def declare(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], *, short: str, example: str
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    *,
+    short: str,
+    example: str,
+    compiles: bool = True,
+    keeps_signals: bool = False,
 ) -> argparse.ArgumentParser:
-    """Add a command: `short` says what it does, `example` shows it; return its parser."""
+    """Add a command and return its parser.
+
+    Args:
+        commands: Where it is added, of `ArgumentParser.add_subparsers`.
+        name: How it is called.
+        run: Runs it and returns its exit status.
+        short: One line that says what it does.
+        example: Lines that show it.
+        compiles: False if neither it nor a command below it needs compiled kernels.
+        keeps_signals: True if signals end it at once, as a launcher of ranks expects.
+    """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=short,
@@ -49,6 +69,10 @@ def declare(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(command=run)
+    if not compiles:
+        parser.set_defaults(compiles=False)  # also of the commands below it
+    if keeps_signals:
+        parser.set_defaults(keeps_signals=True)
     return parser
 
 

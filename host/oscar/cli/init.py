@@ -21,7 +21,9 @@ Every command also takes a shipped configuration by its name: oscar allreduce co
 
 def add_command(commands: Any) -> None:
     """Declare the command."""
-    parser = declare(commands, "init", run, short="write a commented configuration file", example=EXAMPLE)
+    parser = declare(
+        commands, "init", run, short="write a commented configuration file", example=EXAMPLE, compiles=False
+    )
     parser.add_argument(
         "file", metavar="FILE", nargs="?", type=Path, default=Path("oscar.yaml"), help="(%(default)s)"
     )

@@ -248,7 +248,7 @@ def _config(args: argparse.Namespace) -> Any:
     from oscar.cli.schedule import refuse_strangers
     from oscar.collective.schedules import GROUPED, KINDS
     from oscar.config import BY_NETWORK, BY_TIME, Config
-    from oscar.config.topology import read_section
+    from oscar.config.link import read_section
 
     grouped = (*(kind.name for kind in GROUPED), BY_NETWORK, BY_TIME)
     refuse_strangers(args.schedule, {"--group": (args.group, grouped)})

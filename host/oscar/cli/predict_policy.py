@@ -48,7 +48,7 @@ def _print_times(args: argparse.Namespace) -> int:
     from oscar.planning.predict import MIN_GAIN
     from oscar.planning.tuning.apply import problem_of
     from oscar.planning.tuning.policy_file import MOST, load_policy
-    from oscar.planning.tuning.reasons import verdict
+    from oscar.planning.tuning.select import verdict
     from oscar.timeline.link import LinkModel
 
     file = load_policy(args.policy)

@@ -42,7 +42,12 @@ won: these have no file, and the error says how to run them. Needs the extra `sc
 def add_command(commands: Any) -> None:
     """Declare the command and those below it."""
     parser = declare(
-        commands, "schedule", _help, short="list, make, check, draw and export schedules", example=EXAMPLE
+        commands,
+        "schedule",
+        _help,
+        short="list, make, check, draw and export schedules",
+        example=EXAMPLE,
+        compiles=False,
     )
     parser.set_defaults(parser=parser)
     parts = parser.add_subparsers(dest="part", metavar="PART", title="parts")
@@ -234,7 +239,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _draw(args: argparse.Namespace) -> int:
-    from oscar.studies.schedule_figure import draw_schedule
+    from oscar.planning.schedule_figure import draw_schedule
     from oscar.timeline.equal import assumed_frames
     from oscar.timeline.topology import adding_switch, switch
 
@@ -243,7 +248,7 @@ def _draw(args: argparse.Namespace) -> int:
     check_outputs([output], [Path(args.schedule), args.topology])
     link = link_of(args)
     if args.topology is not None:
-        from oscar.config.topology import read_topology
+        from oscar.config.link import read_topology
 
         topology = read_topology(args.topology, args.nodes)
         args.nodes = topology.nodes
@@ -269,7 +274,7 @@ def _synth(args: argparse.Namespace) -> int:
             f"expected --limit of 0 s or more and --per-rank of 1 to {MOST_PER_RANK}, got {args.limit:g} and "
             f"{args.per_rank}: more chunks take the solver too long"
         )
-    from oscar.config.topology import read_topology
+    from oscar.config.link import read_topology
     from oscar.planning.synthesis.problem import RoutingProblem
     from oscar.planning.synthesis.synthesise import synthesise
 

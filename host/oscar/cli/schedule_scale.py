@@ -57,8 +57,8 @@ def add_scale(parts: Any) -> None:
 
 def _scale(args: argparse.Namespace) -> int:
     from oscar.cli.progress import Show
+    from oscar.planning.schedule_scaling import draw_points, points_table, schedule_points
     from oscar.results import write_results
-    from oscar.studies.schedule_scaling import draw_points, points_table, schedule_points
 
     picture = args.output or Path("schedules.png")
     out = args.json or picture.with_suffix(".json")

@@ -1,9 +1,8 @@
 """YAML configuration, validated: an unknown key is refused with the nearest valid one named."""
 
-from oscar.config.experiment import SOFTWARE, Config
-from oscar.config.link import LinkSection
+from oscar.config.experiment import SOFTWARE, Config, load_config
+from oscar.config.link import LinkSection, TopologySection
 from oscar.config.methods import CompareSection, Contender, Method
-from oscar.config.reading import load_config
 from oscar.config.schedule import BY_NETWORK, BY_TIME, ScheduleSection
 from oscar.config.sections import (
     BURST,
@@ -14,7 +13,6 @@ from oscar.config.sections import (
     TransportSection,
     WorkloadSection,
 )
-from oscar.config.topology import TopologySection
 
 __all__ = [
     "BURST",

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from oscar.config.base import Name, Section, one_of
 from oscar.config.schedule import NAMES, ScheduleSection, refuse_old
 from oscar.numerics.plans import PLANS
-from oscar.schemes.methods import METHODS, check_method
+from oscar.schemes.registry import check_method, method_names
 
 POINT_SECTIONS = ("scheme", "quantiser", "asc")  # what a point of a contender may change
 
@@ -22,7 +22,7 @@ class Choice(Section):
     def _renamed(cls, data: Any) -> Any:
         if isinstance(data, dict) and "codec" in data:
             given = data["codec"]
-            value = given if given in METHODS else "NAME"
+            value = given if given in method_names() else "NAME"
             raise ValueError(
                 "the key codec is called method now (the codec or scheme to reduce with); "
                 f"write method: {value}"

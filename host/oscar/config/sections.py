@@ -20,7 +20,8 @@ class WorkloadSection(Section):
     """Where gradients come from: a workload by name with its options, or a recorded trace.
 
     warmup: iterations to train with the float mean before gradients are measured; auto: the workload's own
-    number (`oscar.workloads.registry`), and none for a trace. A training by one method begins without it.
+    number (`oscar_studies.workloads.registry`), and none for a trace. A training by one method begins without
+    it.
     """
 
     name: str = "numpy-lm"

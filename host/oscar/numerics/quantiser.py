@@ -19,15 +19,15 @@ from oscar.numerics.member import Member, read_residual
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.quantiser_kernels import (
     MOST_SHIFT,
-    NORMAL_EXPONENTS,
     PIECE,
     add_bounded,
     addresses_of,
+    all_normal,
     energies_beyond,
+    grids_of,
     to_grids,
 )
-from oscar.numerics.rounding import bounded_by, energy_of, power_of, rounded
-from oscar.numerics.saturation import Saturation
+from oscar.numerics.saturation import Saturation, bounded_by, energy_of, power_of, rounded
 from oscar.numerics.tensors import check_finite, offsets_of
 from oscar.state import Reader, natural, optional
 
@@ -118,13 +118,6 @@ class QuantiserParams:
         return np.dtype(np.int16 if width <= 16 else np.int32)
 
 
-def all_normal(exponents: Sequence[int | None], apart: int) -> bool:
-    """Return True if 2^e and 2^-e are normal float32 for all e up to `apart` from one of `exponents`."""
-    return all(
-        e is None or (e - apart in NORMAL_EXPONENTS and e + apart in NORMAL_EXPONENTS) for e in exponents
-    )
-
-
 def sum_width(bits: int, terms: int) -> int:
     """Return the signed bits that hold the sum of `terms` integers of `bits`."""
     return bits + max(0, terms - 1).bit_length()
@@ -136,12 +129,6 @@ def default_bits(nodes: int) -> int:
     An entropy coder pays for the values that occur, not for the width, so there is no reason to clip early.
     """
     return max(MIN_BITS, min(DEFAULT_BITS, SUM_BITS - sum_width(0, nodes)))
-
-
-def _grids(exponents: Sequence[int | None]) -> np.ndarray:
-    """Return 1 / step and step of each tensor, float32 [tensors, 2]; zeros without a step."""
-    grids = [(0, 0) if e is None else (2.0**-e, 2.0**e) for e in exponents]
-    return np.array(grids, np.float32).reshape(-1, 2)
 
 
 class WorkerQuantiser(Member):
@@ -178,8 +165,7 @@ class WorkerQuantiser(Member):
         self.lost: dict[int, float] = {}
         self.grown: list[int] = []
         self._edges: tuple[list[int], np.ndarray] = [], offsets_of([])  # sizes of tensors, and their offsets
-        self._cut: Sequence[Any] | None = None  # the tensors of which `_bounds` are the offsets
-        self._bounds: list[int] = []
+        self._cut: Sequence[Any] | None = None  # the tensors of this call
         self._gradient_energies: list[float] = []  # of the tensors in `_cut`, once they were asked for
         self.room: np.ndarray | None = None
 
@@ -204,20 +190,13 @@ class WorkerQuantiser(Member):
 
     def slice_of(self, t: int, tensors: Sequence[Any]) -> slice:
         """Return where tensor `t` lies among the values of all flat tensors."""
-        self._look_at(tensors)
-        return slice(self._bounds[t], self._bounds[t + 1])
+        return slice(*self._offsets(tensors)[t : t + 2].tolist())
 
     def gradient_energies(self, tensors: Sequence[Any]) -> list[float]:
         """Return the sum of squares of each flat tensor, without the residual; a call computes it once."""
-        self._look_at(tensors)
-        if len(self._gradient_energies) != len(tensors):
-            self._gradient_energies = self.energies_of(tensors, [0.0] * len(tensors))
+        if self._cut is not tensors or not self._gradient_energies:
+            self._cut, self._gradient_energies = tensors, self.energies_of(tensors, [0.0] * len(tensors))
         return self._gradient_energies
-
-    def _look_at(self, tensors: Sequence[Any]) -> None:
-        if self._cut is not tensors:
-            self._cut, self._bounds = tensors, offsets_of([tensor.shape[0] for tensor in tensors]).tolist()
-            self._gradient_energies = []
 
     def quantise(
         self,
@@ -227,6 +206,8 @@ class WorkerQuantiser(Member):
         plan: ChunkPlan | None = None,
         out: np.ndarray | None = None,
         shifts: np.ndarray | None = None,
+        *,
+        part: bool = False,
     ) -> np.ndarray:
         """Return the integers of all tensors, corrected by the residual, as one flat array.
 
@@ -240,32 +221,19 @@ class WorkerQuantiser(Member):
             plan: The order of the result. None is the natural order.
             out: Memory for the result, used if it has the right size and dtype.
             shifts: int8, by how much each value's exponent is above its tensor's. None: all are 0.
+            part: These are some of a call's tensors: the caller bounds residuals and sums up losses.
 
         Raises:
             ValueError: The residual belongs to other tensors.
             GradientError: A value is NaN or Inf.
         """
-        integers = self.integers_of(tensors, exponents, dtype, plan, out, shifts)
-        self.sum_up(tensors, exponents, shifts)
-        return integers
-
-    def integers_of(
-        self,
-        tensors: Sequence[np.ndarray],
-        exponents: Sequence[int | None],
-        dtype: Any = np.int32,
-        plan: ChunkPlan | None = None,
-        out: np.ndarray | None = None,
-        shifts: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """Do what `quantise` does, and leave it to the caller to bound residuals and to sum up losses."""
         self._check_residual(tensors)
         values, feedback = sum(tensor.size for tensor in tensors), self.params.error_feedback
         if self.residual is not None:
             exponents = [None if self.is_idle(t) else e for t, e in zip(tensors, exponents, strict=True)]
         if not all_normal(exponents, 0 if shifts is None else MOST_SHIFT):
             check_finite(tensors, self.rank)
-            integers = self._quantise_plainly(tensors, exponents, dtype, shifts)
+            integers = self._quantise_plainly(tensors, exponents, dtype, shifts, part)
             return integers if plan is None else plan.gather(integers)
         places = (plan or in_order(values)).places
         if out is None or out.shape != (values,) or out.dtype != dtype:
@@ -279,26 +247,26 @@ class WorkerQuantiser(Member):
         noise, limit = self._generator(), np.float32(self.params.limit)
         flat, addresses = addresses_of(tensors)
         edges = self._offsets(flat)
-        given = _grids(exponents), limit, residual, value_shifts, *places, noise, out, keep
+        given = grids_of(exponents), limit, residual, value_shifts, *places, noise, out, keep
 
-        def part(_: int, first: int, last: int) -> tuple[int, np.ndarray, np.ndarray]:
+        def run(_: int, first: int, last: int) -> tuple[int, np.ndarray, np.ndarray]:
             """Quantise the values `first` to `last`; return what `to_grids` does, its tallies and weights."""
             tallies, weights = np.zeros((len(flat), 2), np.int64), np.zeros((len(flat), 2))
             bad = to_grids(addresses, edges, first, last, *given, tallies, weights)
             return bad, tallies, weights
 
-        parts = share(part, values, threads_for(values), PIECE)
+        parts = share(run, values, threads_for(values), PIECE)
         check_finite(flat, self.rank, sorted(bad for bad, *_ in parts if bad >= 0))
         self.pending = keep if feedback else None
         self.clipped, self.energies = sum(tallies for _, tallies, _ in parts).T.tolist()
         lost, energies = sum(weights for *_, weights in parts).T.tolist()
-        self._look_at(tensors)
-        if None not in exponents:
-            self._gradient_energies = energies
+        self._cut, self._gradient_energies = tensors, [] if None in exponents else energies
         if shifts is None:
             self.lost = {t: lost[t] for t, clipped in enumerate(self.clipped) if clipped}
         else:
             self._weigh(tensors, exponents, shifts)
+        if not part:
+            self.sum_up(tensors, exponents, shifts)
         return out
 
     def fetched(self, values: Any) -> np.ndarray:
@@ -358,7 +326,8 @@ class WorkerQuantiser(Member):
         tensors: Sequence[np.ndarray],
         exponents: Sequence[int | None],
         dtype: Any,
-        shifts: np.ndarray | None = None,
+        shifts: np.ndarray | None,
+        part: bool,
     ) -> np.ndarray:
         """Do what `quantise` does in NumPy, with any rounding and at any exponent."""
         limit = self.params.limit
@@ -382,6 +351,8 @@ class WorkerQuantiser(Member):
                 keep[here] = tensor - np.ldexp(quantised.astype(np.float32), power)
         self.pending = keep
         self._weigh(tensors, exponents, shifts)
+        if not part:
+            self.sum_up(tensors, exponents, shifts)
         return out
 
     def _check_residual(self, tensors: Sequence[np.ndarray]) -> None:
@@ -395,7 +366,7 @@ class WorkerQuantiser(Member):
 
     def _offsets(self, tensors: Sequence[np.ndarray]) -> np.ndarray:
         """Return the offsets of flat tensors, those of the last call if sizes are equal."""
-        if self._edges[0] != (sizes := [tensor.size for tensor in tensors]):
+        if self._edges[0] != (sizes := [tensor.shape[0] for tensor in tensors]):
             self._edges = sizes, offsets_of(sizes)
         return self._edges[1]
 

@@ -331,3 +331,16 @@ def addresses_of(tensors: Sequence[Any]) -> tuple[list[np.ndarray], np.ndarray]:
     """Return flat tensors as contiguous float32, to hold while kernels run, and their addresses, uint64."""
     flat = [np.ascontiguousarray(tensor, np.float32) for tensor in tensors]
     return flat, np.array([tensor.__array_interface__["data"][0] for tensor in flat], np.uint64)
+
+
+def all_normal(exponents: Sequence[int | None], apart: int) -> bool:
+    """Return True if 2^e and 2^-e are normal float32 for all e up to `apart` from one of `exponents`."""
+    return all(
+        e is None or (e - apart in NORMAL_EXPONENTS and e + apart in NORMAL_EXPONENTS) for e in exponents
+    )
+
+
+def grids_of(exponents: Sequence[int | None]) -> np.ndarray:
+    """Return 1 / step and step of each tensor, float32 [tensors, 2]; zeros without a step."""
+    grids = [(0, 0) if e is None else (2.0**-e, 2.0**e) for e in exponents]
+    return np.array(grids, np.float32).reshape(-1, 2)

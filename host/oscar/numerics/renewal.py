@@ -20,8 +20,7 @@ from oscar.numerics.integers import least_exponent
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import WorkerQuantiser
-from oscar.numerics.rounding import bounded_by, power_of
-from oscar.numerics.saturation import WARN_SHARE
+from oscar.numerics.saturation import WARN_SHARE, bounded_by, power_of
 from oscar.numerics.steps import JUMP, StepTracker, headroom
 from oscar.numerics.summaries import summarise, summary_of
 
@@ -223,11 +222,12 @@ def requantise(
             residuals.append(residual)
         part.residual = np.concatenate(residuals)
 
-    integers = part.integers_of(
+    integers = part.quantise(
         [worker.fetched(tensors[t]) for t in changed],
         [steps.exponents[t] for t in changed],
         steps.params.sum_dtype(steps.nodes),  # for which kernels are compiled
         shifts=None if shifts is None else np.concatenate([shifts[here] for here in places.values()]),
+        part=True,
     )
 
     first = 0

@@ -7,7 +7,7 @@ after its values grew) costs one small exchange of summaries. docs/protocol.md, 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import chain, pairwise
 from typing import Any, ClassVar, NamedTuple
@@ -17,14 +17,14 @@ import numpy as np
 from oscar.array import Array
 from oscar.cores import share, threads_for
 from oscar.numerics.integers import extremes, floor_log2, least_exponent, sum_of_squares
+from oscar.numerics.passes import Passes
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.quantiser_kernels import MOST_SHIFT
-from oscar.numerics.sum_kernels import PIECE, TensorRules, settle_range
+from oscar.numerics.sum_kernels import PIECE, TensorRules
 from oscar.numerics.tensors import Room, offsets_of, parts_of
-from oscar.numerics.value_kernels import WORD, settle_values
-from oscar.numerics.value_steps import FALL, GROWTH, ValueSteps, rule_of
+from oscar.numerics.value_steps import FALL, GROWTH, WORD, ValueSteps, rule_of, settle_values
 from oscar.state import Reader, Saved, Stateful, optional, optional_integers
 
 MIN_EXPONENT = -149  # of a step: that of the smallest float32, of which all others are multiples
@@ -35,8 +35,6 @@ MOST_SUM = 1 << 24  # of 256 workers' integers of 16 bits
 MOST_VARIANCE = 1 << 256  # far above what sums of 32 bits and clamped steps come to
 LEAST_NORMAL = 2.0**-126  # of float32
 STAYS = np.int32(0), np.int32(0)  # of values without a step
-NO_SUMS = np.empty(0, np.int16)
-NO_MEANS = np.empty(0, np.uint16), np.empty(0, np.uint16), np.empty(0, np.uint8)  # of no position state
 MAX_ALIGN = 12  # exponents further apart than this are not compared
 
 
@@ -82,78 +80,6 @@ class Settled(NamedTuple):
 
     sums: Array
     mean: Array
-
-
-class Passes:
-    """The passes over the sums of one call that `settle_range` makes, in the natural order.
-
-    Args:
-        tracker: The steps of the tensors.
-        came: The sums, in the order of `plan`.
-        plan: None is the natural order.
-        position: The position state that follows from the sums, or None.
-    """
-
-    def __init__(
-        self, tracker: StepTracker, came: Array, plan: ChunkPlan | None, position: PositionState | None
-    ) -> None:
-        self._tracker, self._came, self._position = tracker, came, position
-        self._places = (plan or in_order(came.size)).places
-        self.sums, self.mean = tracker.room_for(came)
-        before = tracker.previous
-        self._before = NO_SUMS if before is None or before.dtype != np.int16 else before
-        self._squares = np.zeros((len(tracker.sizes), 2), np.int64)
-        self._done = 0
-        self._follow_steps()
-
-    def _follow_steps(self) -> None:
-        self._rules = self._tracker.rules(self.sums)
-        self._moving = NO_MEANS if self._position is None else self._position.begin()
-
-    def through(self, end: int) -> None:
-        """Make the passes over all values before `end` for which they were not made yet."""
-        if end > self._done:
-            self._over(self._done, end)
-            self._done = end
-
-    def renew(self, tensors: Collection[int]) -> None:
-        """Make the passes anew over `tensors`, whose sums and steps are others now."""
-        self._follow_steps()
-        for t in tensors:
-            first, end = self._tracker.offsets[t : t + 2].tolist()
-            self._squares[t] = 0
-            self._over(first, min(end, self._done))
-
-    def _over(self, first: int, end: int) -> None:
-        edges, nodes = self._tracker.offsets, float(self._tracker.nodes)
-        given = edges, nodes, self._rules, self.sums, self.mean, self._before, *self._moving
-
-        def part(_: int, low: int, high: int) -> Array:
-            """Make the passes over the values from `low` to `high` after the first; return their squares."""
-            squares = np.zeros_like(self._squares)
-            settle_range(self._came, *self._places, first + low, first + high, *given, squares)
-            return squares
-
-        if first < end:
-            self._squares += sum(share(part, end - first, threads_for(end - first), PIECE))
-
-    def squares(self) -> list[tuple[int, int | None] | None]:
-        """Return the sums of squares as `_observe_tensor` takes them, by tensor."""
-        energies, changes = self._squares.T.tolist()
-        known, lefts = self._rules.known.tolist(), self._rules.shifts[:, 0].tolist()
-        return [
-            (energy, change >> 2 * left) if fits else None
-            for energy, change, left, fits in zip(energies, changes, lefts, known, strict=True)
-        ]
-
-    def energies(self) -> list[int]:
-        """Return the sum of squares of each tensor's sums, after `through` has come to the end."""
-        offsets, known = self._tracker.offsets.tolist(), self._rules.known
-        energies = self._squares[:, 0].tolist()
-        return [
-            energy if fits else sum_of_squares(self.sums[first:end])
-            for energy, fits, (first, end) in zip(energies, known.tolist(), pairwise(offsets), strict=True)
-        ]
 
 
 class StepTracker(Stateful):

@@ -1,4 +1,10 @@
-"""Tensors as flat arrays: checked, cut from one array, packed in bits, and in memory that is used again."""
+"""Tensors as flat arrays: checked, cut from one array, packed in bits, and in memory that is used again.
+
+Also the sizes of the tensors of a flat gradient with bounds of a residual that follow from them, and the
+dtypes of gradients: which ones are coded, and why the others are not. All integrations share these rules.
+Gradients are coded as float32. A dtype is coded where float32 has all its values. Others are sent
+uncompressed by integrations that can do so, and refused by the rest.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +19,96 @@ import numpy.typing as npt
 
 from oscar.array import Array, sizes_of
 from oscar.errors import GradientError
+from oscar.kernels import njit
 from oscar.numerics.quantiser_kernels import all_finite
+
+CODED = ("float32", "float16", "bfloat16")
+RANGE = "float32, in which gradients are coded, has neither its range nor its precision"
+NO_CODEC = "complex numbers have no codec"
+
+
+def name_of(dtype: Any) -> str:
+    """Return the name of a dtype of NumPy or torch, such as "float32"."""
+    return str(dtype).rpartition(".")[2]
+
+
+def why_uncoded(dtype: Any) -> str | None:
+    """Return why gradients of `dtype` are not coded; None: they are. dtype: of NumPy or torch.
+
+    Raises TypeError for a dtype that gradients cannot have: integers, bool and anything else that is neither
+    floating-point nor complex.
+    """
+    name = name_of(dtype)
+    if name in CODED:
+        return None
+    if name.startswith("complex"):
+        return f"{name}: {NO_CODEC}"
+    if name.startswith(("float", "bfloat", "longdouble")):
+        return f"{name}: {RANGE}" if name == "float64" else f"{name} has no codec"
+    raise TypeError(f"expected floating-point gradients, got {name}; convert them, or leave this tensor out")
+
+
+MATTERS = 1e-3  # share of the gradient's energy from which a tensor's sudden change is acted on
+
+# The kernels loop over slices. LLVM then knows that indices count from 0, and vectorises only such loops.
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _energies(values: Any, offsets: Any, out: Any) -> None:
+    for t in range(len(out)):
+        here, total = values[offsets[t] : offsets[t + 1]], 0.0
+        for j in range(len(here)):
+            total += np.float64(here[j]) * np.float64(here[j])
+        out[t] = total
+
+
+@njit(cache=True, nogil=True)
+def _shrink(values: Any, bounds: Any) -> float:
+    lost = 0.0
+    for j in range(len(values)):
+        low, high = min(bounds[j], np.float32(0)), max(bounds[j], np.float32(0))
+        x = values[j]
+        values[j] = min(max(x, low), high) if x == x else np.float32(0)
+        lost += (np.float64(x) - np.float64(values[j])) ** 2 if abs(x) <= np.float32(3e38) else 0.0
+    return lost
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _growth(values: Any, before: Any) -> float:
+    total = 0.0
+    for j in range(len(values)):
+        moved = np.float64(values[j]) - np.float64(before[j])
+        total += moved * moved
+    return total
+
+
+def energies(values: Array, offsets: Array) -> Array:
+    """Return every tensor's sum of squares, float64, of flat float32 `values`."""
+    out = np.empty(len(offsets) - 1)
+    _energies(values, offsets, out)
+    return out
+
+
+def root_mean_squares(values: Array, offsets: Array) -> Array:
+    """Return every tensor's root mean square, float64; 0 for an empty tensor."""
+    root: Array = np.sqrt(energies(values, offsets) / np.maximum(np.diff(offsets), 1))
+    return root
+
+
+def shrink(values: Array, bounds: Array | None) -> float:
+    """Bring each value, in place, into the interval from 0 to its bound; return the energy that this took.
+
+    values, bounds: flat float32 of one size. None: all bounds are 0.
+    """
+    return float(_shrink(values, np.zeros_like(values) if bounds is None else bounds))
+
+
+def growth(values: Array, before: Array | None) -> float:
+    """Return the root mean square by which flat float32 `values` differ from those before; None: from 0."""
+    if before is None:
+        return float(root_mean_squares(values, np.array([0, values.size]))[0])
+    return float(np.sqrt(_growth(values, before) / max(1, values.size)))
+
 
 LEAST_NORMAL = float(np.finfo(np.float32).tiny)  # floats below it have fewer digits, and then none
 SKIP = "skip this iteration or lower the loss scale"

@@ -14,7 +14,7 @@ from oscar.planning.costs import MOST_NODES, MethodCost, method_cost
 from oscar.planning.predict import NOTHING
 from oscar.reducers.method import make_codec_of
 from oscar.reducers.scheduling import schedule_of, topology_of
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core
 from oscar.timeline.topology import Topology

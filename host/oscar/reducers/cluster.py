@@ -15,7 +15,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.quantiser import QuantiserParams
 from oscar.numerics.tensors import as_floats
-from oscar.reducers.gradients import MAX_NODES, check_gradients
+from oscar.reducers.checks import MAX_NODES, check_gradients
 from oscar.reducers.local_wire import LocalWire
 from oscar.reducers.reducer import Call, Reducer, Shapes, State
 from oscar.reducers.scheduling import network_of, refuse_unfit

@@ -16,10 +16,9 @@ from oscar.collective.schedule import Schedule
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientOverflowError
 from oscar.numerics.tensors import as_floats
-from oscar.reducers.gradients import MAX_NODES, check_list
-from oscar.reducers.greeting import greeting
+from oscar.reducers.checks import MAX_NODES, check_list
 from oscar.reducers.on_device import flat_on, place_of, there, why_on_host
-from oscar.reducers.party import Party
+from oscar.reducers.party import Party, greeting
 from oscar.reducers.reducer import Call, Reducer, Shapes, State, check_config
 from oscar.reducers.remote_wire import RemoteWire
 from oscar.reducers.scheduling import shares_of

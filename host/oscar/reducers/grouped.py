@@ -15,8 +15,8 @@ from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, GradientOverflowError
 from oscar.numerics.quantiser_kernels import add_bounded
 from oscar.numerics.tensors import check_tensors, split
+from oscar.reducers.checks import check_gradients
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.gradients import check_gradients
 from oscar.reducers.reducer import State
 from oscar.state import Saved, crc
 

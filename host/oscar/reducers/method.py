@@ -12,11 +12,11 @@ from oscar.coding.registry import asc_codec, make_codec
 from oscar.collective.schedule import Schedule
 from oscar.config import SOFTWARE, Config
 from oscar.errors import ConfigError
+from oscar.reducers.on_device import kernels
 from oscar.reducers.scheduling import schedule_of, shares_of
 from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
-from oscar.schemes.methods import method_info
-from oscar.schemes.registry import make_scheme
+from oscar.schemes.registry import make_scheme, method_info
 
 LEAST_BITS = 0.25  # bits of a value whose step is coarser than its distribution
 MOST_REPLAYED = 32  # ranks; nine replays of a larger schedule would take seconds
@@ -66,10 +66,9 @@ def make_scheme_of(
     options = ExactOptions(codec, params, schedule, plan.name, plan.granule, shares)
     if device is None:
         return Exact(options, shapes=shapes, nodes=nodes, seed=config.seed), default
-    from oscar.schemes.exact_gpu import GpuExact, GpuOptions
-
-    there = GpuOptions.of(options, config.asc_params(), device)
-    return GpuExact(there, shapes=shapes, nodes=nodes, seed=config.seed), default
+    gpu = kernels()
+    there = gpu.GpuOptions.of(options, config.asc_params(), device)
+    return gpu.GpuExact(there, shapes=shapes, nodes=nodes, seed=config.seed), default
 
 
 def method_fingerprint(config: Config, codec: Codec) -> str:

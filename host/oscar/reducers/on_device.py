@@ -11,11 +11,14 @@ from typing import Any
 
 from oscar.collective.schedule import Schedule
 from oscar.config import Config
+from oscar.errors import needed
 from oscar.numerics.plans import USES_COSTS
 from oscar.transports.gloo import load_torch
 
 MOST_VALUES = 1 << 28  # whose squares add up within int64
-TILE = 1024  # values of a kernel's tile (numerics.gpu.kernels), which whole blocks of a plan have to fill
+TILE = (
+    1024  # values of a kernel's tile (oscar_gpu.quantiser_kernels), which whole blocks of a plan have to fill
+)
 
 
 def why_on_host(config: Config, schedule: Schedule, nodes: int, values: int) -> str | None:
@@ -40,6 +43,11 @@ def _has_compiler() -> bool:
     """Whether Triton can compile what starts its kernels; its interpreter needs no compiler."""
     given = os.environ.get("CC") or os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
     return bool(given or shutil.which("gcc") or shutil.which("clang"))
+
+
+def kernels() -> Any:
+    """Return oscar_gpu, which no other function imports; raises MissingExtraError without torch or Triton."""
+    return needed("oscar_gpu", "coding gradients on a GPU", "gpu")
 
 
 def there(device: Any) -> AbstractContextManager[Any]:

@@ -22,13 +22,13 @@ from oscar.errors import CautionWarning, ConfigError, OscarError, warn
 from oscar.numerics.bandit import Bandit, Share
 from oscar.numerics.saturation import Saturation, SaturationNotice
 from oscar.numerics.tensors import check_finite, cut
+from oscar.reducers.checks import check_means
 from oscar.reducers.method import make_codec_of, make_scheme_of, method_fingerprint
-from oscar.reducers.overflow import check_means
 from oscar.reducers.scheduling import schedule_of
 from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import Channel, Message, Messages, Scheme
 from oscar.schemes.exact import Exact
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 from oscar.state import Saved
 
 Shapes = list[tuple[int, ...]]

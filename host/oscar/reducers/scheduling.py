@@ -13,7 +13,7 @@ from oscar.collective.schedules import KINDS, SCHEDULES, make_schedule
 from oscar.config import BY_NETWORK, BY_TIME, Config, TopologySection
 from oscar.errors import ConfigError
 from oscar.numerics.plans import make_plan
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 from oscar.timeline.choose import by_kind, choose
 from oscar.timeline.equal import Bits, assumed_frames
 from oscar.timeline.replay import time_of

@@ -20,14 +20,14 @@ import numpy as np
 from oscar.array import Array, sizes_of
 from oscar.coding.codec import Codec
 from oscar.collective.schedule import Schedule
+from oscar.errors import FrameError
 from oscar.numerics.meanwhile import Meanwhile
 from oscar.numerics.member import Member
 from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.quantiser import sum_width
 from oscar.numerics.quantiser_kernels import hold_within
 from oscar.numerics.saturation import Saturation
-from oscar.numerics.sizes import MATTERS, energies, growth, shrink
-from oscar.numerics.tensors import offsets_of
+from oscar.numerics.tensors import MATTERS, energies, growth, offsets_of, shrink
 from oscar.state import Reader, Stateful, crc, natural, optional
 
 Op = Literal["sum", "or", "max", "gather", "agree", "exchange"]
@@ -351,3 +351,19 @@ class Scheme(Stateful, ABC):
 def join(tensors: Sequence[Array]) -> Array:
     """Return flat tensors as one float32 array."""
     return np.concatenate(list(tensors)) if tensors else np.zeros(0, np.float32)
+
+
+def handed(channel: str, parts: Sequence[Array]) -> Message:
+    """Return the message that hands parts[rank], uint8, to each rank."""
+    return Message(
+        channel, np.concatenate(parts), "exchange", bits=8, parts=tuple(part.size for part in parts)
+    )
+
+
+def check_bytes(data: Array, size: int, source: int) -> None:
+    """Raise FrameError unless `source` sent `size` bytes."""
+    if data.size != size:
+        raise FrameError(
+            f"rank {source} sent {data.size} bytes, expected {size}: all ranks must reduce the same tensors "
+            "with the same options"
+        )

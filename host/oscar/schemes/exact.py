@@ -18,10 +18,11 @@ from oscar.coding.codec import Codec
 from oscar.collective.schedule import Schedule
 from oscar.numerics import renewal, saturation
 from oscar.numerics.meanwhile import Meanwhile
+from oscar.numerics.passes import Passes
 from oscar.numerics.plans import USES_COSTS, ChunkPlan, block_costs, gather_range, make_plan
 from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
-from oscar.numerics.steps import Passes, Settled, StepTracker
+from oscar.numerics.steps import Settled, StepTracker
 from oscar.numerics.summaries import summarise
 from oscar.numerics.tensors import check_finite
 from oscar.numerics.value_steps import ValueSteps

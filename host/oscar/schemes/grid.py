@@ -21,8 +21,7 @@ from oscar.array import Array
 from oscar.numerics.integers import floor_log2
 from oscar.numerics.quantiser_kernels import energies_beyond
 from oscar.numerics.saturation import Saturation
-from oscar.numerics.sizes import MATTERS, root_mean_squares
-from oscar.numerics.tensors import cut, offsets_of
+from oscar.numerics.tensors import MATTERS, cut, offsets_of, root_mean_squares
 from oscar.schemes.base import Message
 from oscar.schemes.fields import field_limit
 from oscar.schemes.grid_kernels import beyond_at, quantise_all, quantise_at, scale_all, scale_at

@@ -1,8 +1,9 @@
-"""Look up schemes by name: those of OSCAR, those of installed packages, and classes named by their module.
+"""Look up methods by name: codecs, schemes of OSCAR and of installed packages, classes named by their module.
 
-A package makes its schemes known with entry points of the group "oscar.methods". Without a package, the name
-"module:Class" imports the class; modules are also looked for in the current folder. So a configuration that
-names one runs its code as soon as it is read.
+A method is what a configuration names to reduce with: a codec, which runs inside the coded ring, or a
+scheme. A package makes its schemes known with entry points of the group "oscar.methods". Without a package,
+the name "module:Class" imports the class; modules are also looked for in the current folder. So a
+configuration that names one runs its code as soon as it is read.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib.metadata import entry_points
 from inspect import getfile, isabstract
 from pathlib import Path
 from typing import Any
 
-from oscar.coding.registry import CODECS
+from oscar import plugins
+from oscar.coding.codec import Codec
+from oscar.coding.registry import CODECS, make_codec
 from oscar.errors import ConfigError, did_you_mean
+from oscar.plugins import outdated
 from oscar.schemes.base import Scheme
 
 
@@ -47,22 +50,9 @@ SCHEMES: dict[str, SchemeEntry] = {
         "oscar.schemes.lhc:SplitLhc", "probable non-zeros dense, the others by index", lossless=True
     ),
     "count-sketch": SchemeEntry("oscar.schemes.count_sketch:CountSketchScheme", "all values count-sketched"),
-    "sketched-sgd": SchemeEntry(
-        "oscar.schemes.sketched_sgd:SketchedSgd", "largest values of a summed sketch, error feedback"
-    ),
     "lhc": SchemeEntry("oscar.schemes.lhc:Lhc", "index of non-zeros and a peeled sketch", lossless=True),
-    "s2-reducer": SchemeEntry("oscar.schemes.s2:S2Reducer", "bitmap and count sketch of non-zeros"),
-    "terngrad": SchemeEntry("oscar.schemes.stochastic:TernGrad", "values rounded randomly to -1, 0 or 1"),
-    "qsgd": SchemeEntry("oscar.schemes.stochastic:Qsgd", "values rounded randomly to levels of a bucket"),
-    "thc": SchemeEntry("oscar.schemes.thc:Thc", "rotated values, 4 bits to owners who add table entries"),
-    "dynamiq": SchemeEntry(
-        "oscar.schemes.dynamiq:Dynamiq", "partial sums quantised at each hop, wider where they are large"
-    ),
     "topk": SchemeEntry("oscar.schemes.sparse.top_k:TopK", "each worker's largest values, error feedback"),
     "zen": SchemeEntry("oscar.schemes.sparse.zen:Zen", "all non-zeros, summed by balanced servers; exact"),
-    "oktopk": SchemeEntry(
-        "oscar.schemes.sparse.ok_topk:OkTopk", "sums by regions, then the largest sums gathered"
-    ),
     "adatopk": SchemeEntry(
         "oscar.schemes.sparse.top_k:AdaTopK", "topk with a density that fits each rank's link"
     ),
@@ -73,36 +63,28 @@ SCHEMES: dict[str, SchemeEntry] = {
         "oscar.schemes.sparse.frequency:Demo", "largest cosine coefficients of local momentum"
     ),
     "spafl": SchemeEntry("oscar.schemes.sparse.spafl:SpaFl", "one number for each row, error feedback"),
-    "clt-k": SchemeEntry("oscar.schemes.sparse.clt_k:CltK", "a leading worker's top-k, error feedback"),
     "micro": SchemeEntry(
         "oscar.schemes.sparse.micro:Micro", "a range for each rank, one threshold, error feedback"
     ),
     "exdyna": SchemeEntry(
         "oscar.schemes.sparse.micro:ExDyna", "ranges of equal counts, one threshold, error feedback"
     ),
-    "scalecom": SchemeEntry("oscar.schemes.sparse.clt_k:ScaleCom", "clt-k with a low-passed residual"),
-    "hard-threshold": SchemeEntry(
-        "oscar.schemes.sparse.held_threshold:HardThreshold", "one fixed threshold, error feedback"
-    ),
-    "sidco": SchemeEntry("oscar.schemes.sparse.sidco:Sidco", "thresholds of a fitted distribution, feedback"),
     "deft": SchemeEntry(
         "oscar.schemes.sparse.deft:Deft", "each tensor's top-k, k by its norm, error feedback"
     ),
-    "dct-threshold": SchemeEntry(
-        "oscar.schemes.sparse.held_threshold:DctThreshold", "threshold renewed every L iterations, feedback"
-    ),
-    "powersgd": SchemeEntry("oscar.schemes.powersgd:PowerSgd", "low-rank factors with error feedback"),
 }
-
-
-GROUP = "oscar.methods"  # entry points by which packages make schemes known
 
 
 @cache
 def installed() -> dict[str, str]:
     """Return the schemes of installed packages: "module:Class" by name. Names of OSCAR's own stay OSCAR's."""
-    every = entry_points(group=GROUP)
-    return {one.name: one.value for one in every if one.name not in SCHEMES and one.name not in CODECS}
+    entries = plugins.entries(plugins.METHODS)
+    return {name: one.value for name, one in entries.items() if name not in SCHEMES and name not in CODECS}
+
+
+def scheme_names() -> list[str]:
+    """Return the names of all schemes: those of this package, then those of installed ones."""
+    return [*SCHEMES, *installed()]
 
 
 def is_scheme(name: str) -> bool:
@@ -133,10 +115,10 @@ def scheme_class(name: str) -> type[Scheme]:
         ConfigError: No such scheme, with the nearest valid name; or the class cannot be imported.
     """
     if not is_scheme(name):
-        known = [*SCHEMES, *installed()]
+        known = scheme_names()
         raise ConfigError(
             f"unknown scheme {name!r}; {did_you_mean(name, known)}valid ones: {', '.join(known)}; or name a "
-            "class of your own, module:Class"
+            f"class of your own, module:Class{plugins.outdated('; ')}"
         )
     target = SCHEMES[name].target if name in SCHEMES else installed().get(name, name)
     module, _, attribute = target.partition("[")[0].strip().partition(":")
@@ -200,3 +182,50 @@ def parse(name: str, kind: type[Scheme], given: Mapping[str, Any]) -> Any:
         return kind.Options(**given)
     except ValueError as error:
         raise ConfigError(f"scheme {name}: {error}") from None
+
+
+def method_names() -> list[str]:
+    """Return the names of all methods: codecs, then schemes, those of installed packages last."""
+    return [*CODECS, *scheme_names()]
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """The properties of a method before it runs. codec: the codec of its frames; None for a scheme."""
+
+    name: str
+    codec: Codec | None
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the sums equal the sums of the quantised values."""
+        return is_lossless(self.name) if self.codec is None else self.codec.lossless
+
+    @property
+    def commutes(self) -> bool:
+        """Whether the codec sums integers without loss, so that every order of addition gives equal bits."""
+        return self.codec is not None and self.codec.lossless and self.codec.domain == "int"
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise ConfigError or ValueError if the method lacks one of `options`."""
+        if self.codec is None:
+            parse(self.name, scheme_class(self.name), options)
+        elif options:
+            raise ValueError(f"method {self.name} is a codec, not a scheme: leave the section scheme empty")
+
+
+def check_method(name: str) -> str:
+    """Return `name`; raises ValueError for no method, with the nearest name and what is known."""
+    if name not in CODECS and not is_scheme(name):
+        known = method_names()
+        raise ValueError(
+            f"got {name!r}; {did_you_mean(name, known)}method must be one of {', '.join(known)}, or "
+            f"module:Class of a scheme of your own{outdated('; ')}"
+        )
+    return name
+
+
+@cache
+def method_info(name: str) -> MethodInfo:
+    """Return the properties of the method `name`, which `check_method` accepts."""
+    return MethodInfo(name, None if is_scheme(name) else make_codec(name))

@@ -16,9 +16,9 @@ from oscar.config import Config
 from oscar.files import write_json
 from oscar.state import crc
 from oscar.torch_fsdp import between_hosts
-from oscar.workloads.options import TransformerOptions
-from oscar.workloads.text import character_ids, windows
-from oscar.workloads.torch_models import TransformerModel
+from oscar_studies.workloads.options import TransformerOptions
+from oscar_studies.workloads.text import character_ids, windows
+from oscar_studies.workloads.torch_models import TransformerModel
 
 LENGTH, BATCH, HELD_OUT = 64, 4, 64
 RATE = 3e-3

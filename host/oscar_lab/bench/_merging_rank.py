@@ -21,7 +21,7 @@ from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.files import write_json
 from oscar.state import crc
-from oscar.workloads.numpy_digits import load_digits
+from oscar_studies.workloads.numpy_digits import load_digits
 
 STAGES = 16, 32, 64  # channels; each stage halves the image
 BLOCKS = 3  # of a stage: 20 layers, as for CIFAR (He et al., 2016)

@@ -10,7 +10,7 @@ from oscar.config import Config
 from oscar.errors import CautionWarning, OscarError
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.sparse.sparsifier import Sparsifier
-from oscar.workloads.registry import make_workload
+from oscar_studies.workloads.registry import make_workload
 
 # Method and options, by the name in tables.
 RULES: dict[str, tuple[str, dict[str, Any]]] = {

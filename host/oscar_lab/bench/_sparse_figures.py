@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from oscar.studies.plotting import INK, PALETTE, SOFT, End, figure, label_ends, logarithmic
+from oscar.plotting import INK, PALETTE, SOFT, End, figure, label_ends, logarithmic
 from oscar.tables import Row
 from oscar_lab.bench._stages import STAGES
 

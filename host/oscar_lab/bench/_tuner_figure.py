@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oscar.studies.plotting import PALETTE, figure, logarithmic
+from oscar.plotting import PALETTE, figure, logarithmic
 from oscar.timeline.engine import Timeline
 from oscar.timeline.graph import BACKWARD, CODEC, COMPUTE, PORT
 from oscar.timeline.perfetto import when, write_events

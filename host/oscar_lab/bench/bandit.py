@@ -23,8 +23,8 @@ from oscar.tables import Row, Table
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core
 from oscar.timeline.replay import Clock, time_of
-from oscar.workloads import make_workload
 from oscar_lab.sources import default_model
+from oscar_studies.workloads import make_workload
 
 BAR = 1.05  # times the best fixed arm
 TABLE = Table(

@@ -21,8 +21,8 @@ from oscar.coding.baselines.raw import Bf16
 from oscar.coding.floats.codec import FloatCoder
 from oscar.errors import OscarError
 from oscar.tables import Row, Table
-from oscar.workloads import WORKLOADS, exact_mean
 from oscar_lab.sources import add_source, default_model, open_source
+from oscar_studies.workloads import WORKLOADS, exact_mean
 
 BARS = {"transformer": 1.5, "cnn": 1.72}  # times smaller than bfloat16, of gradients
 SPEED = 2.0  # GB/s of bfloat16 each way

@@ -110,7 +110,7 @@ def _load() -> Any:
     try:
         import torch
 
-        from oscar.coding.asc.gpu.coder import find_device
+        from oscar_gpu.coder import find_device
     except ImportError as error:
         raise MissingExtraError(
             f"the coder for GPUs needs torch and triton: {install('gpu')} ({error})"
@@ -138,7 +138,7 @@ def sample(data: str, count: int, device: Any) -> tuple[Any, Any]:
 
 def check(params: AscParams, values: Any, classes: Any) -> None:
     """Raise OscarError unless a frame of these values has the bytes of the reference."""
-    from oscar.coding.asc.gpu.coder import TritonCoder
+    from oscar_gpu.coder import TritonCoder
 
     states = [TableState.initial() for _ in range(2)]
     plain = ReferenceCoder(params)
@@ -165,8 +165,8 @@ class _Card:
     def of(cls, params: AscParams, values: Any, classes: Any) -> _Card:
         import torch
 
-        from oscar.coding.asc.gpu.coder import TritonCoder
-        from oscar.coding.asc.gpu.payload import parse
+        from oscar_gpu.coder import TritonCoder
+        from oscar_gpu.payload import parse
 
         coder, state = TritonCoder(params, values.device), TableState.initial()
         for _ in range(WARM_UP):

@@ -20,11 +20,11 @@ import numpy as np
 from oscar.array import Array
 from oscar.blas import one_blas_thread
 from oscar.tables import Row, Table
-from oscar.workloads.base import weight_generator
-from oscar.workloads.numpy_digits import load_digits
-from oscar.workloads.numpy_training import Momentum, NumpyWorkload, glorot, softmax_cross_entropy
-from oscar.workloads.options import NumpyDigitsOptions
 from oscar_lab.rivals.graphs import blocks, ladder
+from oscar_studies.workloads.base import weight_generator
+from oscar_studies.workloads.numpy_digits import load_digits
+from oscar_studies.workloads.numpy_training import Momentum, NumpyWorkload, glorot, softmax_cross_entropy
+from oscar_studies.workloads.options import NumpyDigitsOptions
 
 PIXELS, CLASSES = 64, 10
 MEANS = "loss", "more", "error", "accuracy"

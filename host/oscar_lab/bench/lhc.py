@@ -20,8 +20,8 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.base import Message
 from oscar.schemes.widths import Ladder
 from oscar.tables import Row, Table
-from oscar.workloads import WORKLOADS, Workload, exact_mean
 from oscar_lab.sources import add_source, default_model, open_source
+from oscar_studies.workloads import WORKLOADS, Workload, exact_mean
 
 BAR = 1.1  # times fewer bytes than LHC, with the same integers
 BITS = 8

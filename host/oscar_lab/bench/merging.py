@@ -12,7 +12,7 @@ import statistics
 from typing import Any
 
 from oscar.errors import OscarError
-from oscar.schemes.methods import METHODS
+from oscar.schemes.registry import method_names
 from oscar.tables import Table
 from oscar_lab.bench.ddp import run_ranks
 
@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
     parser.add_argument("--ranks", type=int, default=2, help="processes on this machine")
     parser.add_argument(
-        "--methods", nargs="+", choices=list(METHODS), metavar="METHOD",
-        default=[name for name in METHODS if name not in SLOW],
+        "--methods", nargs="+", choices=method_names(), metavar="METHOD",
+        default=[name for name in method_names() if name not in SLOW],
         help="codecs and schemes; all but the serial references unless given",
     )  # fmt: skip
     parser.add_argument("--batch", type=int, default=8, help="images of one rank")

@@ -19,7 +19,7 @@ import numpy as np
 from oscar.collective.frames import Frames
 from oscar.collective.schedules import make_schedule
 from oscar.errors import ConfigError
-from oscar.studies.plotting import PALETTE, figure
+from oscar.plotting import PALETTE, figure
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames
 from oscar.timeline.link import LinkModel

@@ -22,8 +22,8 @@ from oscar import pseudo
 from oscar.array import Array
 from oscar.errors import OscarError
 from oscar.tables import Row, Table
-from oscar.workloads import WORKLOADS, exact_mean
 from oscar_lab.sources import add_source, default_model, open_source
+from oscar_studies.workloads import WORKLOADS, exact_mean
 
 CHUNK, KEPT, DECAY = 4096, 64, 0.95
 BAR, SPEED = 1.03, 4.0  # times the entropy; GB/s

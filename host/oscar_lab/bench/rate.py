@@ -40,10 +40,10 @@ from oscar.coding.asc.params import (
 from oscar.coding.asc.state import TableState
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError
-from oscar.studies.integers import IntegerGradients, integers
 from oscar.tables import Row, Table
-from oscar.workloads import WORKLOADS, Workload
 from oscar_lab.sources import add_source, default_model, open_source
+from oscar_studies.integers import IntegerGradients, integers
+from oscar_studies.workloads import WORKLOADS, Workload
 
 BAR = 2.5  # percent, of frames as they are sent by default
 BLOCKS = {"1,024": 10, "16,384": 14, "auto": 0}  # values of a block, and their log2

@@ -30,8 +30,8 @@ from oscar.timeline.equal import equal_time
 from oscar.timeline.link import LinkModel
 from oscar.timeline.replay import time_of
 from oscar.timeline.scale import Measured, scale
-from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
-from oscar.workloads.trace import load
+from oscar_studies.workloads import WORKLOADS, Workload, exact_mean, make_workload
+from oscar_studies.workloads.trace import load
 
 LARGE = 64_000_000
 LINK = LinkModel()

@@ -27,7 +27,7 @@ from oscar.timeline.equal import equal_time
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.replay import time_of
 from oscar.timeline.scale import Measured, scale
-from oscar.workloads import WORKLOADS, Workload, exact_mean, make_workload
+from oscar_studies.workloads import WORKLOADS, Workload, exact_mean, make_workload
 
 LARGE = 64_000_000
 MODELS = "numpy-lm", "cnn", "transformer", "embedding"

@@ -18,13 +18,12 @@ from oscar.array import Array
 from oscar.collective.stats import AllReduceResult
 from oscar.config import Config
 from oscar.errors import OscarError
+from oscar.plotting import INK, figure
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.sparse.grains import Grains
-from oscar.schemes.sparse.partitions import NAMES, PartitionName, make_partition
-from oscar.studies.plotting import INK, figure
+from oscar.schemes.sparse.partitions import NAMES, Grains, PartitionName, make_partition
 from oscar.tables import Row, Table
-from oscar.workloads import exact_mean
 from oscar_lab.sources import add_source, open_source
+from oscar_studies.workloads import exact_mean
 
 BLOCKS = 8, 16, 32, 64, 128, 256
 SYSTEMS: dict[str, dict[str, Any]] = {

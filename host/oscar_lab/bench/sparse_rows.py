@@ -22,12 +22,12 @@ from oscar.coding.asc import AscParams
 from oscar.coding.index import INDEX_CODECS
 from oscar.coding.registry import asc_codec
 from oscar.errors import OscarError
-from oscar.schemes.sparse.gathered import GatheredIndex
-from oscar.schemes.sparse.grains import Grains
+from oscar.schemes.sparse.partitions import Grains
 from oscar.schemes.sparse.sparsifier import unite
-from oscar.studies.integers import IntegerGradients, integers
+from oscar.schemes.sparse.values import GatheredIndex
 from oscar.tables import Row, Table
 from oscar_lab.sources import add_source, open_source
+from oscar_studies.integers import IntegerGradients, integers
 
 BITS = 8
 INDEX_BAR = 4.0  # bits a row

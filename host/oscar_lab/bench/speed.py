@@ -30,10 +30,10 @@ from oscar.coding.asc import AscParams, Decoder, Encoder
 from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.cores import processors
 from oscar.errors import OscarError
-from oscar.studies.integers import integers
 from oscar.tables import Row, Table
-from oscar.workloads import WORKLOADS, Workload
 from oscar_lab.sources import add_source, default_model, open_source, peer
+from oscar_studies.integers import integers
+from oscar_studies.workloads import WORKLOADS, Workload
 
 BARS = {"asc encode": 1.5, "asc decode": 5.0, "two threads": 1.8}
 WORKERS = 4  # terms of the sums

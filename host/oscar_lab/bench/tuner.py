@@ -24,8 +24,7 @@ from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.merge import merge
 from oscar.planning.tuning.options import measured, options
 from oscar.planning.tuning.policy import SAME, Option, Policy, PolicyProblem
-from oscar.planning.tuning.reasons import verdict
-from oscar.planning.tuning.select import fixed
+from oscar.planning.tuning.select import fixed, verdict
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames
 from oscar.timeline.lanes import seconds_at
@@ -110,7 +109,7 @@ def _even(sizes: Sequence[int], compute_s: float, own: Sequence[Option]) -> Poli
 
 def transformer_sizes() -> list[int]:
     """Return the values of the workload's tensors, in the order of its backward pass."""
-    from oscar.workloads import make_workload
+    from oscar_studies.workloads import make_workload
 
     shapes = make_workload("transformer", nodes=1, seed=0).tensor_shapes
     return [int(np.prod(shape)) for shape in shapes][::-1]
@@ -370,8 +369,8 @@ def _merge(tuner: _Tuner) -> Iterator[Row]:
 
 def _ready(tuner: _Tuner) -> Iterator[Row]:
     """What measured ready times change: a policy for an even rate, played with them, against one for them."""
-    from oscar.adapters.torch.profile import of_workload
-    from oscar.workloads import make_workload
+    from oscar_studies.recording import of_workload
+    from oscar_studies.workloads import make_workload
 
     times = of_workload(make_workload("transformer", nodes=1, seed=0))  # type: ignore[arg-type]
     backward = (np.array(times.ready_s) - times.forward_s) / times.backward_s * tuner.args.compute_ms * 1e-3

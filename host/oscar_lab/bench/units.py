@@ -29,7 +29,6 @@ from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.frames import KEY, Frames, Key
 from oscar.collective.schedules import make_schedule
 from oscar.planning.predict import last_rate, last_text
-from oscar.studies.integers import CodedFrame, measured
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.link import MOST_VALUES, LinkModel, Pipeline
@@ -37,7 +36,8 @@ from oscar.timeline.nic import NicFile, load_nic
 from oscar.timeline.replay import time_of
 from oscar.timeline.topology import adding_switch
 from oscar.timeline.units import bus_bytes
-from oscar.workloads import WORKLOADS
+from oscar_studies.integers import CodedFrame, measured
+from oscar_studies.workloads import WORKLOADS
 
 Coded = tuple[list[CodedFrame], list[CodedFrame]]  # of workers, of sums
 UNITS = (1, 2, 4, 8)

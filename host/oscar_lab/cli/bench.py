@@ -27,8 +27,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         return f"{action.help} (default: %(default)s)" if shown and action.help else action.help
 
 
-def add_commands(commands: Any) -> None:
-    """Declare both commands."""
+def add_bench(commands: Any) -> None:
+    """Declare `oscar bench`."""
     _add_runner(
         commands,
         "bench",
@@ -37,6 +37,10 @@ def add_commands(commands: Any) -> None:
         "  oscar bench ratios --help    options of one\n"
         "  oscar bench ratios --nodes 4 8 --json ratios.json",
     )
+
+
+def add_trial(commands: Any) -> None:
+    """Declare `oscar trial`."""
     _add_runner(
         commands,
         "trial",

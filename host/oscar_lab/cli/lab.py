@@ -8,9 +8,9 @@ from typing import Any
 
 from oscar.blas import one_blas_thread
 from oscar.cli.common import add_config, declare, read_config
-from oscar.cli.report import ResultsKind
 from oscar.files import output_folder
 from oscar.results import read_results, write_results
+from oscar_studies.cli.report import ResultsKind
 
 ALL = "lab"  # the configuration that has all cases of docs/results/lab.md
 EXAMPLE = """\

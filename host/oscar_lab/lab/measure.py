@@ -24,12 +24,10 @@ from oscar.planning.predict import predict
 from oscar.reducers.method import make_codec_of
 from oscar.reducers.scheduling import schedule_of
 from oscar.results import FORMS
-from oscar.studies.recording import open_workload, warm_up, warmup_of
 from oscar.timeline.equal import equal_time
 from oscar.timeline.link import LinkModel
 from oscar.timeline.replay import time_of
 from oscar.transports.gloo import load_torch
-from oscar.workloads import exact_mean, trace
 from oscar_lab.lab.calibrate import (
     Flow,
     calibrate,
@@ -44,6 +42,8 @@ from oscar_lab.lab.hosts import Hosts, write_gradients
 from oscar_lab.lab.network import GOODPUT, HostNetwork, require_root
 from oscar_lab.lab.report import LATE_S
 from oscar_lab.lab.settings import Case, MethodSpec, Settings, method_config, parse_settings
+from oscar_studies.recording import open_workload, warm_up, warmup_of
+from oscar_studies.workloads import exact_mean, trace
 
 LEAD_S = 0.03  # from a command to the moment at which all ranks start
 Say = Callable[[str], None]

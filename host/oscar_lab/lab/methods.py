@@ -23,7 +23,7 @@ from oscar.reducers.communicator import Communicator, PeerResult
 from oscar.reducers.remote_wire import RemoteWire
 from oscar.schemes.base import Channel
 from oscar.schemes.exact import Exact
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 from oscar.transports.base import Transport
 from oscar.transports.gloo import load_torch
 from oscar.transports.keyed import secured

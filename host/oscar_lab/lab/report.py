@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from oscar.files import write_text
+from oscar.plotting import End, figure, label_ends, logarithmic, look
 from oscar.results import Results
-from oscar.studies.comparison_table import nccl_cells
-from oscar.studies.plotting import End, figure, label_ends, logarithmic, look
 from oscar.tables import Table
+from oscar_studies.comparison_report import nccl_cells
 
 LATE_S = 0.005  # a run counts where no host begins later than its method's median by more than this
 TABLE = Table(

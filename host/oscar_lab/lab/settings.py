@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from oscar.config.base import Name, Section, explain
 from oscar.config.experiment import Config
 from oscar.errors import ConfigError, did_you_mean
-from oscar.schemes.methods import method_info
+from oscar.schemes.registry import method_info
 
 SECTIONS = ("quantiser", "asc", "plan", "schedule", "transport")  # merged key by key, others replaced
 

@@ -14,7 +14,7 @@ from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.reducers.communicator import Communicator
-from oscar.schemes.registry import SCHEMES
+from oscar.schemes.registry import is_scheme
 from oscar.transports.base import CONTROL_TAGS, GATHER_TAGS, STATE_TAG, Bytes, Transport
 from oscar.transports.keyed import KEY_BYTES, KeyedTransport
 from oscar.transports.threads import local_transports
@@ -45,7 +45,7 @@ class Play:
     @property
     def scheme(self) -> bool:
         """Whether its method is a scheme, which needs the extra torch."""
-        return self.config.method in SCHEMES
+        return is_scheme(self.config.method)
 
     @property
     def control(self) -> bool:

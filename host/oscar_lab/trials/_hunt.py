@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
-from oscar.studies.parallel import Tick, run_tasks
+from oscar_studies.parallel import Tick, run_tasks
 
 SHOW_S = 1.0  # between two looks at how far a search is, on a terminal
 TICK = 100  # cases between two ticks of a worker

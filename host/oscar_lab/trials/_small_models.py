@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from oscar.workloads.base import Samples
-from oscar.workloads.numpy_digits import load_digits
-from oscar.workloads.options import CnnOptions, EmbeddingOptions, TransformerOptions
-from oscar.workloads.text import characters, words
-from oscar.workloads.torch_models import EmbeddingModel, TorchWorkload, TransformerModel
+from oscar_studies.workloads.base import Samples
+from oscar_studies.workloads.numpy_digits import load_digits
+from oscar_studies.workloads.options import CnnOptions, EmbeddingOptions, TransformerOptions
+from oscar_studies.workloads.text import characters, words
+from oscar_studies.workloads.torch_models import EmbeddingModel, TorchWorkload, TransformerModel
 
 TEXT_BYTES, CHARACTERS = 1_000_000, 128
 WORDS = EmbeddingOptions(

@@ -19,9 +19,9 @@ from oscar.blas import one_blas_thread
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.registry import SCHEMES
-from oscar.studies.training import TAIL, TAIL_GAP, Trainer
+from oscar.schemes.registry import scheme_names
 from oscar.tables import Table
+from oscar_studies.training import TAIL, TAIL_GAP, Trainer
 
 MODELS = "mlp", "cnn", "lstm", "transformer", "embedding"
 OPTIMISERS = "sgd", "adamw"
@@ -30,7 +30,7 @@ OPTIMISERS = "sgd", "adamw"
 METHODS: dict[str, dict[str, Any]] = {
     "fp32": {"method": "fp32", "schedule": {"name": "ring"}},
     "asc": {},
-    **{name: {"method": name} for name in SCHEMES},
+    **{name: {"method": name} for name in scheme_names()},
     "oscar-sw, paper": {
         "method": "oscar-sw",
         "scheme": {"paper": True, "share": 0.1, "rows": 3, "ratio": 0.1},

@@ -33,7 +33,7 @@ from oscar.numerics.plans import PLANS
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.reducers.grouped import Group, GroupedCluster
-from oscar.schemes.registry import SCHEMES, scheme_class
+from oscar.schemes.registry import scheme_class, scheme_names
 from oscar.transports.threads import local_transports
 
 SHAPES = [(40, 17), (23,), (), (31, 3)]
@@ -207,7 +207,7 @@ def schemes() -> Cases:
     """Every scheme, with each of its options at another value; gradients with many zeros."""
     every = {
         f"{name}/{variant}": {"method": name, "scheme": given}
-        for name in SCHEMES
+        for name in scheme_names()
         for variant, given in _variants(name)
     }
     return _clusters(every, nodes=(1, 3), sparse=True)
@@ -215,7 +215,7 @@ def schemes() -> Cases:
 
 def states() -> Cases:
     """Every method, its state saved and loaded half-way."""
-    return _clusters({name: {"method": name} for name in (*CODECS, *SCHEMES)}, resumed=True)
+    return _clusters({name: {"method": name} for name in (*CODECS, *scheme_names())}, resumed=True)
 
 
 def _grouped(number: int, nodes: int, digest: Digest) -> None:
@@ -273,7 +273,7 @@ def _ranks(how: dict[str, Any], nodes: int, digest: Digest) -> None:
 
 def ranks() -> Cases:
     """Every method, and ASC by every schedule, between ranks over threads."""
-    cases: dict[str, dict[str, Any]] = {name: {"method": name} for name in (*CODECS, *SCHEMES)}
+    cases: dict[str, dict[str, Any]] = {name: {"method": name} for name in (*CODECS, *scheme_names())}
     cases |= {f"asc-{name}": {"schedule": {"name": name, "subframes": 2}} for name in SCHEDULES}
     for name, how in cases.items():
         for nodes in NODES:

@@ -14,7 +14,7 @@ from oscar.config import Config
 from oscar.errors import GradientError, GradientOverflowError, OscarWarning
 from oscar.numerics.tensors import split
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.methods import METHODS, method_info
+from oscar.schemes.registry import method_info, method_names
 from oscar.state import crc
 from oscar.tables import Row, Table
 from oscar_lab.trials._ranks import laplace
@@ -80,7 +80,9 @@ def ordinary(seed: int, call: int, nodes: int) -> list[list[Array]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME")
+    parser.add_argument(
+        "--methods", nargs="+", choices=method_names(), default=method_names(), metavar="NAME"
+    )
     parser.add_argument("--values", nargs="+", choices=list(VALUES), default=list(VALUES), metavar="NAME")
     parser.add_argument("--calls", type=int, default=10, help="with extreme values; default: %(default)s")
     parser.add_argument("--nodes", type=int, default=2)

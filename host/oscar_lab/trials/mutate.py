@@ -22,12 +22,12 @@ from functools import partial
 from typing import Any
 
 from oscar.errors import FrameError
-from oscar.studies.parallel import Tick
 from oscar.tables import Row, Table
 from oscar_lab.trials import _hunt
 from oscar_lab.trials._hunt import Chunk, cases, hunt
 from oscar_lab.trials._mutate_subjects import FrameSubject, make_subjects, same
 from oscar_lab.trials._mutations import MUTATIONS, Mutation
+from oscar_studies.parallel import Tick
 
 CHUNK = 4096  # mutations that a worker is given at a time
 HANG_SECONDS = 1.0  # of processor time, as machines are shared: one decode may take this long

@@ -25,13 +25,13 @@ from oscar.checkpoint import digest
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.registry import SCHEMES
-from oscar.studies.parallel import Tick
+from oscar.schemes.registry import scheme_names
 from oscar.tables import Table
-from oscar.workloads import make_workload
 from oscar_lab.trials import _hunt
 from oscar_lab.trials._hunt import Chunk, cases, hunt, seed_of
 from oscar_lab.trials._ranks import laplace
+from oscar_studies.parallel import Tick
+from oscar_studies.workloads import make_workload
 
 CHUNK = 500
 KEPT = 20
@@ -93,7 +93,7 @@ def make_subjects() -> list[StateSubject]:
         "int16": {"method": "int16", "quantiser": feedback},
         "fp32": {"method": "fp32", "schedule": {"name": "ring"}},
     }
-    schemes: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in SCHEMES} | {
+    schemes: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in scheme_names()} | {
         "oscar-sw coded": ("oscar-sw", {"coded": True, "relative": True}),
         "oscar-sw-best spread": ("oscar-sw-best", {"spread": True, "coded": True, "period": 3}),
         "sketched-sgd carried": ("sketched-sgd", {"exact": False, "momentum": 0.5}),

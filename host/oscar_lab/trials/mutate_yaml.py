@@ -22,10 +22,10 @@ import yaml
 from oscar import yaml_core
 from oscar.config import load_config
 from oscar.errors import ConfigError
-from oscar.studies.parallel import Tick
 from oscar.tables import Table
 from oscar_lab.trials import _hunt
 from oscar_lab.trials._hunt import Chunk, Judge, cases, hunt, seed_of
+from oscar_studies.parallel import Tick
 
 HANG_SECONDS = 1.0  # of processor time: machines are shared
 LONGEST_LINE = 20_000  # characters of an error

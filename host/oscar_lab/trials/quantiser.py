@@ -17,8 +17,8 @@ from oscar.config import Config
 from oscar.errors import SaturationWarning
 from oscar.reducers.cluster import LocalCluster
 from oscar.tables import Row, Table
-from oscar.workloads import exact_mean
 from oscar_lab.sources import add_source, open_source
+from oscar_studies.workloads import exact_mean
 
 Gradients = list[list[np.ndarray]]  # [node][tensor]
 Random = np.random.Generator

@@ -19,8 +19,7 @@ from oscar.config import Config
 from oscar.errors import OscarError, OscarWarning
 from oscar.numerics.tensors import split
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.methods import METHODS, method_info
-from oscar.schemes.registry import scheme_class
+from oscar.schemes.registry import method_info, method_names, scheme_class
 from oscar.tables import Row, Table
 
 SIZES = 10.0, 100.0, 1e3, 1e4, 1e8
@@ -219,7 +218,9 @@ def _norm(tensors: Sequence[Array]) -> float:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), metavar="NAME")
+    parser.add_argument(
+        "--methods", nargs="+", choices=method_names(), default=method_names(), metavar="NAME"
+    )
     parser.add_argument("--sizes", nargs="+", type=float, default=list(SIZES), metavar="FACTOR")
     parser.add_argument("--calls", type=int, default=70, help="of a training; default: %(default)s")
     parser.add_argument("--nodes", type=int, default=2)

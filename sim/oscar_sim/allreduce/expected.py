@@ -17,7 +17,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.plans import ChunkPlan
 from oscar.reducers.cluster import LocalCluster
-from oscar.workloads import exact_mean, make_workload
+from oscar_studies.workloads import exact_mean, make_workload
 
 
 @dataclass

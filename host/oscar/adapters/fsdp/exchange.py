@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from oscar.adapters.fsdp.shards import Shape, Shards, shards_of
-from oscar.adapters.torch.ends import default_config
+from oscar.adapters.torch.arguments import default_config
 from oscar.adapters.torch.saving import packed, read_tree
 from oscar.adapters.torch.staging import Staging
 from oscar.adapters.torch.state import ADVICE
@@ -20,8 +20,7 @@ from oscar.array import Array
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.kernels import log_compiling
-from oscar.numerics.dtypes import why_uncoded
-from oscar.numerics.tensors import split
+from oscar.numerics.tensors import split, why_uncoded
 from oscar.reducers.communicator import Communicator
 from oscar.transports.gloo import load_torch, ranks_of, timeout_for
 from oscar.transports.tcp import TcpTransport

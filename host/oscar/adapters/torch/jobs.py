@@ -1,19 +1,117 @@
-"""Jobs of the hook's thread: buckets and tasks, in the order of the hook's calls."""
+"""Jobs of the hook's thread: buckets and tasks, in the order of the hook's calls, counted and watched.
+
+The watch detects that buckets take much more or much less time than when it was decided how they go.
+"""
 
 from __future__ import annotations
 
 import atexit
 import queue
+import statistics
 import threading
 import weakref
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from oscar.adapters.torch.layout import BucketLayout
-from oscar.adapters.torch.watch import Key
+from oscar.reducers.communicator import PeerStats
 from oscar.transports.base import Transport
+
+
+@dataclass
+class Totals:
+    """Counts so far; `Counted` documents each."""
+
+    values: int = 0
+    sent_bytes: int = 0
+    clipped: int = 0
+    clipped_energy: float = 0.0
+    uncompressed_values: int = 0
+
+    def note(self, stats: PeerStats) -> None:
+        """Add a call of the communicator."""
+        self.sent_bytes += stats.sent_bytes
+        self.clipped += stats.clipped
+        self.clipped_energy = max(self.clipped_energy, stats.clipped_energy)
+
+
+class Counted:
+    """Totals as attributes."""
+
+    _totals: Totals
+
+    @property
+    def values(self) -> int:
+        """Values that were reduced so far."""
+        return self._totals.values
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes this rank has sent for gradients, uncompressed buckets included (not those only measured)."""
+        return self._totals.sent_bytes
+
+    @property
+    def clipped(self) -> int:
+        """Values of this rank that saturated so far."""
+        return self._totals.clipped
+
+    @property
+    def clipped_energy(self) -> float:
+        """The largest share of a bucket's energy that saturation took so far, 0 to 1."""
+        return self._totals.clipped_energy
+
+    @property
+    def uncompressed_values(self) -> int:
+        """Values so far that went uncompressed because of their dtype, layout or device (docs/ddp.md)."""
+        return self._totals.uncompressed_values
+
+
+RECENT = 8  # calls of each bucket whose median counts
+CHANGED = 2.0  # times as long, or as short
+NOISE_S = 1e-3  # seconds of all buckets together by which times have to differ
+Key = tuple[int, int]  # index and values of a bucket
+
+
+class Watch:
+    """Seconds of the last calls of each bucket on this rank, beside those after the last decision.
+
+    Any thread may note a time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recent: dict[Key, deque[float]] = {}
+        self._before: float | None = None  # seconds of all buckets, soon after the last decision
+
+    def note(self, key: Key, seconds: float) -> None:
+        """Note the seconds of a call of a bucket, compressed or not."""
+        with self._lock:
+            self._recent.setdefault(key, deque(maxlen=RECENT)).append(seconds)
+
+    def changed(self, keys: Iterable[Key]) -> bool:
+        """Return True if the buckets `keys` together take much more or much less time than before.
+
+        The first result for which all have RECENT times is False. Later times are compared with it.
+        """
+        with self._lock:
+            calls = [tuple(self._recent.get(key, ())) for key in keys]
+        if not calls or min(map(len, calls)) < RECENT:
+            return False
+        now = sum(map(statistics.median, calls))
+        if self._before is None:
+            self._before = now
+        apart = abs(now - self._before) > NOISE_S
+        return apart and not self._before / CHANGED <= now <= self._before * CHANGED
+
+    def clear(self) -> None:
+        """Begin anew, after a decision."""
+        with self._lock:
+            self._recent.clear()
+        self._before = None
+
 
 JOIN_S = 5.0
 _running: dict[threading.Thread, queue.Queue[Any]] = {}  # the jobs that each thread waits for

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oscar.errors import ConfigError, OscarError
-from oscar.planning.tuning.profile import ITERATIONS, ReadyTimes, here
+from oscar.planning.tuning.profile import ReadyTimes, here
 from oscar.transports.gloo import load_torch
-
-if TYPE_CHECKING:
-    from oscar.workloads.torch_models import TorchWorkload
 
 
 class Profile:
@@ -118,13 +115,3 @@ class _Iteration:
     def __init__(self, begin: Any) -> None:
         self.begin = self.forward = begin
         self.ready: dict[str, Any] = {}
-
-
-def of_workload(workload: TorchWorkload, iterations: int = ITERATIONS) -> ReadyTimes:
-    """Return when the gradients of a workload become ready; draws its next batches."""
-    with Profile(workload.model) as profile:
-        for _ in range(iterations + 1):
-            workload.model.zero_grad()
-            workload.batch_loss(*workload.next_batch(0)).backward()
-    workload.model.zero_grad()
-    return profile.times

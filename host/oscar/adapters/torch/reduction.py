@@ -7,13 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from oscar.adapters.torch.ends import Ends
-from oscar.adapters.torch.jobs import Job
-from oscar.adapters.torch.on_gpu import OnGpu
+from oscar.adapters.torch.arguments import Ends
+from oscar.adapters.torch.jobs import Job, Key, Totals
 from oscar.adapters.torch.sparse import DenseNotice, Rows, sparse_of
-from oscar.adapters.torch.staging import Staging
-from oscar.adapters.torch.totals import Totals
-from oscar.adapters.torch.watch import Key
+from oscar.adapters.torch.staging import OnGpu, Staging
 from oscar.numerics.tensors import split
 from oscar.reducers.communicator import PeerStats
 

@@ -18,13 +18,12 @@ from oscar.array import Array
 from oscar.coding.index import make_index
 from oscar.config import Config
 from oscar.numerics.tensors import check_tensors
-from oscar.reducers.overflow import check_means
+from oscar.reducers.checks import check_means
 from oscar.reducers.party import Party
 from oscar.reducers.remote_wire import RemoteWire
 from oscar.schemes.registry import parse, scheme_class
 from oscar.schemes.sparse.exchanges import AllGather, Doubling, PointToPoint, Run, Set, SparseExchange
-from oscar.schemes.sparse.grains import Grains
-from oscar.schemes.sparse.partitions import make_partition
+from oscar.schemes.sparse.partitions import Grains, make_partition
 from oscar.schemes.sparse.sparsifier import SparseWorker
 from oscar.transports.gloo import load_torch
 

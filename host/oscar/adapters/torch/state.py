@@ -15,20 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from oscar.adapters.torch.arguments import Asked, check_group
-from oscar.adapters.torch.bypass import Mode
-from oscar.adapters.torch.ends import Ends, default_config
-from oscar.adapters.torch.jobs import Job, ThreadTask, end, start_thread
+from oscar.adapters.torch.arguments import Asked, Ends, check_group, default_config
+from oscar.adapters.torch.bypass import Mode, bytes_of, plain_mean
+from oscar.adapters.torch.jobs import Counted, Job, Key, ThreadTask, Totals, end, start_thread
 from oscar.adapters.torch.layout import BucketLayout, noted
 from oscar.adapters.torch.models import ModelGradients
-from oscar.adapters.torch.plain import bytes_of, plain_mean
 from oscar.adapters.torch.policies import Policies
 from oscar.adapters.torch.reduction import BucketReduction
 from oscar.adapters.torch.saving import load_reducers, packed, read_state
-from oscar.adapters.torch.staging import Staging
-from oscar.adapters.torch.taken import Uncompressed, why_uncompressed
-from oscar.adapters.torch.totals import Counted, Totals
-from oscar.adapters.torch.watch import Key
+from oscar.adapters.torch.staging import Staging, Uncompressed, why_uncompressed
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.planning.tuning.policy_file import PolicyFile

@@ -12,13 +12,13 @@ import torch
 from torch.distributed import ReduceOp
 from torchft.process_group import ProcessGroupGloo, create_store_client
 
+from oscar.adapters.torch.arguments import default_config
 from oscar.adapters.torch.bypass import ring_bytes
-from oscar.adapters.torch.ends import default_config
 from oscar.adapters.torch.staging import Staging
 from oscar.adapters.torchft.quorum import Quorum
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
-from oscar.numerics.dtypes import CODED, name_of
+from oscar.numerics.tensors import CODED, name_of
 
 CODED_OPS = ("SUM", "AVG", "PREMUL_SUM")
 WIDE = ("float64", "complex32", "complex64", "complex128")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from oscar.coding.index.base import IndexCodec
-from oscar.coding.index.gaps import Gaps
-from oscar.coding.index.plain import Bitmap, Coo
+from oscar.coding.index.plain import Bitmap, Coo, Gaps
 from oscar.coding.index.popular import Popular
 from oscar.coding.index.roaring import Roaring
 from oscar.errors import ConfigError, did_you_mean

@@ -21,7 +21,7 @@ from oscar.errors import ConfigError
 from oscar.planning.costs import cost_on, method_cost
 from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Option, line, pruned
 from oscar.reducers.method import make_codec_of
-from oscar.schemes.methods import METHODS, method_info
+from oscar.schemes.registry import method_info, method_names
 from oscar.timeline.engine import Floats
 from oscar.timeline.equal import equal_time
 from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
@@ -159,9 +159,10 @@ def changes_of(choice: str, config: Config) -> dict[str, Any]:
     """
     method, _, option = choice.partition(":")
     own = {name: getattr(config, name).model_dump() for name in ("quantiser", "asc")}
-    if option and (method in METHODS or "=" in option):  # else module:Class
+    named = method in method_names()
+    if option and (named or "=" in option):  # else module:Class
         key, _, value = option.partition("=")
-        codec = method_info(method).codec if method in METHODS else None
+        codec = method_info(method).codec if named else None
         if key != "c" or not NUMBER.fullmatch(value) or codec is None or codec.domain != "int":
             raise ConfigError(
                 f"expected a method, or one that quantises with a coarseness (asc:c=1/2), got {choice}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from oscar.provenance import installed, processor
 from oscar.timeline.engine import Floats
 from oscar.timeline.graph import check_ready
 from oscar.version import __version__
-from oscar.workloads.numpy_training import NumpyWorkload
 from oscar.yaml_core import read
 
 FORMAT = 1
@@ -163,23 +161,6 @@ def present(name: str) -> str:
     if name in ("machine", "oscar"):
         return processor() if name == "machine" else __version__
     return installed(name)
-
-
-def of_numpy(workload: NumpyWorkload, iterations: int = ITERATIONS) -> ReadyTimes:
-    """Return when the gradients of a workload become ready, on one core; draws its next batches."""
-    clock, rows, forward = time.perf_counter, [], []
-    for _ in range(iterations + 1):
-        inputs, targets = workload.next_batch(0)
-        began = clock()
-        passed = workload.backward_pass(inputs, targets)
-        next(passed)  # the loss
-        forward.append(clock() - began)
-        rows.append([clock() - began for _ in passed])
-    names = workload.tensor_names[::-1]
-    sizes = [int(np.prod(shape)) for shape in workload.tensor_shapes[::-1]]
-    made = f"{workload.name}, median of {iterations} iterations"
-    tensors = list(zip(names, sizes, strict=True))
-    return ReadyTimes.median(tensors, rows[1:], forward[1:], made, here("numpy"))
 
 
 def even(tensors: Tensors, compute_s: float, forward: float) -> ReadyTimes:

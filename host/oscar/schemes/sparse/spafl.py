@@ -16,7 +16,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.kernels import njit
 from oscar.schemes.base import Message, Messages, Scheme, Worker
-from oscar.schemes.sparse.hashing import mixed
+from oscar.schemes.sparse.partitions import mixed
 
 
 @njit(cache=True, nogil=True)

@@ -18,8 +18,7 @@ from oscar.array import Array
 from oscar.coding.index import INDEX_CODECS
 from oscar.numerics.quantiser_kernels import hold_within
 from oscar.schemes.base import MOST_WAITING, Message, Messages, Scheme, Worker
-from oscar.schemes.sparse.gathered import GatheredIndex
-from oscar.schemes.sparse.values import BITS, CHANNEL, FORMS, Summed, ValueSum
+from oscar.schemes.sparse.values import BITS, CHANNEL, FORMS, GatheredIndex, Summed, ValueSum
 from oscar.state import PART, Reader, Saved, optional
 
 Controller = Literal["corrected", "released"]

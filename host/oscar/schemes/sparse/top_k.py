@@ -11,8 +11,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.index import make_index
 from oscar.schemes.base import Message
-from oscar.schemes.sparse.exchanges import PointToPoint, Set
-from oscar.schemes.sparse.own_sets import OwnSets, OwnSetsOptions
+from oscar.schemes.sparse.exchanges import OwnSets, OwnSetsOptions, PointToPoint, Set
 from oscar.schemes.sparse.partitions import make_partition
 from oscar.schemes.sparse.sparsifier import Choice, SparseWorker, Sparsifier
 from oscar.schemes.sparse.thresholds import top

@@ -23,12 +23,9 @@ from oscar.numerics.tensors import cut
 from oscar.schemes.base import Message, Messages, Scheme
 from oscar.schemes.grid import Attempt, Grid
 from oscar.schemes.sparse.exchanges import AllGather, Doubling, PointToPoint, SparseExchange
-from oscar.schemes.sparse.gathered import GatheredIndex
-from oscar.schemes.sparse.grains import Grains
-from oscar.schemes.sparse.hashing import Memory
-from oscar.schemes.sparse.partitions import NAMES, PartitionName, make_partition
+from oscar.schemes.sparse.partitions import NAMES, Grains, Memory, PartitionName, make_partition
 from oscar.schemes.sparse.sparsifier import SparseWorker, check_one, unite
-from oscar.schemes.sparse.values import CHANNEL, Summed, ValueSum
+from oscar.schemes.sparse.values import CHANNEL, GatheredIndex, Summed, ValueSum
 from oscar.state import PART, Reader, Saved, optional, optional_integers
 
 ExchangeName = Literal["balanced", "doubling", "all-gather", "blocks", "dense"]

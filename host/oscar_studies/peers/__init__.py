@@ -1,0 +1,1 @@
+"""Methods of others that OSCAR is compared with: entry points of the group oscar.methods, a file each."""
