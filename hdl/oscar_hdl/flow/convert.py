@@ -7,7 +7,6 @@ process of its own with a fixed hash seed and every keyword given.
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from oscar.version import __version__
 from oscar_hdl.flow import vhdl_bench
+from oscar_hdl.flow.corrections import COMMENT, ConvertError, rename
 from oscar_hdl.flow.elaboration import shallow_stacks
 from oscar_hdl.flow.tools import write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, Value, check_parameters, find, parameter, shape
@@ -32,33 +32,6 @@ PACKAGE = "pck_myhdl_011.vhd"
 UNUSED = (r"(s_axis|decoder_bytes)\w*_tlast", r"job_bank")
 UNLINTED = "WIDTH", "CASEINCOMPLETE", "INITIALDLY"  # MyHDL's way to write Verilog
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
-NAMES = {"vhdl": "VHDL", "verilog": "Verilog"}
-COMMENT = {"vhdl": "--", "verilog": "//"}
-# Words of Verilog that MyHDL takes for names (it writes none of them itself), and yosys too; others do not.
-KEYWORDS = (
-    "automatic buf cell config deassign design disable edge endconfig endprimitive endspecify endtable "
-    "event force fork generate genvar highz0 highz1 incdir include instance join large liblist library "
-    "macromodule medium nand nor notif0 notif1 primitive pull0 pull1 pulldown pullup rcmos real "
-    "realtime release repeat rnmos rpmos rtran scalared small specify specparam strong0 strong1 supply0 "
-    "supply1 table task time tran tri tri0 tri1 triand trior unsigned use vectored wait wand weak0 weak1 wor "
-    "xnor xor "
-    # and of SystemVerilog, as which some tools read every file
-    "accept_on alias always_comb always_ff always_latch assert assume before bind bins binsof bit break byte "
-    "chandle checker class clocking const constraint context continue cover covergroup coverpoint cross dist "
-    "do enum eventually expect export extends extern final first_match foreach forkjoin global iff "
-    "ignore_bins illegal_bins implements implies import inside int interconnect interface intersect let "
-    "local logic longint matches modport nettype new nexttime null package packed priority program property "
-    "protected pure rand randc randcase randsequence ref reject_on restrict return sequence shortint "
-    "shortreal soft solve static string strong struct super tagged this throughout timeprecision timeunit "
-    "type typedef union unique unique0 until untyped var virtual void wait_order weak wildcard with within"
-)
-# The same of VHDL-2008, some of which it took up after MyHDL was written.
-VHDL_KEYWORDS = (
-    "access after alias assume block body buffer bus component configuration context cover default "
-    "disconnect fairness file force generic group guarded impure inertial label linkage literal map nand new "
-    "nor on open parameter postponed property protected pure record register reject release restrict rol ror "
-    "select sequence shared strong subtype transport unaffected units until vmode vprop vunit with xnor"
-)
 # What GHDL says of each memory that it finds: a line, the line of the source, and where in it.
 _FOUND_RAM = re.compile(r"^.*:note: found RAM .*(?:\n.*){0,2}(?:\n|\Z)", re.MULTILINE)
 GHDL_MISSING = (
@@ -67,10 +40,6 @@ GHDL_MISSING = (
 )
 
 REFUSED = 3  # exit status of the fresh process: a block does not take its parameters
-
-
-class ConvertError(Exception):
-    """A conversion or a check of its result failed; the message holds what the tool said."""
 
 
 def block_name(name: str) -> str:
@@ -133,105 +102,6 @@ def here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -
         print(f"{type(error).__name__}: {str(error).strip()}", file=sys.stderr)
         return 1
     return 0
-
-
-def rename(text: str, language: str) -> str:
-    """Lengthen names of a converted file that the language does not take, which MyHDL does not look after.
-
-    Keywords; `table` becomes table_0. In VHDL, where capitals do not matter, names of states too, which
-    are in capitals beside signals and keywords that are not; NEXT becomes S_NEXT.
-    Raises ConvertError for a port, whose name must stay.
-    """
-    if language == "verilog":
-        names, head, end = KEYWORDS.split(), "\nmodule ", ");"
-    else:
-        names, head, end = VHDL_KEYWORDS.split(), "\nentity ", "end entity"
-    ports = re.sub(
-        rf"{COMMENT[language]}.*|\binput\b|\boutput\b", "", text.partition(head)[2].partition(end)[0]
-    )
-    if found := set(re.findall(r"\w+", ports)) & set(names):
-        raise ConvertError(f"a port is called {found.pop()!r}, a word of {NAMES[language]}")
-    text = _started(_replaced(text, names, r"\1_0", COMMENT[language]), language)
-    if language == "verilog":
-        return _of_constant_widths(_looked_at(text))
-    types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
-    states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
-    return _cut_to_slices(_replaced(text, states, r"S_\1", COMMENT[language]))
-
-
-def _started(text: str, language: str) -> str:
-    """Return a file whose outputs begin at 0, as they do in MyHDL, which only says so of other registers."""
-    if language == "vhdl":
-        head, end, rest = text.partition("end entity")
-        head = re.sub(r"(: (?:out|inout) std_logic)(?=;?$)", r"\1 := '0'", head, flags=re.M)
-        head = re.sub(
-            r"(: (?:out|inout) std_logic_vector\(.*?\))(?=;?$)", r"\1 := (others => '0')", head, flags=re.M
-        )
-        return head + end + rest
-    for name in re.findall(r"^output (?:\[.*\] )?(\w+);$", text, flags=re.M):
-        text = re.sub(rf"^(reg (?:\[.*\] )?{name});$", r"\1 = 0;", text, flags=re.M)
-    return text
-
-
-def _looked_at(text: str) -> str:
-    """Return Verilog whose combinational logic is looked at when a simulation starts, as MyHDL does.
-
-    Otherwise what depends on registers that have not changed yet may keep a wrong 0 for ever.
-    """
-    text, count = re.subn(r"^(always @\((?!posedge)[^)]*)\)", r"\1, at_start)", text, flags=re.M)
-    start = r"\1reg at_start = 0;\ninitial at_start <= 1;\n"
-    return re.sub(r"^(module [^;]*;\n)", start, text, count=1, flags=re.M) if count else text
-
-
-def _value(bound: str, at: int) -> int:
-    """Return what a sum of products comes to where its only name is `at`."""
-    tree = ast.parse(bound.strip(), mode="eval").body
-
-    def worth(node: ast.expr) -> int:
-        if isinstance(node, ast.BinOp):
-            left, right = worth(node.left), worth(node.right)
-            return {ast.Add: left + right, ast.Sub: left - right, ast.Mult: left * right}[type(node.op)]
-        return at if isinstance(node, ast.Name) else int(ast.literal_eval(node))
-
-    return worth(tree)
-
-
-def _of_constant_widths(text: str) -> str:
-    """Return Verilog whose slices in loops say their width: both their bounds may not depend on the loop.
-
-    The bounds are sums and products of numbers and the loop's variable.
-    """
-
-    def width(slice_: re.Match[str]) -> str:
-        bounds = slice_["high"], slice_["low"]
-        names = set(re.findall(r"[A-Za-z_]\w*", " ".join(bounds)))
-        if len(names) != 1:
-            return slice_[0]
-        places = [[_value(bound, at) for bound in bounds] for at in range(3)]
-        widths = {high - low for high, low in places}
-        return f"[{slice_['low']} +: {widths.pop()}]" if len(widths) == 1 else slice_[0]
-
-    bound = r"[\w\s()*+-]+"
-    return re.sub(rf"\[(?P<high>{bound})-1:(?P<low>{bound})\]", width, text)
-
-
-def _cut_to_slices(text: str) -> str:
-    """Return VHDL in which the terms of a slice have its width; MyHDL gives them the whole signal's."""
-
-    def cut(line: re.Match[str]) -> str:
-        width = int(line["high"]) - int(line["low"])
-        return line["head"] + re.sub(r"resize\((\w+), \d+\)", rf"resize(\1, {width})", line["terms"])
-
-    slices = r"^(?P<head> *\w+\((?P<high>\d+)-1 downto (?P<low>\d+)\) <= )(?P<terms>.* (?:or|and|xor) .*)$"
-    return re.sub(slices, cut, text, flags=re.M)
-
-
-def _replaced(text: str, names: Sequence[str], new: str, comment: str) -> str:
-    """Put `new` in the place of words, not in lines of comment."""
-    if not names:
-        return text
-    word = re.compile(rf"(?<![\w$])({'|'.join(names)})(?![\w$])")
-    return "\n".join(x if x.lstrip().startswith(comment) else word.sub(new, x) for x in text.split("\n"))
 
 
 def _head(name: str, language: str, made: Path, parameters: Mapping[str, Value]) -> list[str]:
