@@ -126,7 +126,7 @@ ultrascale: $(VENV)/.fpga ## the blocks' cells on UltraScale+ and units of a car
 board: BOARD = build/board
 board: $(VENV)/.board ## the bitstream of the board's example: ECP5, 1000BASE-X, NIC of 1 unit, in build/board
 	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --top oscar_nic --with store_log2=10 block_log2=11 --out $(BOARD)/hdl
-	@$(BIN)/python -m oscar_hdl.flow.board.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic.v --out $(BOARD) $(ARGS)
+	@$(BIN)/python -m oscar_hdl.flow.board.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic/oscar_nic.v --out $(BOARD) $(ARGS)
 
 formal: $(VENV)/.fpga ## prove the rules of blocks' streams with yosys and ABC, in build/formal (ARGS=--light)
 	@$(call apt,berkeley-abc,berkeley-abc)

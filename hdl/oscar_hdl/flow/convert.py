@@ -16,12 +16,18 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from oscar.version import __version__
 from oscar_hdl.flow import vhdl_bench
 from oscar_hdl.flow.corrections import COMMENT, ConvertError, rename
 from oscar_hdl.flow.elaboration import shallow_stacks
+from oscar_hdl.flow.fusesoc import core_file
+from oscar_hdl.flow.hierarchy import tree
+from oscar_hdl.flow.hierarchy.capture import capture
+from oscar_hdl.flow.hierarchy.design import unmarked
+from oscar_hdl.flow.hierarchy.verilog import UNLINTED
 from oscar_hdl.flow.tools import write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, Value, check_parameters, find, parameter, shape
 from oscar_hdl.nic.control import register_header
@@ -30,7 +36,7 @@ PACKAGE = "pck_myhdl_011.vhd"
 # Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and raw_decoder
 # no bank, which is that of its counts.
 UNUSED = (r"(s_axis|decoder_bytes)\w*_tlast", r"job_bank")
-UNLINTED = "WIDTH", "CASEINCOMPLETE", "INITIALDLY"  # MyHDL's way to write Verilog
+RECORD = "tree.json"  # what the fresh process says of the top's blocks
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
 # What GHDL says of each memory that it finds: a line, the line of the source, and where in it.
 _FOUND_RAM = re.compile(r"^.*:note: found RAM .*(?:\n.*){0,2}(?:\n|\Z)", re.MULTILINE)
@@ -48,7 +54,7 @@ def block_name(name: str) -> str:
 
 
 def convert_here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -> None:
-    """Write one top in one language into `out`; for a fresh process (see above).
+    """Write one top in one language into `out`, with its tree of blocks; for a fresh process (see above).
 
     Raises ConvertError in the block's own words where it refuses the parameters that are given.
     """
@@ -58,6 +64,7 @@ def convert_here(name: str, language: str, out: Path, parameters: Mapping[str, V
         if not parameters:
             raise
         raise ConvertError(str(error)) from None
+    record = capture(language)
     # Registers begin as in MyHDL, also in simulators where they would be unknown; on an FPGA this is free.
     common = {"path": str(out), "name": block_name(name), "initial_values": True, "no_myhdl_header": True}
     with warnings.catch_warnings():
@@ -89,6 +96,7 @@ def convert_here(name: str, language: str, out: Path, parameters: Mapping[str, V
                 header="",
                 **common,
             )
+    write_text(out / RECORD, json.dumps(record))
 
 
 def here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -> int:
@@ -104,23 +112,24 @@ def here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -
     return 0
 
 
-def _head(name: str, language: str, made: Path, parameters: Mapping[str, Value]) -> list[str]:
-    """Return the first lines of a file: what it is, of which shape, and what linters need not say."""
-    said = shape(name, parameters) if made.name != PACKAGE else ""
-    about = f"{made.stem} ({said})" if said else made.stem
-    first = f"{COMMENT[language]} {about}: converted from MyHDL by oscar_hdl.flow.convert; do not edit."
-    return [first, *(f"/* verilator lint_off {rule} */" for rule in UNLINTED if language == "verilog")]
+def _origin(name: str, parameters: Mapping[str, Value]) -> str:
+    """Return what a file says of its origin."""
+    said = shape(name, parameters)
+    top = f"{block_name(name)} ({said})" if said else block_name(name)
+    return f"{top}: converted from MyHDL by oscar_hdl.flow.convert; do not edit."
 
 
-def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Value] | None = None) -> Path:
-    """Convert one top in a fresh process and return its file, `out`/<language>/<block>.<suffix>.
+@dataclass(frozen=True)
+class Flat:
+    """What MyHDL makes of a top: its text with a mark before each process, its tree, and files besides."""
 
-    Raises ConvertError with MyHDL's message; nothing old is left in the place of a failed result.
-    """
-    folder = out / language
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / (block_name(name) + LANGUAGES[language])
-    target.unlink(missing_ok=True)
+    text: str
+    record: dict[str, Any]
+    others: dict[str, str]
+
+
+def convert_flat(name: str, language: str, parameters: Mapping[str, Value]) -> Flat:
+    """Convert a top in a fresh process. Raises ConvertError with MyHDL's message."""
     with tempfile.TemporaryDirectory() as temporary:
         command = [sys.executable, "-m", "oscar_hdl.flow.convert", "--here", language, "--out", temporary]
         command += ["--top", name]
@@ -133,25 +142,82 @@ def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Va
             raise ConvertError(done.stderr.strip())
         if done.returncode != 0:
             raise ConvertError(f"{name} does not convert to {language}:\n{done.stdout}{done.stderr}".rstrip())
-        for made in Path(temporary).iterdir():
-            text = made.read_text().strip().split("\n")
-            head = _head(name, language, made, parameters or {})
-            whole = "\n".join([*head, "", *(line.rstrip() for line in text)]) + "\n"
-            write_text(folder / made.name, whole if made.name == PACKAGE else rename(whole, language))
-    if not target.exists():
-        raise ConvertError(f"{name} was converted to {language} without {target.name}")
+        made = {file.name: file.read_text(encoding="utf-8") for file in Path(temporary).iterdir()}
+    record = json.loads(made.pop(RECORD))
+    texts = {
+        name: "\n".join(line.rstrip() for line in text.strip().split("\n")) for name, text in made.items()
+    }
+    top = texts.pop(block_name(name) + LANGUAGES[language], "")
+    if not top:
+        raise ConvertError(
+            f"{name} was converted to {language} without {block_name(name)}{LANGUAGES[language]}"
+        )
+    # MyHDL leaves an empty line before the text.
+    return Flat(rename(f"\n{top}\n", language), record, texts)
+
+
+def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Value] | None = None) -> Path:
+    """Convert one top to one flat file, and return it: `out`/<language>/<block>.<suffix>.
+
+    For tools that flatten anyway. Nothing old is left in the place of a failed result.
+
+    Raises:
+        ConvertError: MyHDL refuses the top; with its message.
+    """
+    target = out / language / (block_name(name) + LANGUAGES[language])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    flat = convert_flat(name, language, parameters or {})
+    head = [f"{COMMENT[language]} {_origin(name, parameters or {})}"]
+    head += [f"/* verilator lint_off {rule} */" for rule in UNLINTED if language == "verilog"]
+    _write_others(flat, language, target.parent)
+    write_text(target, "\n".join(head) + "\n" + unmarked(flat.text))
     return target
 
 
-def run_tool(command: Sequence[str | Path], what: str, *, stdout: Path | None = None) -> str:
+def convert_tree(
+    name: str, language: str, out: Path, parameters: Mapping[str, Value] | None = None
+) -> list[Path]:
+    """Convert one top to a file for each block, in `out`/<language>/<top>.
+
+    Returns:
+        The files, in an order in which they compile.
+
+    Raises:
+        ConvertError: MyHDL refuses the top, or a signal of it belongs to no block.
+    """
+    folder = out / language / block_name(name)
+    shutil.rmtree(folder, ignore_errors=True)
+    flat = convert_flat(name, language, parameters or {})
+    try:
+        made = tree.files(block_name(name), language, flat.text, flat.record, _origin(name, parameters or {}))
+    except tree.HierarchyError as error:
+        raise ConvertError(f"{name} has no tree in {language}: {error}") from None
+    folder.mkdir(parents=True)
+    for file, text in made.items():
+        write_text(folder / file, text)
+    return [*_write_others(flat, language, folder.parent), *(folder / file for file in made)]
+
+
+def _write_others(flat: Flat, language: str, folder: Path) -> list[Path]:
+    """Write MyHDL's package, which all tops share."""
+    for name, text in flat.others.items():
+        first = f"{COMMENT[language]} {Path(name).stem}: MyHDL's package; do not edit."
+        write_text(folder / name, f"{first}\n\n{text}\n")
+    return [folder / name for name in flat.others]
+
+
+def run_tool(
+    command: Sequence[str | Path], what: str, *, stdout: Path | None = None, silent: bool = False
+) -> str:
     """Run a tool; return what it printed, or put it into the file `stdout`.
 
-    Raises ConvertError, with the tool's message, when it fails.
+    Raises ConvertError, with the tool's message, when it fails, and if it has to be silent, when it warns.
     """
     if stdout is not None:
         stdout.unlink(missing_ok=True)
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    if done.returncode != 0 or (silent and "warning" in done.stdout + done.stderr):
         said = _FOUND_RAM.sub("", done.stdout + done.stderr).strip()
         message = "\n".join(said.split("\n")[-40:])
         raise ConvertError(f"{what}: {Path(command[0]).name} failed ({done.returncode}):\n{message}")
@@ -160,55 +226,42 @@ def run_tool(command: Sequence[str | Path], what: str, *, stdout: Path | None = 
     return done.stdout
 
 
+def sources(out: Path, language: str, name: str) -> list[Path]:
+    """Return the files of a converted top, the first that others need, as `out`/files.txt lists them."""
+    listed = (out / "files.txt").read_text(encoding="utf-8").split()
+    wanted = f"{language}/{block_name(name)}/"
+    return [out / file for file in listed if file.startswith(wanted) or file == f"{language}/{PACKAGE}"]
+
+
 def check_vhdl(names: Sequence[str], out: Path, *, note: bool = True) -> None:
     """Analyse, elaborate, clock and synthesise converted tops with GHDL; netlists go to `out`/synth.
 
-    Raises ConvertError when GHDL is missing, refuses a file, or warns of a number while it simulates.
+    Raises ConvertError when GHDL is missing, refuses a file, or warns, of a number while it simulates, too.
     """
     if not (ghdl := shutil.which("ghdl")):
         raise ConvertError(f"{GHDL_MISSING}; files are in {out}, unchecked")
-    work, netlists = out / "ghdl", out / "synth"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
+    netlists = out / "synth"
     netlists.mkdir(exist_ok=True)
-    options = ["--std=08", f"--workdir={work}"]
-    run_tool([ghdl, "-a", *options, out / "vhdl" / PACKAGE], PACKAGE)
-    for block in map(block_name, names):
+    for name in names:
+        block, work = block_name(name), out / "ghdl" / block_name(name)
         if note:
             print(f"{block:<16} GHDL: analyse, elaborate, simulate, synthesise", flush=True)
-        run_tool([ghdl, "-a", *options, out / "vhdl" / f"{block}.vhd"], f"analysis of {block}")
-        run_tool([ghdl, "-e", *options, block], f"elaboration of {block}")
-        bench = vhdl_bench.write(out / "vhdl" / f"{block}.vhd", work)
-        run_tool([ghdl, "-a", *options, bench], f"analysis of a bench of {block}")
-        run_tool([ghdl, "-r", *options, bench.stem, *vhdl_bench.STRICT], f"simulation of {block}")
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        options = ["--std=08", f"--workdir={work}"]
+        files = sources(out, "vhdl", name)
+        run_tool([ghdl, "-a", *options, *files], f"analysis of {block}", silent=True)
+        run_tool([ghdl, "-e", *options, block], f"elaboration of {block}", silent=True)
+        bench = vhdl_bench.write(files[-1], work)
+        run_tool([ghdl, "-a", *options, bench], f"analysis of a bench of {block}", silent=True)
+        run_tool(
+            [ghdl, "-r", *options, bench.stem, *vhdl_bench.STRICT], f"simulation of {block}", silent=True
+        )
         run_tool(
             [ghdl, "--synth", *options, "--out=verilog", block],
             f"synthesis of {block}",
             stdout=netlists / f"{block}.v",
         )
-
-
-def core_file(names: Sequence[str]) -> str:
-    """Return a FuseSoC description (CAPI2) with a target for each top, in VHDL and in Verilog."""
-    blocks = [block_name(name) for name in names]
-    lines = [
-        "CAPI=2:",
-        f"name: oscar:nic:oscar:{__version__}",
-        "description: OSCAR NIC, converted from MyHDL",
-        "filesets:",
-    ]
-    for language, kind in (("vhdl", "vhdlSource-2008"), ("verilog", "verilogSource")):
-        for block in blocks:
-            package = [f"vhdl/{PACKAGE}"] if language == "vhdl" else []
-            files = [*package, f"{language}/{block}{LANGUAGES[language]}"]
-            lines += [f"  {block}_{language}:", f"    files: [{', '.join(files)}]", f"    file_type: {kind}"]
-    lines.append("targets:")
-    for n, block in enumerate(reversed(blocks)):  # the last top is the largest
-        for language in LANGUAGES:
-            target = "default: &default" if n == 0 and language == "vhdl" else f"{block}_{language}:"
-            lines += [f"  {target}", f"    filesets: [{block}_{language}]", f"    toplevel: {block}"]
-            lines += [f"  {block}_vhdl: *default"] * target.startswith("default")
-    return "\n".join(lines) + "\n"
 
 
 def convert_all(
@@ -219,17 +272,17 @@ def convert_all(
     languages: Sequence[str] = tuple(LANGUAGES),
 ) -> list[Path]:
     """Convert tops to each language, one line of progress each; write a list, oscar.core, a C header."""
-    files: list[Path] = []
+    files: dict[Path, None] = {}  # each once, the first that others need
+    out.mkdir(parents=True, exist_ok=True)
     for name in names:
         for language in languages:
-            print(f"{block_name(name):<16} MyHDL to {language}", flush=True)
-            files.append(convert_top(name, language, out, parameters))
-    every = {*files, *((out / "vhdl" / PACKAGE,) if "vhdl" in languages else ())}
-    listed = sorted(every, key=lambda file: (file.name != PACKAGE, file))  # the package is compiled first
-    write_text(out / "files.txt", "".join(f"{file.relative_to(out)}\n" for file in listed))
-    write_text(out / "oscar.core", core_file(names))
+            made = convert_tree(name, language, out, parameters)
+            print(f"{block_name(name):<16} MyHDL to {language}: {len(made)} files", flush=True)
+            files |= dict.fromkeys(made)
+    write_text(out / "files.txt", "".join(f"{file.relative_to(out)}\n" for file in files))
+    write_text(out / "oscar.core", core_file([block_name(name) for name in names], [*files], out))
     write_text(out / register_header.NAME, register_header.header())
-    return files
+    return [*files]
 
 
 def parser() -> argparse.ArgumentParser:

@@ -30,8 +30,8 @@ _VHDL_MORE = (
     "and all architecture array attribute begin boolean bool case constant downto else elsif end entity exit "
     "false for function generate if ieee in inout integer is loop mod natural next not null of or others out "
     "port process range rem resize return rising_edge severity shift_left shift_right signal signed sla sll "
-    "sra srl std std_logic std_logic_vector stdl string subtype then time to to_integer to_signed to_unsigned "
-    "true type unsigned variable wait when while work"
+    "sra srl std std_logic std_logic_vector stdl string subtype then time to to_integer to_signed "
+    "to_unsigned true type unsigned variable wait when while work"
 )
 _VERILOG_MORE = (
     "always and assign at_start begin bufif0 bufif1 case casex casez default defparam else end endcase "

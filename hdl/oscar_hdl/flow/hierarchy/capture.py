@@ -36,14 +36,16 @@ Json = dict[str, Any]
 def capture(language: str) -> Json:
     """Return a dictionary that the next conversion in this process fills with the top's tree.
 
-    Its keys are the fields of `design.load`. The flat text that is converted has a comment before each process.
+    `design.load` reads it. The flat text of that conversion has a comment before each process.
     """
     converter, code, comment = _CONVERTERS[language]
     record: Json = {}
 
     def mark(number: int) -> Any:
         text = f"{comment} {MARK.format(number)}\n"
-        return type("Mark", (code,), {"__slots__": (), "__init__": lambda self: None, "__str__": lambda self: text})()
+        return type(
+            "Mark", (code,), {"__slots__": (), "__init__": lambda self: None, "__str__": lambda self: text}
+        )()
 
     def keep(self: Any, hierarchy: Any, top: Any, signals: Any, memories: Any, processes: list[Any]) -> None:
         record.update(_Recorder(language, top).tree(hierarchy.top, signals, memories))
@@ -130,7 +132,7 @@ class _Recorder:
             yield from ((name, value) for name, value in symbols.items() if outer.get(name) is not value)
 
     def walk(self, value: Any, name: str, names: dict[str, str], outer: tuple[Any, ...] = ()) -> None:
-        """Name all signals of an argument: those of a list by their place, those of a bundle by their field."""
+        """Name the signals of an argument: of a list by their place, of a bundle by their field."""
         if any(value is each for each in outer):
             return
         if isinstance(value, _Signal):

@@ -12,6 +12,9 @@ from oscar_hdl.flow.hierarchy.capture import MARK
 
 _MARK = re.compile(r"^ *(?:--|//) " + MARK.format(r"(\d+)") + "\n", re.MULTILINE)
 
+# What may be before an assignment on its line: a choice of a table, for one.
+_BEFORE = re.compile(r"^ *(?:assign |when [^=\n]* => |[\w']+: )?(?=[A-Za-z])", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Syntax:
@@ -139,10 +142,11 @@ class Statement:
         starts = {reference.start for reference in self.references}
         written = re.compile(rf" *{self.syntax.written}")
         found = set()
-        for line in re.finditer(r"^ *(?:assign )?(?=[A-Za-z])", self.text, re.MULTILINE):
-            if line.end() in starts:
-                if written.match(self.text, after_indices(self.text, line.end(), self.syntax)):
-                    found.add(line.end())
+        for line in _BEFORE.finditer(self.text):
+            if line.end() not in starts:
+                continue
+            if written.match(self.text, after_indices(self.text, line.end(), self.syntax)):
+                found.add(line.end())
         return found
 
     def replaced(self, new: Callable[[Reference], tuple[str, int]]) -> str:
@@ -195,6 +199,11 @@ class Design:
     statements: list[Statement]
 
 
+def unmarked(text: str) -> str:
+    """Return flat text without the marks of `capture`."""
+    return _MARK.sub("", text)
+
+
 def load(top: str, text: str, record: Mapping[str, Any], syntax: Syntax, keywords: Collection[str]) -> Design:
     """Return the design of a flat text and of what `capture` recorded.
 
@@ -218,7 +227,9 @@ def load(top: str, text: str, record: Mapping[str, Any], syntax: Syntax, keyword
         Block(
             **{
                 **block,
-                "arguments": [(name, kind, [flat(k) for k in keys]) for name, kind, keys in block["arguments"]],
+                "arguments": [
+                    (name, kind, [flat(k) for k in keys]) for name, kind, keys in block["arguments"]
+                ],
                 "interface": {flat(key): name for key, name in block["interface"].items()},
                 "names": {flat(key): name for key, name in block["names"].items()},
             }
@@ -241,13 +252,10 @@ def load(top: str, text: str, record: Mapping[str, Any], syntax: Syntax, keyword
 
 
 def _insensitive(text: str) -> str:
-    """Return a process without the signals that start it, unless that is a clock: they follow from its text."""
-    head, _, rest = text.partition("\n")
-    if "rising_edge(" not in rest:
-        head = re.sub(r"process \(.*\) is$", "process (all) is", head)
-    if "edge " not in head:
-        head = re.sub(r"^always @\(.*\) begin", "always @(*) begin", head)
-    return f"{head}\n{rest}" if rest else head
+    """Return a process without the signals that start it, unless that is a clock."""
+    if "rising_edge(" not in text:
+        text = re.sub(r"process \(.*\) is$", "process (all) is", text, flags=re.MULTILINE)
+    return re.sub(r"^always @\((?!posedge).*\) begin", "always @(*) begin", text, flags=re.MULTILINE)
 
 
 def _label(blocks: list[Block]) -> None:

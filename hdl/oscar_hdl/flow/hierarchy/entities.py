@@ -93,7 +93,7 @@ class Namer:
         self.interfaces = interfaces
         self.entity = Entity(number)
         self.inside = interfaces.inside(number)
-        self.taken: set[str] = set()
+        self.taken = {interfaces.blocks[number].block}  # an instance of this name would hide the entity
         self.names: dict[tuple[int, str], str] = {}  # of a block and a key that is no port of it
 
     def make(self) -> Entity:
@@ -164,7 +164,9 @@ class Namer:
                 if not self.interfaces.is_port(block, key)
             ]  # fmt: skip
             for key in sorted(keys, key=lambda key: (order[split(key)[0]], len(key), key)):
-                name = self.unique(self.prefix(block) + self._known(block, key), hidden.get(split(key)[0], set()))
+                name = self.unique(
+                    self.prefix(block) + self._known(block, key), hidden.get(split(key)[0], set())
+                )
                 self.names[block, key] = name
                 self.entity.locals.append(Local(key, name, self.signal(key)))
 
@@ -212,7 +214,8 @@ class Namer:
         assert parent is not None
         assert number != self.entity.number, key
         base, indices = split(key)
-        above, taken = self.interfaces.resolve(parent, base, indices)
+        driven = self.interfaces.uses[number][key]
+        above, taken = self.interfaces.resolve(parent, base, indices, driven)
         return self.expression(parent, above) + "".join(self.index(index) for index in indices[taken:])
 
     def index(self, index: str) -> str:
@@ -227,7 +230,9 @@ class Namer:
             for child in self.interfaces.blocks[block].children:
                 if child in self.interfaces.entities:
                     label = self.unique(self.prefix(block) + self.interfaces.blocks[child].label)
-                    self.entity.instances.append(Instance(label, child, tuple(self._connections(block, child))))
+                    self.entity.instances.append(
+                        Instance(label, child, tuple(self._connections(block, child)))
+                    )
             for key in self.interfaces.uses[block]:
                 if self.interfaces.is_list(block, key):
                     self._join(block, key)
@@ -236,9 +241,9 @@ class Namer:
         self.entity.packed = whole | {actual.partition(PACKED)[0] for actual in met if PACKED in actual}
 
     def _connections(self, block: int, child: int) -> Iterator[tuple[str, str]]:
-        for key in self.interfaces.ports(child):
+        for key, way in self.interfaces.ports(child).items():
             base, indices = split(key)
-            above, taken = self.interfaces.resolve(block, base, indices)
+            above, taken = self.interfaces.resolve(block, base, indices, way == "out")
             rest = "".join(self.index(index) for index in indices[taken:])
             yield key, self.expression(block, above) + rest
 
@@ -252,7 +257,8 @@ class Namer:
         names: dict[int, str] = {}
 
         def new(reference: Reference) -> tuple[str, int]:
-            key, taken = self.interfaces.resolve(statement.block, reference.base, reference.indices)
+            driven = reference.start in statement.written
+            key, taken = self.interfaces.resolve(statement.block, reference.base, reference.indices, driven)
             names[reference.start] = self.expression(statement.block, key)
             return names[reference.start], taken
 

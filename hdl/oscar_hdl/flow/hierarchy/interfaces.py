@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from oscar_hdl.flow.hierarchy.design import Block, Design, Statement
 
 _INDEX = re.compile(r"\[[^\]]*\]")
-SMALL = 1  # assignments of a block that its parent's entity has in its own text
+SMALL = 3  # assignments of a block that its parent's entity has in its own text
+MANY = 12  # texts of a block from which on it has no entity: it is a function, and each call another one
 
 
 class HierarchyError(Exception):
@@ -45,19 +46,36 @@ class Interfaces:
         for number in reversed(range(len(self.blocks))):  # children have higher numbers than their parents
             self._use(number)
             sizes[number] += sum(sizes[child] for child in self.blocks[number].children)
-        self.entities = {n for n in range(len(self.blocks)) if n == 0 or sizes[n] > small}
+        varied = self._varied({n for n, size in enumerate(sizes) if size <= small})
+        self.entities = {
+            n
+            for n, block in enumerate(self.blocks)
+            if n == 0 or (sizes[n] > small and block.block not in varied)
+        }
         self._check()
+
+    def _varied(self, parts: set[int]) -> set[str]:
+        """Return the blocks that have many texts, and no instances but `parts`, which have no entities."""
+        texts: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+        for number, block in enumerate(self.blocks):
+            known = {**block.names, **block.interface}
+            own = self.own[number] if parts.issuperset(block.children) else []
+            texts[block.block].add(
+                tuple(s.replaced(lambda r, known=known: (known.get(r.base, ""), 0)) for s in own)  # type: ignore[misc]
+            )
+        return {name for name, various in texts.items() if len(various) > MANY}
 
     def _use(self, number: int) -> None:
         uses = self.uses[number]
         for statement in self.own[number]:
             for reference in statement.references:
-                key, _ = self.resolve(number, reference.base, reference.indices)
-                uses[key] = uses.get(key, False) or reference.start in statement.written
+                driven = reference.start in statement.written
+                key, _ = self.resolve(number, reference.base, reference.indices, driven)
+                uses[key] = uses.get(key, False) or driven
         for child in self.blocks[number].children:
             for key, driven in self.uses[child].items():
                 if self.is_port(child, key):
-                    above, _ = self.resolve(number, *split(key))
+                    above, _ = self.resolve(number, *split(key), driven)
                     uses[above] = uses.get(above, False) or driven
         for base in [key for key in uses if self.is_list(number, key)]:
             for element in self.elements(number, base):
@@ -76,12 +94,15 @@ class Interfaces:
         keys = {f"{base}[{n}]": n for n in range(self.design.signals[base].depth)}
         return {key: n for key, n in keys.items() if self.is_port(number, key)}
 
-    def resolve(self, number: int, base: str, indices: Sequence[str]) -> tuple[str, int]:
-        """Return the key by which a block knows a signal, and how many of the indices belong to it."""
+    def resolve(self, number: int, base: str, indices: Sequence[str], driven: bool) -> tuple[str, int]:
+        """Return the key by which a block knows a signal, and how many of the indices belong to it.
+
+        An argument that is a slice comes before the whole signal, but drives nothing.
+        """
         block = self.blocks[number]
         known = base in block.interface or base in block.names
         array = bool(self.design.signals[base].depth)
-        if known and (not array or base in self.whole):
+        if known and (base in self.whole if array else driven):
             return base, 0
         for taken in range(1, len(indices) + 1):
             key = base + "".join(indices[:taken])

@@ -31,15 +31,48 @@ def _broken(line: str) -> Iterator[str]:
     yield current.rstrip()
 
 
-def packed(parts: Iterable[str], indent: str) -> str:
+def packed(parts: Iterable[str], indent: str, width: int = WIDTH) -> str:
     """Return parts, as many to a line as fit."""
     lines, current = [], indent
     for part in parts:
-        if current.strip() and len(current) + len(part) + 1 > WIDTH:
+        if current.strip() and len(current) + len(part) > width:
             lines.append(current.rstrip())
             current = indent
         current += part + " "
     return "\n".join([*lines, current.rstrip()])
+
+
+def grouped(pins: Iterable[tuple[str, str]], indent: str) -> str:
+    """Return what ports are connected to, with commas: those of a bundle on lines of their own.
+
+    Args:
+        pins: Name of the bundle, or "", and the connection.
+        indent: What each line begins with.
+    """
+    groups = [(name, [pin for _, pin in group]) for name, group in groupby(pins, lambda pin: pin[0])]
+    lines = []
+    for n, (_, parts) in enumerate(groups):
+        last = n + 1 == len(groups)
+        lines.append(packed([f"{part}," for part in parts[:-1]] + [parts[-1] + "," * (not last)], indent))
+    return "\n".join(lines)
+
+
+def declared(signals: Iterable[tuple[str, str, str]], indent: str) -> list[str]:
+    """Return declarations, signals of the same kind that follow each other in one.
+
+    Args:
+        signals: What is before the name, the name, and what is after it.
+        indent: What each declaration begins with.
+    """
+    lines = []
+    for (before, after), group in groupby(signals, lambda each: (each[0], each[2])):
+        names = [name for _, name, _ in group]
+        while names:
+            line, names = f"{indent}{before}{names[0]}", names[1:]
+            while names and len(line) + len(names[0]) + len(after) + 2 <= WIDTH:
+                line, names = f"{line}, {names[0]}", names[1:]
+            lines.append(line + after)
+    return lines
 
 
 def short_tables(text: str, choice: re.Pattern[str]) -> str:
@@ -53,8 +86,7 @@ def short_tables(text: str, choice: re.Pattern[str]) -> str:
     for is_choice, group in groupby(text.split("\n"), lambda line: choice.match(line) is not None):
         lines = list(group)
         if is_choice and len(lines) >= TABLE:
-            indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
-            lines = [packed((_hexadecimal(line.strip()) for line in lines), indent)]
+            lines = [packed((_hexadecimal(line.strip()) for line in lines), "    ", WIDTH - 4)]
         done += lines
     return "\n".join(done)
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 from oscar_hdl.flow.hierarchy.design import SYNTAXES, Block, load
 from oscar_hdl.flow.hierarchy.entities import Entity, Namer
-from oscar_hdl.flow.hierarchy.interfaces import Interfaces
+from oscar_hdl.flow.hierarchy.interfaces import HierarchyError, Interfaces
 from oscar_hdl.flow.hierarchy.verilog import UNLINTED, Verilog
 from oscar_hdl.flow.hierarchy.vhdl import Vhdl
 from oscar_hdl.flow.keywords import KEYWORDS, TAKEN
-from oscar_hdl.flow.tools import write_text
+
+__all__ = "HierarchyError", "files"
 
 WRITERS = {"vhdl": Vhdl, "verilog": Verilog}
 _NAME = "\1"  # in the place of an entity's name, while equal ones are looked for
@@ -51,11 +50,11 @@ def files(top: str, language: str, text: str, record: Mapping[str, Any], first: 
 
 
 def _unused(name: str, names: Collection[str]) -> str:
-    """Return a name for an entity that has this one, or a number after it."""
+    """Return a name for an entity: its block's, or _v2 and so on after it for a block that differs."""
     candidate, count = f"{name}_block" if name in TAKEN else name, 1
     while candidate in names:
         count += 1
-        candidate = f"{name}_{count}"
+        candidate = f"{name}_v{count}"
     return candidate
 
 
@@ -69,12 +68,3 @@ def _header(block: Block, name: str, comment: str, first: str) -> str:
     if comment == "//":
         text += "".join(f"/* verilator lint_off {rule} */\n" for rule in UNLINTED)
     return text
-
-
-def write(made: Mapping[str, str], folder: Path) -> list[Path]:
-    """Write files in place of all that a folder had; return them in order."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for name, text in made.items():
-        write_text(folder / name, text)
-    return [folder / name for name in made]

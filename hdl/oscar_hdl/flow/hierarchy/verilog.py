@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from oscar_hdl.flow.hierarchy.design import Design, Signal, closing_bracket
 from oscar_hdl.flow.hierarchy.entities import PACKED, Entity, Instance, Local, Port, Process
 from oscar_hdl.flow.hierarchy.interfaces import HierarchyError
-from oscar_hdl.flow.hierarchy.layout import packed, short_tables, wrapped
+from oscar_hdl.flow.hierarchy.layout import declared, grouped, packed, short_tables, wrapped
 
 UNLINTED = "WIDTH", "CASEINCOMPLETE", "INITIALDLY"  # MyHDL's way to write Verilog
 _CHOICE = re.compile(r" *\d+: [^;]*;$")
+_ASSIGN = re.compile(r"^assign ", re.MULTILINE)
 _SLICE = re.compile(r"^(.+?)( ?\+: ?|:)(.+)$")
 
 
 class Verilog:
-    """Writes the entities of a design. An array that meets a port is one vector, as Verilog-2001 wants ports."""
+    """Writes the entities of a design; arrays that meet ports are vectors, as Verilog-2001 has no others."""
 
     suffix = ".v"
     comment = "//"
@@ -42,13 +43,13 @@ class _Module:
             if each.signal.depth and each.name in entity.packed
         }
         self.depths = {each.name: each.signal.depth for each in (*entity.ports, *entity.locals)}
-        assigned = [process for process in entity.processes if process.text.startswith("assign ")]
+        assigned = [process for process in entity.processes if _ASSIGN.search(process.text)]
         self.registers = {name for each in entity.processes if each not in assigned for name in each.writes}
         wires = {name for each in assigned for name in each.writes}
         if both := self.registers & (wires | self._from_outside()):
             raise HierarchyError(
-                f"array {min(both)} has elements that a process assigns, and others that a port or `assign` drives: "
-                "expected all of one kind"
+                f"array {min(both)} has elements that a process assigns, and others that a port or `assign` "
+                "drives, expected all of one kind"
             )
 
     def _from_outside(self) -> set[str]:
@@ -76,7 +77,8 @@ class _Module:
         combinational = any("always @(*)" in process.text for process in self.entity.processes)
         body = [f"`timescale 1ns/1ps\n\nmodule {name} (\n{head}\n);"]
         body += ["    reg at_start = 0;\n    initial at_start <= 1;"] * combinational
-        body += ["\n".join(self._local(local) for local in self.entity.locals)]
+        body += ["\n".join(declared(map(self._local, self.entity.locals), "    "))]
+        body += ["\n".join(_initial(local) for local in self.entity.locals if self._has_contents(local))]
         body += ["\n".join(self._joined(*join) for join in self.entity.lists)]
         body += [self._instance(each) for each in self.entity.instances]
         body += [self._process(each) for each in self.entity.processes]
@@ -89,15 +91,20 @@ class _Module:
         first = f" = {_vector(signal)}" if kind == "reg" else ""
         return f"    {direction} {kind} {_range(signal, packed=True)}{port.name}{first}"
 
-    def _local(self, local: Local) -> str:
+    def _local(self, local: Local) -> tuple[str, str, str]:
+        """Return what is before a signal's name where it is declared, the name, and what is after it."""
         signal, name = local.signal, local.name
-        driven = name in self.registers or (signal.depth and name not in self._driven())
-        kind = "reg" if driven else "wire"
-        if not signal.depth or name in self.widths:
-            first = f" = {_vector(signal)}" if kind == "reg" else ""
-            return f"    {kind} {_range(signal, packed=True)}{name}{first};"
-        declared = f"    {kind} {_range(signal)}{name} [0:{signal.depth - 1}];"
-        return declared if kind == "wire" else declared + "\n" + _initial(local)
+        constant = signal.depth > 0 and name not in self._driven()
+        kind = "reg" if name in self.registers or constant else "wire"
+        if signal.depth and name not in self.widths:
+            return f"{kind} {_range(signal)}", f"{name} [0:{signal.depth - 1}]", ";"
+        first = f" = {_vector(signal)}" if kind == "reg" else ""
+        # A first value belongs to one name, not to all of a declaration.
+        return f"{kind} {_range(signal, packed=True)}", f"{name}{first}", ";"
+
+    def _has_contents(self, local: Local) -> bool:
+        """Return True for an array of registers or constants."""
+        return local.signal.depth > 0 and local.name not in self.widths and self._local(local)[0][:3] == "reg"
 
     def _driven(self) -> set[str]:
         """Names of the signals that something drives; other arrays are constants."""
@@ -110,9 +117,12 @@ class _Module:
 
     def _instance(self, instance: Instance) -> str:
         name, child = self.children[instance.child]
-        names = {port.key: port.name for port in child.ports}
-        pins = [f"        .{names[key]}({self._unpacked(actual)})" for key, actual in instance.connections]
-        return f"    {name} {instance.label} (\n" + ",\n".join(pins) + "\n    );"
+        ports = {port.key: port for port in child.ports}
+        pins = [
+            (ports[key].group[0], f".{ports[key].name}({self._unpacked(actual)})")
+            for key, actual in instance.connections
+        ]
+        return f"    {name} {instance.label} (\n{grouped(pins, ' ' * 8)}\n    );"
 
     def _process(self, process: Process) -> str:
         text = re.sub(r"begin: \w+", f"begin: {process.label}", process.text, count=1)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from oscar_hdl.flow.hierarchy.design import Design, Signal
 from oscar_hdl.flow.hierarchy.entities import PACKED, Entity, Instance, Local, Port, Process
 from oscar_hdl.flow.hierarchy.interfaces import split
-from oscar_hdl.flow.hierarchy.layout import packed, short_tables, wrapped
+from oscar_hdl.flow.hierarchy.layout import declared, grouped, packed, short_tables, wrapped
 
 LIBRARIES = "library ieee;\nuse ieee.std_logic_1164.all;\nuse ieee.numeric_std.all;\n"
 _CHOICE = re.compile(r" *when \d+ => [^;]*;$")
@@ -41,7 +41,9 @@ class Vhdl:
 
     def package_text(self) -> str:
         """Return the package, or "" where no port needs it."""
-        kinds = {(_array_type(s), _element(s, self.enums)) for s in map(self.design.signals.get, self.arrays) if s}
+        kinds = {
+            (_array_type(s), _element(s, self.enums)) for s in map(self.design.signals.get, self.arrays) if s
+        }
         lines = [f"    type {name} is array (natural range <>) of {kind};\n" for name, kind in sorted(kinds)]
         lines += [self._states(old, new) for old, new in self.enums.items()]
         if not lines:
@@ -60,14 +62,22 @@ class Vhdl:
                 enums[old] = _unused(_states_type(old), enums.values())
                 lines.append(self._states(old, enums[old]))
         numbers = list(self._numbers(entity))
-        lines += [_declared(port.signal, inner, _element(port.signal, {})) for port, inner in numbers]
+        signals = [(inner, _element(port.signal, {}), port.signal) for port, inner in numbers]
         for local in entity.locals:
-            lines += self._local(local, enums)
+            kind = self._type(local, enums)
+            if local.signal.depth and not self._shares(local):
+                element = _element(local.signal, enums)
+                lines.append(f"    type {kind} is array (0 to {local.signal.depth - 1}) of {element};\n")
+            signals.append((local.name, kind, local.signal))
+        wanted = [("signal ", name, f": {kind}{_initial(signal)};") for name, kind, signal in signals]
+        lines += [f"{line}\n" for line in declared(wanted, "    ")]
         parts = ["\n".join(_conversion(port, inner) for port, inner in numbers)]
         parts.append("\n".join(_joined(*join) for join in entity.lists))
         parts += [self._instance(each, *children[each.child]) for each in entity.instances]
         parts += [_process(each) for each in entity.processes]
-        shared = any(each.signal.enum in self.enums or self._shares(each) for each in (*entity.ports, *entity.locals))
+        shared = any(
+            each.signal.enum in self.enums or self._shares(each) for each in (*entity.ports, *entity.locals)
+        )
         use = f"use work.{self.package}.all;\n" if shared else ""
         ports = self._ports(entity, enums)
         text = (
@@ -103,18 +113,13 @@ class Vhdl:
             lines.append(f"        {port.name}: {port.way} {kind}{first if port.way == 'out' else ''};")
         return "\n".join(lines).removesuffix(";")
 
-    def _local(self, local: Local, enums: Mapping[str, str]) -> list[str]:
-        kind, lines = self._type(local, enums), []
-        if local.signal.depth and not self._shares(local):
-            element = _element(local.signal, enums)
-            lines.append(f"    type {kind} is array (0 to {local.signal.depth - 1}) of {element};\n")
-        return [*lines, _declared(local.signal, local.name, kind)]
-
     def _instance(self, instance: Instance, name: str, child: Entity) -> str:
-        names = {port.key: port.name for port in child.ports}
-        pins = [f"{names[key]} => {actual}" for key, actual in instance.connections]
-        text = f"    {instance.label}: entity work.{name}\n        port map (\n"
-        return text + "".join(f"            {pin},\n" for pin in pins).removesuffix(",\n") + "\n        );"
+        ports = {port.key: port for port in child.ports}
+        pins = [
+            (ports[key].group[0], f"{ports[key].name} => {actual}") for key, actual in instance.connections
+        ]
+        body = grouped(pins, " " * 12)
+        return f"    {instance.label}: entity work.{name}\n        port map (\n{body}\n        );"
 
 
 def _states_type(name: str) -> str:
@@ -165,10 +170,6 @@ def _initial(signal: Signal) -> str:
         return f" := (others => {_value(signal, signal.inits[0])})"
     values = [_value(signal, init) for init in signal.inits]
     return " := (\n" + packed([f"{each}," for each in values[:-1]] + values[-1:], "        ") + "\n    )"
-
-
-def _declared(signal: Signal, name: str, kind: str) -> str:
-    return f"    signal {name}: {kind}{_initial(signal)};\n"
 
 
 def _conversion(port: Port, inner: str) -> str:
