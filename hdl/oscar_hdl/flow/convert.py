@@ -22,8 +22,8 @@ from typing import Any
 
 from oscar_hdl.flow import vhdl_bench
 from oscar_hdl.flow.corrections import COMMENT, ConvertError, rename
+from oscar_hdl.flow.delivery import archive
 from oscar_hdl.flow.elaboration import shallow_stacks
-from oscar_hdl.flow.fusesoc import core_file
 from oscar_hdl.flow.hierarchy import tree
 from oscar_hdl.flow.hierarchy.capture import capture
 from oscar_hdl.flow.hierarchy.design import unmarked
@@ -279,8 +279,8 @@ def convert_all(
             made = convert_tree(name, language, out, parameters)
             print(f"{block_name(name):<16} MyHDL to {language}: {len(made)} files", flush=True)
             files |= dict.fromkeys(made)
-    write_text(out / "files.txt", "".join(f"{file.relative_to(out)}\n" for file in files))
-    write_text(out / "oscar.core", core_file([block_name(name) for name in names], [*files], out))
+    shapes = {block_name(name): shape(name, parameters or {}) for name in names}
+    archive.write([block_name(name) for name in names], [*files], out, shapes)
     write_text(out / register_header.NAME, register_header.header())
     return [*files]
 
