@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from oscar_hdl.flow import vhdl_bench
 from oscar_hdl.flow.delivery.fusesoc import core_file
 from oscar_hdl.flow.tools import write_text
 
 HERE = Path(__file__).parent
-BENCH = "sim/tb_oscar_nic.vhd"
+BENCH = "sim/tb_oscar_nic.vhd"  # and in Verilog beside it
 BENCH_OF = "oscar_nic"
 BENCH_SHAPE = {"units": 1, "bus_bits": 64}  # parameters for which the bench has ports
 MHZ = {"xdc": 250, "lpf": 150, "sdc": 150}  # UltraScale+, and ECP5 in Diamond or Radiant
@@ -56,8 +56,10 @@ def write(blocks: Sequence[str], files: Sequence[Path], out: Path, shapes: Mappi
             mhz = MHZ[kind]
             texts[f"constraints/{block}.{kind}"] = text.format(top=block, mhz=mhz, period=1000 / mhz)
     if has_bench:
-        first = f"-- For {BENCH_OF} ({shapes[BENCH_OF]}).\n"
-        texts[BENCH] = first + (HERE / "tb_oscar_nic.vhd").read_text(encoding="utf-8")
+        for suffix, comment in ((".vhd", "--"), (".v", "//")):
+            name = str(PurePosixPath(BENCH).with_suffix(suffix))
+            text = (HERE / PurePosixPath(name).name).read_text(encoding="utf-8")
+            texts[name] = f"{comment} For {BENCH_OF} ({shapes[BENCH_OF]}).\n{text}"
     texts["oscar.core"] = core_file(blocks, names, BENCH if has_bench else "")
     for name, text in texts.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)

@@ -35,8 +35,10 @@ def core_file(blocks: Sequence[str], names: Sequence[str], bench: str) -> str:
             lines += [f"  {block}_{language}:", "    files:", *(f"      - {name}" for name in files)]
             lines.append(f"    file_type: {kind}")
     if bench:
-        lines += ["  bench:", "    files:", f"      - {bench}: {{file_type: vhdlSource-2008}}"]
-        lines.append(f"      - {VECTORS}: {{file_type: user, copyto: {VECTORS}}}")
+        vectors = f"      - {VECTORS}: {{file_type: user, copyto: {VECTORS}}}"
+        for language, file in (("vhdl", bench), ("verilog", str(PurePosixPath(bench).with_suffix(".v")))):
+            lines += [f"  bench_{language}:", "    files:"]
+            lines += [f"      - {file}: {{file_type: {LANGUAGES[language]}}}", vectors]
     lines.append("targets:")
     largest = blocks[-1]
     lines += ["  default:", f"    filesets: [{largest}_vhdl]", f"    toplevel: {largest}"]
@@ -58,13 +60,27 @@ def _tasks(block: str, bench: str) -> list[str]:
             "  sim:",
             "    description: A frame each way in GHDL, against vectors; the waveform is oscar_nic.ghw",
             "    default_tool: ghdl",
-            f"    filesets: [{block}_vhdl, bench]",
+            f"    filesets: [{block}_vhdl, bench_vhdl]",
             f"    toplevel: {PurePosixPath(bench).stem}",
             "    tools:",
             "      ghdl:",
             "        analyze_options: [--std=08]",
             "        run_options: [--wave=oscar_nic.ghw]",
         ]
+        for tool, options in (
+            ("icarus", ["iverilog_options: [-g2005]"]),
+            ("verilator", ["mode: binary", "verilator_options: [--timing, -Wno-lint]"]),
+        ):
+            lines += [
+                f"  sim_{tool}:",
+                f"    description: The same in Verilog, with {tool}",
+                f"    default_tool: {tool}",
+                f"    filesets: [{block}_verilog, bench_verilog]",
+                f"    toplevel: {PurePosixPath(bench).stem}",
+                "    tools:",
+                f"      {tool}:",
+                *(f"        {option}" for option in options),
+            ]
     lines += [
         "  lint:",
         "    description: Verilator's lint of the Verilog",
