@@ -110,8 +110,9 @@ mpi-%: $(VENV)/.mpi ## AllReduce between as many processes over MPI, mpi-4 for e
 verilator: ## install Verilator and a C++ compiler with apt (as root; otherwise say the command)
 	@$(call apt,verilator g++,verilator g++)
 
-vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## convert all blocks to VHDL and Verilog in build/hdl; GHDL checks them
+vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## VHDL and Verilog in build/hdl, a file for each block; GHDL checks the VHDL
 	@$(BIN)/python -m oscar_hdl.flow.convert --out build/hdl $(ARGS)
+	@$(BIN)/python -m oscar_sim.vectors --out build/hdl
 
 cosim: $(VENV)/.cosim $(VENV)/.board tools ## run the converted VHDL and Verilog against the host's coder (cocotb)
 	@$(libpython)
@@ -126,7 +127,7 @@ ultrascale: $(VENV)/.fpga ## the blocks' cells on UltraScale+ and units of a car
 board: BOARD = build/board
 board: $(VENV)/.board ## the bitstream of the board's example: ECP5, 1000BASE-X, NIC of 1 unit, in build/board
 	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --top oscar_nic --with store_log2=10 block_log2=11 --out $(BOARD)/hdl
-	@$(BIN)/python -m oscar_hdl.flow.board.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic.v --out $(BOARD) $(ARGS)
+	@$(BIN)/python -m oscar_hdl.flow.board.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic/oscar_nic.v --out $(BOARD) $(ARGS)
 
 formal: $(VENV)/.fpga ## prove the rules of blocks' streams with yosys and ABC, in build/formal (ARGS=--light)
 	@$(call apt,berkeley-abc,berkeley-abc)
@@ -143,6 +144,7 @@ dist: $(VENV)/.dist ## wheel, sdist and an archive of the VHDL, Verilog and .cor
 	@echo "building sdist, and the wheel from it"
 	@$(BIN)/python -m build --outdir dist . >build/dist.log 2>&1 || { cat build/dist.log >&2; exit 1; }
 	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --out build/dist/$(HDL)
+	@$(BIN)/python -m oscar_sim.vectors --out build/dist/$(HDL)
 	@cp LICENSE build/dist/$(HDL)
 	@tar --sort=name --mtime=@$$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
 	  -C build/dist -c $(HDL) | gzip -9n >dist/$(HDL).tar.gz

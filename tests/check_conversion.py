@@ -1,5 +1,5 @@
-"""Check the folder that `make vhdl` wrote: all is listed, no path or date told, Verilog's arrays have drivers
-of one kind, and the NIC is the same twice.
+"""Check the folder that `make vhdl` wrote: all is listed, no path or date told, files are short, Verilog's
+arrays have drivers of one kind, and the NIC is the same twice.
 
 Run by .ci/run as `python tests/check_conversion.py FOLDER`; exits with what is wrong.
 """
@@ -15,13 +15,17 @@ from pathlib import Path
 from oscar_hdl.flow import convert
 from oscar_hdl.flow.tops import TOPS
 
+LONGEST = 1000  # lines of a file
+
 
 def faults(folder: Path, names: Sequence[str] = tuple(TOPS)) -> list[str]:
     """Return what is wrong with the files of these tops in `folder`."""
     made = {
-        file.relative_to(folder).as_posix() for room in convert.LANGUAGES for file in folder.glob(f"{room}/*")
+        file.relative_to(folder).as_posix()
+        for room in convert.LANGUAGES
+        for file in (folder / room).rglob("*.v*")
     }
-    wanted = {f"{room}/{name}{suffix}" for room, suffix in convert.LANGUAGES.items() for name in names}
+    wanted = {f"{room}/{name}/{name}{suffix}" for room, suffix in convert.LANGUAGES.items() for name in names}
     wanted.add(f"vhdl/{convert.PACKAGE}")
     found = [f"lacks {name}" for name in sorted(wanted - made)]
     told = {"the folder": str(folder.resolve()), "a home": f"{Path.home()}/", "a date": "UTC"}
@@ -29,13 +33,15 @@ def faults(folder: Path, names: Sequence[str] = tuple(TOPS)) -> list[str]:
     for name in sorted(made | {"files.txt", "oscar.core"}):
         text = (folder / name).read_text(encoding="utf-8")
         found += [f"{name} tells {what}: {part}" for what, part in told.items() if part in text]
+        if text.count("\n") > LONGEST:
+            found.append(f"{name} has {text.count(chr(10)):,} lines, more than {LONGEST:,}")
         if name.startswith("verilog/"):
             found += [
                 f"{name}: {array} is driven by `assign` and by a process" for array in mixed_arrays(text)
             ]
     listed = (folder / "files.txt").read_text(encoding="utf-8").split()
     if listed[0] != f"vhdl/{convert.PACKAGE}" or set(listed) != made:
-        found.append(f"files.txt lists {listed}, there are {sorted(made)}")
+        found.append(f"files.txt and the folder differ in {sorted(set(listed) ^ made)}")
     core = (folder / "oscar.core").read_text(encoding="utf-8")
     found += [f"oscar.core lacks {name}" for name in sorted(made) if name not in core]
     return found if core.startswith("CAPI=2:\n") else [*found, "oscar.core is of another format"]
@@ -48,11 +54,15 @@ def mixed_arrays(text: str) -> list[str]:
 
 
 def differences(folder: Path, name: str) -> list[str]:
-    """Convert a top to VHDL again; return whether other bytes come."""
+    """Convert a top to VHDL again; return the files that have other bytes."""
     with tempfile.TemporaryDirectory() as again:
-        file = convert.convert_top(name, "vhdl", Path(again))
-        same = file.read_bytes() == (folder / "vhdl" / file.name).read_bytes()
-    return [] if same else [f"{file.name} is not the same twice"]
+        files = convert.convert_tree(name, "vhdl", Path(again))
+        pairs = {file: folder / file.relative_to(again) for file in files}
+        return [
+            f"{old.name} is not the same twice"
+            for new, old in pairs.items()
+            if not old.exists() or new.read_bytes() != old.read_bytes()
+        ]
 
 
 if __name__ == "__main__":

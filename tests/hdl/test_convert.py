@@ -87,13 +87,13 @@ def test_files_are_the_same_twice_and_tell_no_path(
     assert "MyHDL to vhdl" in capsys.readouterr().out
     for name in names:
         assert differences(tmp_path, name) == []
-    file = tmp_path / "vhdl" / "attention_unit.vhd"
+    file = tmp_path / "vhdl" / "attention_unit" / "attention_unit.vhd"
     file.write_text("-- UTC\n")
-    assert faults(tmp_path, names) == ["vhdl/attention_unit.vhd tells a date: UTC"]
+    assert faults(tmp_path, names) == ["vhdl/attention_unit/attention_unit.vhd tells a date: UTC"]
     assert differences(tmp_path, "attention_unit") == ["attention_unit.vhd is not the same twice"]
-    file.rename(tmp_path / "vhdl" / "other.vhd")
+    file.rename(file.with_name("other.vhd"))
     told = [fault.split()[0] for fault in faults(tmp_path, names)]
-    assert told == ["lacks", "vhdl/other.vhd", "files.txt", "oscar.core"]
+    assert told == ["lacks", "vhdl/attention_unit/other.vhd", "files.txt", "oscar.core"]
 
 
 def test_ghdl_accepts_a_block_and_refuses_a_broken_one(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_ghdl_accepts_a_block_and_refuses_a_broken_one(tmp_path: Path) -> None:
     convert.convert_all(["splitter"], tmp_path, languages=["vhdl"])
     convert.check_vhdl(["splitter"], tmp_path)
     assert (tmp_path / "synth" / "splitter.v").read_text().startswith("module")
-    file = tmp_path / "vhdl" / "splitter.vhd"
+    file = tmp_path / "vhdl" / "splitter" / "splitter.vhd"
     file.write_text(file.read_text().replace("end architecture", "nonsense end architecture"))
     with pytest.raises(convert.ConvertError, match=r"(?s)analysis of splitter: ghdl failed.*nonsense"):
         convert.check_vhdl(["splitter"], tmp_path)
@@ -135,10 +135,10 @@ def test_a_number_that_vhdl_cuts_is_a_fault(tmp_path: Path) -> None:
     """GHDL only warns of it, in every clock: only a bench shows it. A NIC's turns of one bit do not."""
     needs("ghdl")
     for top in ("cuts", "turns"):
-        convert.convert_top(f"test_convert:{top}", "vhdl", tmp_path)
+        convert.convert_all([f"test_convert:{top}"], tmp_path / top, languages=["vhdl"])
     with pytest.raises(convert.ConvertError, match=r"(?s)simulation of cuts:.*TO_UNSIGNED: vector truncated"):
-        convert.check_vhdl(["test_convert:cuts"], tmp_path)
-    convert.check_vhdl(["test_convert:turns"], tmp_path)
+        convert.check_vhdl(["test_convert:cuts"], tmp_path / "cuts")
+    convert.check_vhdl(["test_convert:turns"], tmp_path / "turns")
 
 
 @pytest.mark.usefixtures("_find_tops_here")
@@ -193,7 +193,7 @@ def test_command_line(
     assert convert.main(["--top", "oscar_nic", "--with", "units=3", "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().err == "error: oscar_nic has 1, 2, 4 or 8 barrel units, got 3\n"
     assert convert.main(["--top", "splitter", "--out", str(tmp_path), "--no-check"]) == 0
-    assert (tmp_path / "verilog" / "splitter.v").read_text().startswith("// splitter (granule_log2=8):")
+    assert "splitter (granule_log2=8): conv" in (tmp_path / "verilog" / "splitter" / "splitter.v").read_text()
 
 
 def test_parameters_are_names_that_a_top_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

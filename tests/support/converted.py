@@ -59,7 +59,7 @@ def compare_verilog(
   end
 endmodule
 """)
-    source = str(next(folder.rglob(f"{name}.v")))
-    subprocess.run(["iverilog", "-g2005", "-o", "t", "tb.v", source], cwd=folder, check=True)
+    files = [str(file) for file in convert.sources(folder, "verilog", name)]
+    subprocess.run(["iverilog", "-g2005", "-o", "t", "tb.v", *files], cwd=folder, check=True)
     told = subprocess.run(["vvp", "t"], cwd=folder, check=True, capture_output=True, text=True).stdout
     assert told.split() == ["equal"], told

@@ -7,7 +7,6 @@ process of its own with a fixed hash seed and every keyword given.
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import os
 import re
@@ -17,11 +16,18 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from oscar.version import __version__
 from oscar_hdl.flow import vhdl_bench
+from oscar_hdl.flow.corrections import COMMENT, ConvertError, rename
+from oscar_hdl.flow.delivery import archive
 from oscar_hdl.flow.elaboration import shallow_stacks
+from oscar_hdl.flow.hierarchy import tree
+from oscar_hdl.flow.hierarchy.capture import capture
+from oscar_hdl.flow.hierarchy.design import unmarked
+from oscar_hdl.flow.hierarchy.verilog import UNLINTED
 from oscar_hdl.flow.tools import write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, Value, check_parameters, find, parameter, shape
 from oscar_hdl.nic.control import register_header
@@ -30,35 +36,8 @@ PACKAGE = "pck_myhdl_011.vhd"
 # Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and raw_decoder
 # no bank, which is that of its counts.
 UNUSED = (r"(s_axis|decoder_bytes)\w*_tlast", r"job_bank")
-UNLINTED = "WIDTH", "CASEINCOMPLETE", "INITIALDLY"  # MyHDL's way to write Verilog
+RECORD = "tree.json"  # what the fresh process says of the top's blocks
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
-NAMES = {"vhdl": "VHDL", "verilog": "Verilog"}
-COMMENT = {"vhdl": "--", "verilog": "//"}
-# Words of Verilog that MyHDL takes for names (it writes none of them itself), and yosys too; others do not.
-KEYWORDS = (
-    "automatic buf cell config deassign design disable edge endconfig endprimitive endspecify endtable "
-    "event force fork generate genvar highz0 highz1 incdir include instance join large liblist library "
-    "macromodule medium nand nor notif0 notif1 primitive pull0 pull1 pulldown pullup rcmos real "
-    "realtime release repeat rnmos rpmos rtran scalared small specify specparam strong0 strong1 supply0 "
-    "supply1 table task time tran tri tri0 tri1 triand trior unsigned use vectored wait wand weak0 weak1 wor "
-    "xnor xor "
-    # and of SystemVerilog, as which some tools read every file
-    "accept_on alias always_comb always_ff always_latch assert assume before bind bins binsof bit break byte "
-    "chandle checker class clocking const constraint context continue cover covergroup coverpoint cross dist "
-    "do enum eventually expect export extends extern final first_match foreach forkjoin global iff "
-    "ignore_bins illegal_bins implements implies import inside int interconnect interface intersect let "
-    "local logic longint matches modport nettype new nexttime null package packed priority program property "
-    "protected pure rand randc randcase randsequence ref reject_on restrict return sequence shortint "
-    "shortreal soft solve static string strong struct super tagged this throughout timeprecision timeunit "
-    "type typedef union unique unique0 until untyped var virtual void wait_order weak wildcard with within"
-)
-# The same of VHDL-2008, some of which it took up after MyHDL was written.
-VHDL_KEYWORDS = (
-    "access after alias assume block body buffer bus component configuration context cover default "
-    "disconnect fairness file force generic group guarded impure inertial label linkage literal map nand new "
-    "nor on open parameter postponed property protected pure record register reject release restrict rol ror "
-    "select sequence shared strong subtype transport unaffected units until vmode vprop vunit with xnor"
-)
 # What GHDL says of each memory that it finds: a line, the line of the source, and where in it.
 _FOUND_RAM = re.compile(r"^.*:note: found RAM .*(?:\n.*){0,2}(?:\n|\Z)", re.MULTILINE)
 GHDL_MISSING = (
@@ -69,17 +48,13 @@ GHDL_MISSING = (
 REFUSED = 3  # exit status of the fresh process: a block does not take its parameters
 
 
-class ConvertError(Exception):
-    """A conversion or a check of its result failed; the message holds what the tool said."""
-
-
 def block_name(name: str) -> str:
     """Return the entity of a top: its name, or the function in "module:function"."""
     return name.rpartition(":")[2]
 
 
 def convert_here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -> None:
-    """Write one top in one language into `out`; for a fresh process (see above).
+    """Write one top in one language into `out`, with its tree of blocks; for a fresh process (see above).
 
     Raises ConvertError in the block's own words where it refuses the parameters that are given.
     """
@@ -89,6 +64,7 @@ def convert_here(name: str, language: str, out: Path, parameters: Mapping[str, V
         if not parameters:
             raise
         raise ConvertError(str(error)) from None
+    record = capture(language)
     # Registers begin as in MyHDL, also in simulators where they would be unknown; on an FPGA this is free.
     common = {"path": str(out), "name": block_name(name), "initial_values": True, "no_myhdl_header": True}
     with warnings.catch_warnings():
@@ -120,6 +96,7 @@ def convert_here(name: str, language: str, out: Path, parameters: Mapping[str, V
                 header="",
                 **common,
             )
+    write_text(out / RECORD, json.dumps(record))
 
 
 def here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -> int:
@@ -135,122 +112,24 @@ def here(name: str, language: str, out: Path, parameters: Mapping[str, Value]) -
     return 0
 
 
-def rename(text: str, language: str) -> str:
-    """Lengthen names of a converted file that the language does not take, which MyHDL does not look after.
-
-    Keywords; `table` becomes table_0. In VHDL, where capitals do not matter, names of states too, which
-    are in capitals beside signals and keywords that are not; NEXT becomes S_NEXT.
-    Raises ConvertError for a port, whose name must stay.
-    """
-    if language == "verilog":
-        names, head, end = KEYWORDS.split(), "\nmodule ", ");"
-    else:
-        names, head, end = VHDL_KEYWORDS.split(), "\nentity ", "end entity"
-    ports = re.sub(
-        rf"{COMMENT[language]}.*|\binput\b|\boutput\b", "", text.partition(head)[2].partition(end)[0]
-    )
-    if found := set(re.findall(r"\w+", ports)) & set(names):
-        raise ConvertError(f"a port is called {found.pop()!r}, a word of {NAMES[language]}")
-    text = _started(_replaced(text, names, r"\1_0", COMMENT[language]), language)
-    if language == "verilog":
-        return _of_constant_widths(_looked_at(text))
-    types = re.findall(r"\btype t_enum_\w+ is \(([^)]*)\)", text)
-    states = sorted({name for literals in types for name in re.findall(r"\w+", literals)})
-    return _cut_to_slices(_replaced(text, states, r"S_\1", COMMENT[language]))
+def _origin(name: str, parameters: Mapping[str, Value]) -> str:
+    """Return what a file says of its origin."""
+    said = shape(name, parameters)
+    top = f"{block_name(name)} ({said})" if said else block_name(name)
+    return f"{top}: converted from MyHDL by oscar_hdl.flow.convert; do not edit."
 
 
-def _started(text: str, language: str) -> str:
-    """Return a file whose outputs begin at 0, as they do in MyHDL, which only says so of other registers."""
-    if language == "vhdl":
-        head, end, rest = text.partition("end entity")
-        head = re.sub(r"(: (?:out|inout) std_logic)(?=;?$)", r"\1 := '0'", head, flags=re.M)
-        head = re.sub(
-            r"(: (?:out|inout) std_logic_vector\(.*?\))(?=;?$)", r"\1 := (others => '0')", head, flags=re.M
-        )
-        return head + end + rest
-    for name in re.findall(r"^output (?:\[.*\] )?(\w+);$", text, flags=re.M):
-        text = re.sub(rf"^(reg (?:\[.*\] )?{name});$", r"\1 = 0;", text, flags=re.M)
-    return text
+@dataclass(frozen=True)
+class Flat:
+    """What MyHDL makes of a top: its text with a mark before each process, its tree, and files besides."""
+
+    text: str
+    record: dict[str, Any]
+    others: dict[str, str]
 
 
-def _looked_at(text: str) -> str:
-    """Return Verilog whose combinational logic is looked at when a simulation starts, as MyHDL does.
-
-    Otherwise what depends on registers that have not changed yet may keep a wrong 0 for ever.
-    """
-    text, count = re.subn(r"^(always @\((?!posedge)[^)]*)\)", r"\1, at_start)", text, flags=re.M)
-    start = r"\1reg at_start = 0;\ninitial at_start <= 1;\n"
-    return re.sub(r"^(module [^;]*;\n)", start, text, count=1, flags=re.M) if count else text
-
-
-def _value(bound: str, at: int) -> int:
-    """Return what a sum of products comes to where its only name is `at`."""
-    tree = ast.parse(bound.strip(), mode="eval").body
-
-    def worth(node: ast.expr) -> int:
-        if isinstance(node, ast.BinOp):
-            left, right = worth(node.left), worth(node.right)
-            return {ast.Add: left + right, ast.Sub: left - right, ast.Mult: left * right}[type(node.op)]
-        return at if isinstance(node, ast.Name) else int(ast.literal_eval(node))
-
-    return worth(tree)
-
-
-def _of_constant_widths(text: str) -> str:
-    """Return Verilog whose slices in loops say their width: both their bounds may not depend on the loop.
-
-    The bounds are sums and products of numbers and the loop's variable.
-    """
-
-    def width(slice_: re.Match[str]) -> str:
-        bounds = slice_["high"], slice_["low"]
-        names = set(re.findall(r"[A-Za-z_]\w*", " ".join(bounds)))
-        if len(names) != 1:
-            return slice_[0]
-        places = [[_value(bound, at) for bound in bounds] for at in range(3)]
-        widths = {high - low for high, low in places}
-        return f"[{slice_['low']} +: {widths.pop()}]" if len(widths) == 1 else slice_[0]
-
-    bound = r"[\w\s()*+-]+"
-    return re.sub(rf"\[(?P<high>{bound})-1:(?P<low>{bound})\]", width, text)
-
-
-def _cut_to_slices(text: str) -> str:
-    """Return VHDL in which the terms of a slice have its width; MyHDL gives them the whole signal's."""
-
-    def cut(line: re.Match[str]) -> str:
-        width = int(line["high"]) - int(line["low"])
-        return line["head"] + re.sub(r"resize\((\w+), \d+\)", rf"resize(\1, {width})", line["terms"])
-
-    slices = r"^(?P<head> *\w+\((?P<high>\d+)-1 downto (?P<low>\d+)\) <= )(?P<terms>.* (?:or|and|xor) .*)$"
-    return re.sub(slices, cut, text, flags=re.M)
-
-
-def _replaced(text: str, names: Sequence[str], new: str, comment: str) -> str:
-    """Put `new` in the place of words, not in lines of comment."""
-    if not names:
-        return text
-    word = re.compile(rf"(?<![\w$])({'|'.join(names)})(?![\w$])")
-    return "\n".join(x if x.lstrip().startswith(comment) else word.sub(new, x) for x in text.split("\n"))
-
-
-def _head(name: str, language: str, made: Path, parameters: Mapping[str, Value]) -> list[str]:
-    """Return the first lines of a file: what it is, of which shape, and what linters need not say."""
-    said = shape(name, parameters) if made.name != PACKAGE else ""
-    about = f"{made.stem} ({said})" if said else made.stem
-    first = f"{COMMENT[language]} {about}: converted from MyHDL by oscar_hdl.flow.convert; do not edit."
-    return [first, *(f"/* verilator lint_off {rule} */" for rule in UNLINTED if language == "verilog")]
-
-
-def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Value] | None = None) -> Path:
-    """Convert one top in a fresh process and return its file, `out`/<language>/<block>.<suffix>.
-
-    Raises ConvertError with MyHDL's message; nothing old is left in the place of a failed result.
-    """
-    folder = out / language
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / (block_name(name) + LANGUAGES[language])
-    target.unlink(missing_ok=True)
+def convert_flat(name: str, language: str, parameters: Mapping[str, Value]) -> Flat:
+    """Convert a top in a fresh process. Raises ConvertError with MyHDL's message."""
     with tempfile.TemporaryDirectory() as temporary:
         command = [sys.executable, "-m", "oscar_hdl.flow.convert", "--here", language, "--out", temporary]
         command += ["--top", name]
@@ -263,25 +142,82 @@ def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Va
             raise ConvertError(done.stderr.strip())
         if done.returncode != 0:
             raise ConvertError(f"{name} does not convert to {language}:\n{done.stdout}{done.stderr}".rstrip())
-        for made in Path(temporary).iterdir():
-            text = made.read_text().strip().split("\n")
-            head = _head(name, language, made, parameters or {})
-            whole = "\n".join([*head, "", *(line.rstrip() for line in text)]) + "\n"
-            write_text(folder / made.name, whole if made.name == PACKAGE else rename(whole, language))
-    if not target.exists():
-        raise ConvertError(f"{name} was converted to {language} without {target.name}")
+        made = {file.name: file.read_text(encoding="utf-8") for file in Path(temporary).iterdir()}
+    record = json.loads(made.pop(RECORD))
+    texts = {
+        name: "\n".join(line.rstrip() for line in text.strip().split("\n")) for name, text in made.items()
+    }
+    top = texts.pop(block_name(name) + LANGUAGES[language], "")
+    if not top:
+        raise ConvertError(
+            f"{name} was converted to {language} without {block_name(name)}{LANGUAGES[language]}"
+        )
+    # MyHDL leaves an empty line before the text.
+    return Flat(rename(f"\n{top}\n", language), record, texts)
+
+
+def convert_top(name: str, language: str, out: Path, parameters: Mapping[str, Value] | None = None) -> Path:
+    """Convert one top to one flat file, and return it: `out`/<language>/<block>.<suffix>.
+
+    For tools that flatten anyway. Nothing old is left in the place of a failed result.
+
+    Raises:
+        ConvertError: MyHDL refuses the top; with its message.
+    """
+    target = out / language / (block_name(name) + LANGUAGES[language])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    flat = convert_flat(name, language, parameters or {})
+    head = [f"{COMMENT[language]} {_origin(name, parameters or {})}"]
+    head += [f"/* verilator lint_off {rule} */" for rule in UNLINTED if language == "verilog"]
+    _write_others(flat, language, target.parent)
+    write_text(target, "\n".join(head) + "\n" + unmarked(flat.text))
     return target
 
 
-def run_tool(command: Sequence[str | Path], what: str, *, stdout: Path | None = None) -> str:
+def convert_tree(
+    name: str, language: str, out: Path, parameters: Mapping[str, Value] | None = None
+) -> list[Path]:
+    """Convert one top to a file for each block, in `out`/<language>/<top>.
+
+    Returns:
+        The files, in an order in which they compile.
+
+    Raises:
+        ConvertError: MyHDL refuses the top, or a signal of it belongs to no block.
+    """
+    folder = out / language / block_name(name)
+    shutil.rmtree(folder, ignore_errors=True)
+    flat = convert_flat(name, language, parameters or {})
+    try:
+        made = tree.files(block_name(name), language, flat.text, flat.record, _origin(name, parameters or {}))
+    except tree.HierarchyError as error:
+        raise ConvertError(f"{name} has no tree in {language}: {error}") from None
+    folder.mkdir(parents=True)
+    for file, text in made.items():
+        write_text(folder / file, text)
+    return [*_write_others(flat, language, folder.parent), *(folder / file for file in made)]
+
+
+def _write_others(flat: Flat, language: str, folder: Path) -> list[Path]:
+    """Write MyHDL's package, which all tops share."""
+    for name, text in flat.others.items():
+        first = f"{COMMENT[language]} {Path(name).stem}: MyHDL's package; do not edit."
+        write_text(folder / name, f"{first}\n\n{text}\n")
+    return [folder / name for name in flat.others]
+
+
+def run_tool(
+    command: Sequence[str | Path], what: str, *, stdout: Path | None = None, silent: bool = False
+) -> str:
     """Run a tool; return what it printed, or put it into the file `stdout`.
 
-    Raises ConvertError, with the tool's message, when it fails.
+    Raises ConvertError, with the tool's message, when it fails, and if it has to be silent, when it warns.
     """
     if stdout is not None:
         stdout.unlink(missing_ok=True)
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
+    if done.returncode != 0 or (silent and "warning" in done.stdout + done.stderr):
         said = _FOUND_RAM.sub("", done.stdout + done.stderr).strip()
         message = "\n".join(said.split("\n")[-40:])
         raise ConvertError(f"{what}: {Path(command[0]).name} failed ({done.returncode}):\n{message}")
@@ -290,55 +226,42 @@ def run_tool(command: Sequence[str | Path], what: str, *, stdout: Path | None = 
     return done.stdout
 
 
+def sources(out: Path, language: str, name: str) -> list[Path]:
+    """Return the files of a converted top, the first that others need, as `out`/files.txt lists them."""
+    listed = (out / "files.txt").read_text(encoding="utf-8").split()
+    wanted = f"{language}/{block_name(name)}/"
+    return [out / file for file in listed if file.startswith(wanted) or file == f"{language}/{PACKAGE}"]
+
+
 def check_vhdl(names: Sequence[str], out: Path, *, note: bool = True) -> None:
     """Analyse, elaborate, clock and synthesise converted tops with GHDL; netlists go to `out`/synth.
 
-    Raises ConvertError when GHDL is missing, refuses a file, or warns of a number while it simulates.
+    Raises ConvertError when GHDL is missing, refuses a file, or warns, of a number while it simulates, too.
     """
     if not (ghdl := shutil.which("ghdl")):
         raise ConvertError(f"{GHDL_MISSING}; files are in {out}, unchecked")
-    work, netlists = out / "ghdl", out / "synth"
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir()
+    netlists = out / "synth"
     netlists.mkdir(exist_ok=True)
-    options = ["--std=08", f"--workdir={work}"]
-    run_tool([ghdl, "-a", *options, out / "vhdl" / PACKAGE], PACKAGE)
-    for block in map(block_name, names):
+    for name in names:
+        block, work = block_name(name), out / "ghdl" / block_name(name)
         if note:
             print(f"{block:<16} GHDL: analyse, elaborate, simulate, synthesise", flush=True)
-        run_tool([ghdl, "-a", *options, out / "vhdl" / f"{block}.vhd"], f"analysis of {block}")
-        run_tool([ghdl, "-e", *options, block], f"elaboration of {block}")
-        bench = vhdl_bench.write(out / "vhdl" / f"{block}.vhd", work)
-        run_tool([ghdl, "-a", *options, bench], f"analysis of a bench of {block}")
-        run_tool([ghdl, "-r", *options, bench.stem, *vhdl_bench.STRICT], f"simulation of {block}")
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        options = ["--std=08", f"--workdir={work}"]
+        files = sources(out, "vhdl", name)
+        run_tool([ghdl, "-a", *options, *files], f"analysis of {block}", silent=True)
+        run_tool([ghdl, "-e", *options, block], f"elaboration of {block}", silent=True)
+        bench = vhdl_bench.write(files[-1], work)
+        run_tool([ghdl, "-a", *options, bench], f"analysis of a bench of {block}", silent=True)
+        run_tool(
+            [ghdl, "-r", *options, bench.stem, *vhdl_bench.STRICT], f"simulation of {block}", silent=True
+        )
         run_tool(
             [ghdl, "--synth", *options, "--out=verilog", block],
             f"synthesis of {block}",
             stdout=netlists / f"{block}.v",
         )
-
-
-def core_file(names: Sequence[str]) -> str:
-    """Return a FuseSoC description (CAPI2) with a target for each top, in VHDL and in Verilog."""
-    blocks = [block_name(name) for name in names]
-    lines = [
-        "CAPI=2:",
-        f"name: oscar:nic:oscar:{__version__}",
-        "description: OSCAR NIC, converted from MyHDL",
-        "filesets:",
-    ]
-    for language, kind in (("vhdl", "vhdlSource-2008"), ("verilog", "verilogSource")):
-        for block in blocks:
-            package = [f"vhdl/{PACKAGE}"] if language == "vhdl" else []
-            files = [*package, f"{language}/{block}{LANGUAGES[language]}"]
-            lines += [f"  {block}_{language}:", f"    files: [{', '.join(files)}]", f"    file_type: {kind}"]
-    lines.append("targets:")
-    for n, block in enumerate(reversed(blocks)):  # the last top is the largest
-        for language in LANGUAGES:
-            target = "default: &default" if n == 0 and language == "vhdl" else f"{block}_{language}:"
-            lines += [f"  {target}", f"    filesets: [{block}_{language}]", f"    toplevel: {block}"]
-            lines += [f"  {block}_vhdl: *default"] * target.startswith("default")
-    return "\n".join(lines) + "\n"
 
 
 def convert_all(
@@ -349,17 +272,17 @@ def convert_all(
     languages: Sequence[str] = tuple(LANGUAGES),
 ) -> list[Path]:
     """Convert tops to each language, one line of progress each; write a list, oscar.core, a C header."""
-    files: list[Path] = []
+    files: dict[Path, None] = {}  # each once, the first that others need
+    out.mkdir(parents=True, exist_ok=True)
     for name in names:
         for language in languages:
-            print(f"{block_name(name):<16} MyHDL to {language}", flush=True)
-            files.append(convert_top(name, language, out, parameters))
-    every = {*files, *((out / "vhdl" / PACKAGE,) if "vhdl" in languages else ())}
-    listed = sorted(every, key=lambda file: (file.name != PACKAGE, file))  # the package is compiled first
-    write_text(out / "files.txt", "".join(f"{file.relative_to(out)}\n" for file in listed))
-    write_text(out / "oscar.core", core_file(names))
+            made = convert_tree(name, language, out, parameters)
+            print(f"{block_name(name):<16} MyHDL to {language}: {len(made)} files", flush=True)
+            files |= dict.fromkeys(made)
+    shapes = {block_name(name): shape(name, parameters or {}) for name in names}
+    archive.write([block_name(name) for name in names], [*files], out, shapes)
     write_text(out / register_header.NAME, register_header.header())
-    return files
+    return [*files]
 
 
 def parser() -> argparse.ArgumentParser:

@@ -52,13 +52,18 @@ end architecture;
 """
 
 
+def ports_of(source: Path) -> list[tuple[str, str, str]]:
+    """Return name, direction and type of each port of the top in a converted file that has its name."""
+    text = source.read_text(encoding="utf-8").partition(f"entity {source.stem} is")[2]
+    return _PORT.findall(text.partition("end entity")[0])
+
+
 def write(source: Path, folder: Path) -> Path:
     """Write a bench of the top in `source`, a converted file that has its name, and return the bench's file.
 
     It resets the top, then gives all inputs pseudo-random bits, the same in each run. A phase counts clocks.
     """
-    block, text = source.stem, source.read_text(encoding="utf-8")
-    ports = _PORT.findall(text.partition(f"entity {block} is")[2].partition("end entity")[0])
+    block, ports = source.stem, ports_of(source)
     signals, drives = [], []
     for name, way, kind in ports:
         vector = kind != "std_logic"

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from oscar.errors import OscarError
-from oscar_hdl.flow.convert import LANGUAGES, PACKAGE, ConvertError, block_name, convert_all
+from oscar_hdl.flow.convert import LANGUAGES, ConvertError, block_name, convert_all, sources
 from oscar_sim.cosim.nic_bench import SIZES
 from oscar_sim.cosim.scenarios import LIGHT, SCENARIOS, Recording
 from oscar_sim.seeds import VARIABLE, numbers, told
@@ -108,15 +108,15 @@ def simulate(bench: Bench, language: str, hdl: Path, build: Path) -> bool:
     block = block_name(bench.top)
     shutil.rmtree(build, ignore_errors=True)
     build.mkdir(parents=True)
-    source = hdl.resolve() / language / f"{block}{LANGUAGES[language]}"
-    sources = [VHDL(source.parent / PACKAGE), VHDL(source)] if language == "vhdl" else [Verilog(source)]
+    kind = VHDL if language == "vhdl" else Verilog
+    files = sources(hdl.resolve(), language, bench.top)
     if bench.around:
-        sources.append(Verilog(_surround(source, build)))
+        files.append(_surround(files[-1], build))
         block = bench.around
     runner = get_runner(SIMULATORS[language][0])
     arguments = ["--std=08"] if language == "vhdl" else []
     runner.build(
-        sources=sources,
+        sources=[kind(file) for file in files],
         hdl_toplevel=block,
         build_args=arguments,
         build_dir=build,

@@ -35,12 +35,17 @@ class Built:
         ]
 
 
+def modules(nic: Path) -> list[Path]:
+    """Return the files of a converted top: its own, and those of the modules in it, which are beside it."""
+    return sorted(nic.parent.glob("*.v"))
+
+
 def netlist(nic: Path, folder: Path, top: str) -> None:
     """Make <top>.netlist.json of the board's Verilog in `folder`; the NIC stays a module of its own in it."""
     block = nic.stem
     yosys(
         folder,
-        f"{read_verilog([nic], folder)}{SYNTH} -top {block} -json {block}.json",
+        f"{read_verilog(modules(nic), folder)}{SYNTH} -top {block} -json {block}.json",
         makes=[f"{block}.json"],
         log=f"{block}.yosys.log",
     )

@@ -1,6 +1,6 @@
 """The NIC on Lattice's ECP5-5G evaluation board: 1000BASE-X over a SERDES, a UART for registers and rows.
 
-    python -m oscar_hdl.flow.board.ecp5_evn --nic build/hdl/verilog/oscar_nic.v --out build/board
+    python -m oscar_hdl.flow.board.ecp5_evn --nic build/hdl/verilog/oscar_nic/oscar_nic.v --out build/board
 
 builds a bitstream (`make board` does it all): LiteX makes the sources, then come yosys, nextpnr and Trellis'
 packer. It has not run on a board. The SERDES is on its SMA connectors. A frame travels as one Ethernet
@@ -29,7 +29,7 @@ from litex.soc.interconnect import axi, stream, wishbone
 from litex_boards.platforms.lattice_ecp5_evn import Platform
 from migen import ClockDomain, ClockSignal, Instance, ResetSignal, Signal
 
-from oscar_hdl.flow.board.bitstream import build
+from oscar_hdl.flow.board.bitstream import build, modules
 from oscar_hdl.flow.board.network import EthernetMac, endpoint
 from oscar_hdl.flow.board.serdes_ethernet import SYMBOL_HZ, WORD_HZ, SerdesEthernet
 from oscar_hdl.flow.proofs.formal import ports_of, streams_of
@@ -99,7 +99,8 @@ class Board(SoCMini):
             ends[name], its = endpoint(name, ports)
             wires |= its
         self.specials += Instance("oscar_nic", **wires)
-        self.platform.add_source(str(nic), copy=True)
+        for file in modules(nic):
+            self.platform.add_source(str(file), copy=True)
         self.network = EthernetMac(self.phy, ends.pop("m_axis_tx"), ends.pop("s_axis_rx"))
         for name, end in ends.items():
             self._add_dma(name, end, streams_of(ports)[name])
@@ -129,8 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--nic",
         type=Path,
-        default=Path("build/hdl/verilog/oscar_nic.v"),
-        help="its Verilog, from `make vhdl`",
+        default=Path("build/hdl/verilog/oscar_nic/oscar_nic.v"),
+        help="its Verilog, from `make vhdl`, with the modules in it beside it",
     )
     parser.add_argument("--out", type=Path, default=Path("build/board"))
     parser.add_argument("--seed", type=int, default=1, help="of the placer (%(default)s)")

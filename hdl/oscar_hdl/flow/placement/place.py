@@ -138,9 +138,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             (args.out / old).unlink(missing_ok=True)
         args.out.mkdir(parents=True, exist_ok=True)
         if names:
-            convert_all(names, args.out / "hdl", dict(args.parameters))
-        if args.source == "vhdl":
-            check_vhdl(names, args.out / "hdl")
+            hdl = args.out / "hdl"
+            if args.source == "vhdl":
+                convert_all(names, hdl, dict(args.parameters), languages=["vhdl"])
+                check_vhdl(names, hdl)
+            else:
+                for name in names:
+                    convert_top(name, "verilog", hdl, dict(args.parameters))
         results = [measure(name, args) for name in names]
         results += [measure_array(units, args) for units in args.array]
     except (ConvertError, FlowError, ValueError, OSError) as error:

@@ -33,7 +33,7 @@ from oscar_hdl.flow.tops import Value
 
 SOLVER = "berkeley-abc"
 HARDEST = 300  # seconds for one block
-_PORT = re.compile(r"^(input|output)\s+(?:\[(\d+):0\]\s+)?(\w+);", re.MULTILINE)
+_PORT = re.compile(r"^ *(input|output) +(?:wire |reg )?(?:\[(\d+):0\] +)?(\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
