@@ -16,7 +16,9 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,7 @@ GHDL_MISSING = (
     "(or leave the check out: --no-check of oscar_hdl.flow.convert)"
 )
 
+AT_ONCE = 2  # tops in work
 REFUSED = 3  # exit status of the fresh process: a block does not take its parameters
 
 
@@ -240,28 +243,31 @@ def check_vhdl(names: Sequence[str], out: Path, *, note: bool = True) -> None:
     """
     if not (ghdl := shutil.which("ghdl")):
         raise ConvertError(f"{GHDL_MISSING}; files are in {out}, unchecked")
-    netlists = out / "synth"
-    netlists.mkdir(exist_ok=True)
-    for name in names:
-        block, work = block_name(name), out / "ghdl" / block_name(name)
+    (out / "synth").mkdir(exist_ok=True)
+
+    def check(name: str) -> None:
         if note:
-            print(f"{block:<16} GHDL: analyse, elaborate, simulate, synthesise", flush=True)
-        shutil.rmtree(work, ignore_errors=True)
-        work.mkdir(parents=True)
-        options = ["--std=08", f"--workdir={work}"]
-        files = sources(out, "vhdl", name)
-        run_tool([ghdl, "-a", *options, *files], f"analysis of {block}", silent=True)
-        run_tool([ghdl, "-e", *options, block], f"elaboration of {block}", silent=True)
-        bench = vhdl_bench.write(files[-1], work)
-        run_tool([ghdl, "-a", *options, bench], f"analysis of a bench of {block}", silent=True)
-        run_tool(
-            [ghdl, "-r", *options, bench.stem, *vhdl_bench.STRICT], f"simulation of {block}", silent=True
-        )
-        run_tool(
-            [ghdl, "--synth", *options, "--out=verilog", block],
-            f"synthesis of {block}",
-            stdout=netlists / f"{block}.v",
-        )
+            print(f"{block_name(name):<16} GHDL: analyse, elaborate, simulate, synthesise", flush=True)
+        _check_top(ghdl, name, out)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(check, names))
+
+
+def _check_top(ghdl: str, name: str, out: Path) -> None:
+    block, work = block_name(name), out / "ghdl" / block_name(name)
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    options = ["--std=08", f"--workdir={work}"]
+    files = sources(out, "vhdl", name)
+    run_tool([ghdl, "-a", *options, *files], f"analysis of {block}", silent=True)
+    run_tool([ghdl, "-e", *options, block], f"elaboration of {block}", silent=True)
+    bench = vhdl_bench.write(files[-1], work)
+    run_tool([ghdl, "-a", *options, bench], f"analysis of a bench of {block}", silent=True)
+    simulation = [ghdl, "-r", *options, bench.stem, *vhdl_bench.STRICT]
+    run_tool(simulation, f"simulation of {block}", silent=True)
+    netlist = out / "synth" / f"{block}.v"
+    run_tool([ghdl, "--synth", *options, "--out=verilog", block], f"synthesis of {block}", stdout=netlist)
 
 
 def convert_all(
@@ -272,13 +278,17 @@ def convert_all(
     languages: Sequence[str] = tuple(LANGUAGES),
 ) -> list[Path]:
     """Convert tops to each language, one line of progress each; write a list, oscar.core, a C header."""
-    files: dict[Path, None] = {}  # each once, the first that others need
     out.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        for language in languages:
-            made = convert_tree(name, language, out, parameters)
-            print(f"{block_name(name):<16} MyHDL to {language}: {len(made)} files", flush=True)
-            files |= dict.fromkeys(made)
+
+    def convert(pair: tuple[str, str]) -> list[Path]:
+        name, language = pair
+        made = convert_tree(name, language, out, parameters)
+        print(f"{block_name(name):<16} MyHDL to {language}: {len(made)} files", flush=True)
+        return made
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        trees = list(pool.map(convert, product(names, languages)))
+    files = dict.fromkeys(file for tree in trees for file in tree)  # each once, the first that others need
     shapes = {block_name(name): shape(name, parameters or {}) for name in names}
     archive.write([block_name(name) for name in names], [*files], out, shapes)
     write_text(out / register_header.NAME, register_header.header())

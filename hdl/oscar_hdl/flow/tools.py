@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 INSTALL = {
@@ -87,7 +88,7 @@ def version(path: str) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.{get_ident()}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
 

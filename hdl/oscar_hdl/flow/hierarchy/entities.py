@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from oscar_hdl.flow.hierarchy.design import Design, Reference, Signal, Statement
@@ -47,14 +48,12 @@ class Process:
         label: Its name in the entity.
         reads: Names of the signals it reads.
         writes: Names of the signals it assigns.
-        origin: The block inside the entity that it comes from.
     """
 
     label: str
     text: str
     reads: frozenset[str]
     writes: frozenset[str]
-    origin: int
 
 
 @dataclass(frozen=True)
@@ -107,13 +106,28 @@ class Namer:
         self._name_locals(hidden)
         self._connect()
         self.entity.processes = [self._process(statement) for statement in self._statements()]
+        self._check()
         return self.entity
+
+    def _check(self) -> None:
+        """Raise HierarchyError unless each signal has one driver; arrays may have several, or none."""
+        drivers = Counter(name for process in self.entity.processes for name in process.writes)
+        for instance in self.entity.instances:
+            ways = self.interfaces.ports(instance.child)
+            drivers.update(actual for key, actual in instance.connections if ways[key] == "out")
+        drivers.update(element for _, _, element, drives in self.entity.lists if drives)
+        wanted = {each.name: 1 for each in self.entity.locals if not each.signal.depth}
+        wanted |= {each.name: int(each.way == "out") for each in self.entity.ports if self.entity.number}
+        for name, count in wanted.items():
+            if drivers[name] != count:
+                place = self.interfaces.path(self.entity.number)
+                raise HierarchyError(f"{name} in {place} has {drivers[name]} drivers, expected {count}")
 
     def _statements(self) -> Iterator[Statement]:
         for block in self.inside:
             yield from self.interfaces.own[block]
 
-    def unique(self, wanted: str, hidden: set[str] = frozenset()) -> str:  # type: ignore[assignment]
+    def unique(self, wanted: str, hidden: Collection[str] = ()) -> str:
         """Return a name that nothing else in the entity has, in both languages."""
         name = re.sub(r"__+", "_", re.sub(r"\W", "_", wanted)).strip("_") or "signal"
         name = f"n{name}" if name[0].isdigit() else name
@@ -158,11 +172,7 @@ class Namer:
     def _name_locals(self, hidden: dict[str, set[str]]) -> None:
         order = {name: n for n, name in enumerate(self.design.signals)}
         for block in self.inside:
-            keys = [
-                key
-                for key in self.interfaces.uses[block]
-                if not self.interfaces.is_port(block, key)
-            ]  # fmt: skip
+            keys = [key for key in self.interfaces.uses[block] if not self.interfaces.is_port(block, key)]
             for key in sorted(keys, key=lambda key: (order[split(key)[0]], len(key), key)):
                 name = self.unique(
                     self.prefix(block) + self._known(block, key), hidden.get(split(key)[0], set())
@@ -250,7 +260,7 @@ class Namer:
     def _join(self, block: int, key: str) -> None:
         """Connect an array to the ports that are its elements."""
         for element, place in self.interfaces.elements(block, key).items():
-            drives = self.interfaces.uses[block][key]
+            drives = key in self.interfaces.whole
             self.entity.lists.append((self.names[block, key], place, self.expression(block, element), drives))
 
     def _process(self, statement: Statement) -> Process:
@@ -267,4 +277,4 @@ class Namer:
         writes = frozenset(name for start, name in plain.items() if start in statement.written)
         reads = frozenset(name for start, name in plain.items() if start not in statement.written) - writes
         label = self.unique(self.prefix(statement.block) + statement.name)
-        return Process(label, text, reads, writes, statement.block)
+        return Process(label, text, reads, writes)

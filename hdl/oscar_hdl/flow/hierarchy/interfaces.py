@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from oscar_hdl.flow.hierarchy.design import Block, Design, Statement
+from oscar_hdl.flow.hierarchy.design import Design, Statement
 
 _INDEX = re.compile(r"\[[^\]]*\]")
 SMALL = 3  # assignments of a block that its parent's entity has in its own text
@@ -29,7 +29,7 @@ class Interfaces:
         whole: Arrays with a driver that writes all elements.
     """
 
-    def __init__(self, design: Design, small: int = SMALL) -> None:
+    def __init__(self, design: Design) -> None:
         self.design = design
         self.blocks = design.blocks
         self.own: dict[int, list[Statement]] = defaultdict(list)
@@ -46,12 +46,11 @@ class Interfaces:
         for number in reversed(range(len(self.blocks))):  # children have higher numbers than their parents
             self._use(number)
             sizes[number] += sum(sizes[child] for child in self.blocks[number].children)
-        varied = self._varied({n for n, size in enumerate(sizes) if size <= small})
-        self.entities = {
-            n
-            for n, block in enumerate(self.blocks)
-            if n == 0 or (sizes[n] > small and block.block not in varied)
-        }
+        varied = self._varied({n for n, size in enumerate(sizes) if size <= SMALL})
+        own_text = (
+            n for n, block in enumerate(self.blocks) if sizes[n] > SMALL and block.block not in varied
+        )
+        self.entities = {0, *own_text}
         self._check()
 
     def _varied(self, parts: set[int]) -> set[str]:
@@ -79,7 +78,7 @@ class Interfaces:
                     uses[above] = uses.get(above, False) or driven
         for base in [key for key in uses if self.is_list(number, key)]:
             for element in self.elements(number, base):
-                uses[element] = uses.get(element, False) or uses[base]
+                uses[element] = uses.get(element, False) or base in self.whole
 
     def is_port(self, number: int, key: str) -> bool:
         """Return True if the block's arguments bring this signal."""
@@ -141,7 +140,7 @@ class Interfaces:
 
     def path(self, number: int) -> str:
         """Return the labels of the instances from the top to a block."""
-        block: Block = self.blocks[number]
+        block = self.blocks[number]
         return f"{self.path(block.parent)}.{block.label}" if block.parent is not None else block.block
 
 

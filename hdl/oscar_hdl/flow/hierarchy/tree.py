@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from textwrap import wrap
 from typing import Any
 
 from oscar_hdl.flow.hierarchy.design import SYNTAXES, Block, load
 from oscar_hdl.flow.hierarchy.entities import Entity, Namer
 from oscar_hdl.flow.hierarchy.interfaces import HierarchyError, Interfaces
+from oscar_hdl.flow.hierarchy.layout import WIDTH
 from oscar_hdl.flow.hierarchy.verilog import UNLINTED, Verilog
 from oscar_hdl.flow.hierarchy.vhdl import Vhdl
 from oscar_hdl.flow.keywords import KEYWORDS, TAKEN
@@ -34,7 +36,7 @@ def files(top: str, language: str, text: str, record: Mapping[str, Any], first: 
     writer = WRITERS[language](design, list(entities.values()))
     made: dict[str, str] = {}
     if package := writer.package_text():
-        made[f"{top}_types{writer.suffix}"] = f"{writer.comment} {first}\n\n{package}"
+        made[f"{top}_types{writer.suffix}"] = _comment([first], writer.comment) + f"\n{package}"
     names: dict[int, tuple[str, Entity]] = {}
     known: dict[tuple[str, str], str] = {}
     for number in reversed(entities):  # instances have higher numbers than what they are in
@@ -58,13 +60,18 @@ def _unused(name: str, names: Collection[str]) -> str:
     return candidate
 
 
+def _comment(lines: Iterable[str], comment: str) -> str:
+    """Return lines as a comment, long ones broken."""
+    parts = (part for line in lines for part in wrap(line, WIDTH - 3) or [""])
+    return "".join(f"{comment} {part}".rstrip() + "\n" for part in parts)
+
+
 def _header(block: Block, name: str, comment: str, first: str) -> str:
     """Return the comment before an entity: its block's docstring."""
     lines = [name, "", *block.doc.split("\n")]
     if block.parameters:
         lines += ["", "Parameters: " + ", ".join(f"{key}={value}" for key, value in block.parameters.items())]
-    lines += ["", f"Source: oscar_hdl/{block.source}. {first}"]
-    text = "".join(f"{comment} {line}".rstrip() + "\n" for line in lines)
+    text = _comment([*lines, "", f"Source: oscar_hdl/{block.source}", first], comment)
     if comment == "//":
         text += "".join(f"/* verilator lint_off {rule} */\n" for rule in UNLINTED)
     return text
