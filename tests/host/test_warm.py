@@ -22,7 +22,7 @@ def known():
     # What was loaded from numba's cache counts as what was compiled: the cache's state does not matter.
     own = (one for one in gc.get_objects() if isinstance(one, Dispatcher))
     return {f"{one.py_func.__module__}.{one.py_func.__name__}{each}"
-            for one in own if one.py_func.__module__.startswith("oscar.") for each in one.signatures}
+            for one in own if one.py_func.__module__.startswith("oscar") for each in one.signatures}
 
 warm.main()
 before, missing = known(), []

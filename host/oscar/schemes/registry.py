@@ -22,7 +22,6 @@ from oscar import plugins
 from oscar.coding.codec import Codec
 from oscar.coding.registry import CODECS, make_codec
 from oscar.errors import ConfigError, did_you_mean
-from oscar.plugins import outdated
 from oscar.schemes.base import Scheme
 
 
@@ -98,7 +97,7 @@ def is_lossless(name: str) -> bool:
 
 
 def source_of(name: str) -> bytes:
-    """Return the source of the module of a scheme that is not OSCAR's; nothing for other methods.
+    """Return the source of the module of a scheme that an entry point or module:Class names; else nothing.
 
     Results that are kept for a method are of this source.
     """
@@ -220,7 +219,7 @@ def check_method(name: str) -> str:
         known = method_names()
         raise ValueError(
             f"got {name!r}; {did_you_mean(name, known)}method must be one of {', '.join(known)}, or "
-            f"module:Class of a scheme of your own{outdated('; ')}"
+            f"module:Class of a scheme of your own{plugins.outdated('; ')}"
         )
     return name
 
