@@ -10,7 +10,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.errors import needed
-from oscar.timeline.clocks import Terms, frame_terms
+from oscar.timeline.clocks import Stage, Terms, engaged, frame_terms
 from oscar.timeline.nic import NIC, NicFile
 
 DECIMALS = 4  # of a coefficient in a file
@@ -120,8 +120,9 @@ def _errors(
     """Return the errors of fitted clocks; a queue is played as the time model does."""
     frames, whole = [], []
     for queue, each in zip(queues, terms, strict=True):
-        works, holds = each @ np.array(result), each @ np.array(hold)
-        frames += [*abs((front + works) / np.array(queue.alone) - 1)]
+        stage = Stage(front, result, hold)
+        works, holds = zip(*(engaged(Terms(*frame), stage) for frame in each), strict=True)
+        frames += [*abs((front + np.array(works)) / np.array(queue.alone) - 1)]
         free, ends = 0.0, []
         for begin, work, held in zip(queue.begin, works, holds, strict=True):
             start = max(begin + front, free)

@@ -18,6 +18,7 @@ from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_sim.whole import Arrival, NicMemory, Order, WholeNic
 
 TRACED = 1 << 21  # clocks
+CLEARED = 2000  # clocks from a reset until all memories are cleared: the first frame does not wait
 LATE = 1  # clocks by which the probe shows what has happened
 
 
@@ -87,7 +88,7 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool) 
         at += (-(-count >> block_log2)) * block_rows
     if at > nic.rows:
         raise OscarError(f"expected at most {nic.rows} rows, got {at}")
-    nic.reset()
+    nic.reset(CLEARED)
     nic.model.trace(TRACED)
     told = nic.run(memory, **({"sends": orders} if send else {"receives": orders, "arrivals": arrivals}))
     ports = nic.model.traced()

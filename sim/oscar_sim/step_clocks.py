@@ -38,7 +38,8 @@ MOST_FRAMES = 16  # of a model: each has a link of its own
 ROWS_LOG2 = 14  # of the memory
 PARTS = 1, 2, 8, 32  # of a frame's values: the first part is taken
 COARSER = 1, 8  # divisors of values
-NOISE = (2048, 8192), (2048, 2048), (2, 8192)  # largest magnitude and number of values
+JOINED, JOINED_FRAMES = 1 << 16, 3  # values of frames that are made of several, and how many there are
+NOISE = (2048, 4096), (2048, 2048), (2, 4096)  # largest magnitude and number of values: raw blocks are slow
 NOISY = 3  # frames of each kind of noise
 RECORDED = 4  # every so many queues, one is recorded
 TABLE = Table(
@@ -65,6 +66,7 @@ def queues_of(model: str, number: int, seed: int) -> Iterator[list[Given]]:
             yield [Given(rng.integers(-most, most, size).astype(np.int16), None, n) for n in range(NOISY)]
         return
     frames = frames_of(model, number, seed)
+    yield [_joined(frames[n % 2 :], n) for n in range(JOINED_FRAMES)]
     sizes = dict.fromkeys(max(1024, frames[0].values.size // parts) for parts in PARTS)
     for size, coarser in ((size, coarser) for size in sizes for coarser in COARSER):
         yield [
@@ -72,6 +74,14 @@ def queues_of(model: str, number: int, seed: int) -> Iterator[list[Given]]:
             for one in frames
             if one.positions is not None
         ]
+
+
+def _joined(frames: Sequence[Given], link: int) -> Given:
+    """Return a frame of JOINED values: those of all frames, again and again."""
+    values, positions = (
+        np.concatenate([getattr(one, name) for one in frames]) for name in ("values", "positions")
+    )
+    return Given(np.resize(values, JOINED), np.resize(positions, JOINED), link)
 
 
 def measured(nic: WholeNic, model: str, number: int, seed: int) -> Iterator[Queue]:

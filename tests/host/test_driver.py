@@ -20,7 +20,7 @@ from oscar_sim.seeds import dice
 
 NOTHING = Stage(0.0, Terms(), Terms())  # a NIC that takes no time
 DRIVER = Driver(command_s=3e-6, notice_s=1e-6, load_s=2e-9, read_s=5e-9)
-FREE = LinkModel(1e18, 0.0, coder=Pipeline(NOTHING, NOTHING), driver=DRIVER)
+FREE = LinkModel(1e18, 0.0, coder=Pipeline(NOTHING, NOTHING, 1e-30), driver=DRIVER)
 BUSY = LinkModel.of(
     gbps=10,
     latency_us=3,

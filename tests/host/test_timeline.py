@@ -347,8 +347,8 @@ def test_timelines_are_drawn_with_their_bubbles(tmp_path: Path) -> None:
 def test_what_a_nic_codes_passes_no_faster_than_its_bus() -> None:
     schedule = make_schedule("direct", 4)
     free = Stage(0.0, Terms(), Terms())
-    link = LinkModel(bandwidth_bps=100e9, latency_s=0.0, coder=Pipeline(free, free))
-    slower = replace(link, coder=Pipeline(free, free, port_bps=10e9))
+    link = LinkModel(bandwidth_bps=100e9, latency_s=0.0, coder=Pipeline(free, free, 1e-30))
+    slower = replace(link, coder=Pipeline(free, free, 1e-30, port_bps=10e9))
     frames = assumed_frames(schedule, 1 << 16, 8)
     bus, wire = (time_of(schedule, frames, one) for one in (slower, link))
     assert bus == pytest.approx(10 * wire, rel=1e-3)

@@ -140,5 +140,9 @@ def frame_terms(cells: NDArray[np.integer], count: int, units: int, block: int) 
 
 
 def engaged(terms: Terms, stage: Stage) -> Engaged:
-    """Return how long a frame with these terms engages a stage."""
-    return Engaged(round(float(np.dot(terms, stage.result))), round(float(np.dot(terms, stage.hold))))
+    """Return how long a frame with these terms engages a stage.
+
+    No frame holds the units for less than its turns: larger ones than were measured keep to that.
+    """
+    hold = max(TURN * terms.mean, float(np.dot(terms, stage.hold)))
+    return Engaged(round(float(np.dot(terms, stage.result))), round(hold))

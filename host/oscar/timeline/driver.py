@@ -77,8 +77,8 @@ class Driver:
     sees that a command has ended, or that a frame has come. load_s, read_s: of a value into the NIC's memory,
     and out of it; packet_s: of loading a frame, beside its values. ask_s: of asking whether a frame's sums
     are whole; 0: it is told. armed_s: until a list is armed; end_s: until it is seen to have ended. by_list:
-    it gives no commands, since a list has given all. frame_s: as of Listing. listing: what a list takes; None:
-    the NIC has none.
+    it gives no commands, since a list has given all. frame_s: as of Listing. listing: what a list takes, or
+    None if the NIC has none.
     """
 
     command_s: float
