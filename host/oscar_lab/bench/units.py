@@ -30,6 +30,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.frames import KEY, Frames, Key
 from oscar.collective.schedules import make_schedule
+from oscar.errors import ConfigError
 from oscar.planning.predict import last_rate, last_text
 from oscar.studies.integers import CodedFrame, measured
 from oscar.tables import Row, Table
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--values", type=int, help="of a model (default: as many as it has)")
     parser.add_argument("--block-log2", nargs="+", type=int, default=[10, 11])
-    parser.add_argument("--units", nargs="+", type=int, default=[1, 2, 4, 8])
+    parser.add_argument("--units", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--mhz", nargs="+", type=float, default=[204.0, 250.0])
     parser.add_argument("--iterations", type=int, default=6, help="the last one is measured")
     parser.add_argument("--gbps", nargs="+", type=float, default=[100.0])
@@ -233,7 +234,13 @@ def stretched(frames: Frames, coded: Coded, nodes: int) -> Frames:
 def pipeline(units: int, mhz: float, block: int) -> Pipeline:
     """Return the measured NIC of so many units, with another clock and other blocks."""
     shipped = {nic.units: nic for nic in (load_nic(None, gbps) for gbps in SHIPPED)}
-    nic = shipped.get(units) or load_nic(str(NICS / f"units_{units}.json"))
+    file = NICS / f"units_{units}.json"
+    if units not in shipped and not file.exists():
+        raise ConfigError(
+            f"--units {units}: expected a NIC that was measured, got none: copy a file of oscar/timeline/nics "
+            f"to {file}, set its units and bus_bits, and run python -m oscar_sim.step_clocks {file} --write"
+        )
+    nic = shipped.get(units) or load_nic(str(file))
     found = nic.model_copy(update={"mhz": mhz, "block": block, "bus_bits": 8 * max(16, 8 * units)}).model()
     assert isinstance(found, Pipeline)
     return found
