@@ -237,8 +237,9 @@ def pipeline(units: int, mhz: float, block: int) -> Pipeline:
     file = NICS / f"units_{units}.json"
     if units not in shipped and not file.exists():
         raise ConfigError(
-            f"--units {units}: expected a NIC that was measured, got none: copy a file of oscar/timeline/nics "
-            f"to {file}, set its units and bus_bits, and run python -m oscar_sim.step_clocks {file} --write"
+            f"--units {units}: expected a NIC that was measured, got none: copy a file of "
+            f"oscar/timeline/nics to {file}, set its units and bus_bits, and run "
+            f"python -m oscar_sim.step_clocks {file} --write"
         )
     nic = shipped.get(units) or load_nic(str(file))
     found = nic.model_copy(update={"mhz": mhz, "block": block, "bus_bits": 8 * max(16, 8 * units)}).model()
