@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from oscar.coding.asc import AscParams, Decoder, Encoder
+from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.asc.compiled.coder import CompiledCoder
-from oscar.coding.asc.params import (
-    CODED,
-    CONSTANT,
-    DIRECTORY_BYTES,
-    GROUP_ROWS,
-    LANES,
-    NARROW_CLASS,
-    PREFIX_BYTES,
-)
-from oscar.coding.asc.reference import ReferenceCoder
+from oscar.coding.asc.params import PREFIX_BYTES
 from oscar.coding.asc.turns import cells_of, raw_rows
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import OscarError
-from oscar.timeline.turns import DONE
-from oscar.timeline.units import UnitFrame
-from oscar_hdl.coder.rows import FrameRows, frame_rows
+from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_sim.whole import Arrival, NicMemory, Order, WholeNic
 
 TRACED = 1 << 21  # clocks
+CLEARED = 2000  # clocks from a reset until all memories are cleared: the first frame does not wait
 LATE = 1  # clocks by which the probe shows what has happened
 
 
@@ -43,21 +33,20 @@ class Given:
 
 @dataclass(frozen=True)
 class Times:
-    """When each frame of a run began and ended: int64 [frames], in clocks that count with the NIC's phase.
+    """Clocks at which frames of a run began and ended, int64 [frames]. They count with the NIC's phase.
 
-    command: when it was given. begin: that, or of a received frame its last word in if that is later.
-    first_row: the first row read from then on. It is the frame's own where frames are alone, and for the
-    first one. last_row: the last row read before the first word went out. first_word: when that was. Both are
-    `end` of a received frame. end: the last word out, or the last sum. frames: as the time model has them.
+    Attributes:
+        begin: The command of a sent frame. Of a received one its last word in, or its command if that is
+            later.
+        first_row: The first row that is read from then on. It is the frame's own where frames are alone.
+        end: The first word out of a sent frame. A received one is reported.
+        cells: What each frame gives units to do (`asc.turns.cells_of`).
     """
 
-    command: np.ndarray
     begin: np.ndarray
     first_row: np.ndarray
-    last_row: np.ndarray
-    first_word: np.ndarray
     end: np.ndarray
-    frames: Sequence[UnitFrame]
+    cells: Sequence[np.ndarray]
 
 
 def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool) -> Times:
@@ -66,10 +55,9 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool) 
     Every frame and sum is checked. Raises OscarError where one is wrong.
     """
     block_log2, block_rows = nic.block_log2, 1 << nic.block_log2 - 5
-    params, coded = AscParams(sent_rows=False, block_log2=block_log2), []
-    coder, reference = CompiledCoder(params, 1), ReferenceCoder(params)
+    params, cells = AscParams(sent_rows=False, block_log2=block_log2), []
+    coder = CompiledCoder(params, 1)
     encoders = [Encoder(params, coder=coder) for _ in range(16)]
-    decoders = [Decoder(params, coder=reference) for _ in range(16)]
     memory, orders, arrivals, made = NicMemory(nic.rows), [], [], []
     rng, at, numbers, sums = np.random.default_rng(1), 0, [0] * 16, []
     for i, frame in enumerate(frames):
@@ -78,10 +66,8 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool) 
         data = encoders[link].encode(
             frame.values, step=link, context=frame.positions, width=16, chunk=3, sub=1
         )
-        coded.append(unit_frame(data, rows, block_log2, at))
-        if not send:  # the reference tells what each step takes
-            decoders[link].decode(data, step=link, context=frame.positions)
-            coded[-1] = replace(coded[-1], takes=reference.taken)
+        payload = np.frombuffer(data, np.uint8, offset=HEADER_BYTES)
+        cells.append(cells_of(rows.classes, count, raw_rows(payload, PREFIX_BYTES, count)))
         fields = {
             "step": link, "chunk": 3, "sub": 1, "width": 16, "count": count, "sequence": numbers[link],
             "load": link, "save": link, "fresh": int(numbers[link] == 0), "row": at,
@@ -102,7 +88,7 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool) 
         at += (-(-count >> block_log2)) * block_rows
     if at > nic.rows:
         raise OscarError(f"expected at most {nic.rows} rows, got {at}")
-    nic.reset()
+    nic.reset(CLEARED)
     nic.model.trace(TRACED)
     told = nic.run(memory, **({"sends": orders} if send else {"receives": orders, "arrivals": arrivals}))
     ports = nic.model.traced()
@@ -114,53 +100,28 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool) 
         if not np.array_equal(memory.values[row : row + wanted.means.size], wanted.values):
             raise OscarError("the NIC fails: other sums")
     phase = int(ports["probe_phase"][0]) + LATE
-    return Times(*(part + phase for part in (_sent(ports) if send else _received(ports))), coded)
-
-
-def unit_frame(data: bytes, rows: FrameRows, log2: int, row: int) -> UnitFrame:
-    """Return a frame as the time model has it, with what its directory says of its blocks.
-
-    data: the frame, without sent rows. log2: of a block's values. row: its first row in memory.
-    """
-    payload = np.frombuffer(data, np.uint8, offset=HEADER_BYTES)
-    blocks, each = -(-rows.count >> log2), (1 << log2) // LANES
-    entries = payload[PREFIX_BYTES : PREFIX_BYTES + DIRECTORY_BYTES * blocks].reshape(blocks, DIRECTORY_BYTES)
-    kinds = entries[:, 0] & 3
-    seeds = np.where(kinds == CODED, entries[:, 0] >> 2 & 7, 0)
-    sizes = np.where(kinds == CONSTANT, 0, entries[:, 3:].astype(np.int64) @ (1 << 8 * np.arange(3)))
-    classes = rows.classes.copy()
-    for block, count in enumerate(seeds):
-        # Raw steps of seed rows are no turns: they are shifted into the states.
-        live = np.flatnonzero(classes[block * each : (block + 1) * each])
-        own = block * each + live[live // GROUP_ROWS == live[:1] // GROUP_ROWS][:count]
-        classes[own] = np.minimum(classes[own], NARROW_CLASS)
-    cells = cells_of(classes, rows.count, raw_rows(payload, PREFIX_BYTES, rows.count))
-    last = int(payload[1]) >> 3 & 15
-    return UnitFrame(cells, rows.count, len(data), sizes, row, seeds, last)
+    return Times(*(part + phase for part in (_sent(ports) if send else _received(ports))), cells)
 
 
 def _sent(ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     words = ports["m_axis_tx_tvalid"] & ports["m_axis_tx_tready"]
     last, word = np.flatnonzero(words & ports["m_axis_tx_tlast"]), np.flatnonzero(words)
     first, begin = word[np.searchsorted(word, np.append(0, last[:-1] + 1))], _commands(ports, "SEND")
-    rows = ports["probe_encode_row"]
-    return begin, begin, _rows(rows, begin), _rows(rows, first, before=True), first, last
+    return begin, _first_rows(ports["probe_encode_row"], begin), first
 
 
 def _received(ports: dict[str, np.ndarray]) -> tuple[np.ndarray, ...]:
     words = ports["s_axis_rx_tvalid"] & ports["s_axis_rx_tready"]
-    command = _commands(ports, "RECEIVE")
-    begin = np.maximum(np.flatnonzero(words & ports["s_axis_rx_tlast"]), command)
-    end = np.flatnonzero(ports["probe_received"]) - LATE - DONE
-    return command, begin, _rows(ports["probe_decode_row"], begin), end, end, end
+    begin = np.maximum(np.flatnonzero(words & ports["s_axis_rx_tlast"]), _commands(ports, "RECEIVE"))
+    end = np.flatnonzero(ports["probe_received"]) - LATE
+    return begin, _first_rows(ports["probe_decode_row"], begin), end
 
 
-def _rows(strobes: np.ndarray, begin: np.ndarray, *, before: bool = False) -> np.ndarray:
-    """Return when a unit reads a row: first from each begin on, or last before it. Raw units do not count."""
+def _first_rows(strobes: np.ndarray, begin: np.ndarray) -> np.ndarray:
+    """Return when a unit reads the first row from each begin on, or the begin. Raw units do not count."""
     clocks = np.flatnonzero(strobes) - LATE
-    if not clocks.size:
-        return begin
-    return clocks[np.clip(np.searchsorted(clocks, begin) - before, 0, clocks.size - 1)]
+    places = np.searchsorted(clocks, begin)
+    return np.where(places < clocks.size, np.append(clocks, 0)[places], begin)
 
 
 def _commands(ports: dict[str, np.ndarray], way: str) -> np.ndarray:

@@ -10,20 +10,27 @@ from oscar.collective.ring import Duplex, Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
 from oscar.timeline.choose import choose
+from oscar.timeline.clocks import Stage, Terms
 from oscar.timeline.driver import Driver
 from oscar.timeline.equal import assumed_frames, equal_time
-from oscar.timeline.link import LinkModel, Pipeline, Stage
+from oscar.timeline.link import LinkModel, Pipeline
 from oscar.timeline.replay import replay, time_of
 from oscar_lab.rivals.by_frame import allreduce
 from oscar_sim.seeds import dice
 
-NOTHING = Stage(1e-30, 0.0, 0.0, 0.0, 0.0)  # a NIC that takes no time
+NOTHING = Stage(0.0, Terms(), Terms())  # a NIC that takes no time
 DRIVER = Driver(command_s=3e-6, notice_s=1e-6, load_s=2e-9, read_s=5e-9)
-FREE = LinkModel(1e18, 0.0, coder=Pipeline(NOTHING, NOTHING), driver=DRIVER)
+FREE = LinkModel(1e18, 0.0, coder=Pipeline(NOTHING, NOTHING, 1e-30), driver=DRIVER)
 BUSY = LinkModel.of(
     gbps=10,
     latency_us=3,
-    coder=Pipeline(Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7), Stage(3e-9, 2e-7, 1e-7, 0, 1e-7), 4, 512),
+    coder=Pipeline(
+        Stage(100.0, Terms(bound=1.5, once=300.0), Terms(bound=0.75, once=200.0)),
+        Stage(200.0, Terms(bound=2.0, once=100.0), Terms(bound=1.0, once=150.0)),
+        clock_s=4e-8,
+        units=4,
+        block=2048,
+    ),
     driver=DRIVER,
 )
 BY_LIST = Driver(0.0, 0.0, 2e-9, 5e-9, ask_s=1e-6, armed_s=2e-5, end_s=3e-6, by_list=True)

@@ -17,6 +17,7 @@ from oscar.collective.schedules import SCHEDULES, make_schedule
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
+from oscar.timeline.clocks import Stage, Terms
 from oscar.timeline.engine import Graph, Need, Timeline
 from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.graph import (
@@ -31,7 +32,7 @@ from oscar.timeline.graph import (
     iteration,
 )
 from oscar.timeline.lanes import GRID, make_case, policy_time, seconds_at
-from oscar.timeline.link import Cores, LinkModel, Pipeline, Stage
+from oscar.timeline.link import Cores, LinkModel, Pipeline
 from oscar.timeline.overlap import bucket_shares, iteration_time
 from oscar.timeline.replay import replay, time_of
 from oscar.timeline.sizes import unit_work
@@ -41,10 +42,17 @@ from oscar_lab.rivals.graphs import blocks, iso, ladder, offload
 from support.frames import unequal
 
 CLOSE = 1e-12
+# A NIC whose encoders and decoders are free for the next frame before the result is there.
+NIC = Pipeline(
+    Stage(100.0, Terms(bound=1.5, once=300.0), Terms(mean=3.0, once=200.0)),
+    Stage(200.0, Terms(bound=1.2, once=100.0), Terms(busiest=4.0, once=150.0)),
+    units=4,
+    block=2048,
+)
 LINKS = [
     LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1),
     LinkModel(message_s=1e-7, coder=Cores(Cost(6e-9, 5e-7), Cost(13e-9, 8e-7), Cost(6e-9, 2e-7), 3)),
-    LinkModel(coder=Pipeline(Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7), Stage(3e-9, 2e-7, 1e-7, 0, 1e-7), 4, 512)),
+    LinkModel(coder=NIC),
 ]
 STEPS = [
     [Step(PORT, BEFORE, 0)],
@@ -98,9 +106,8 @@ def test_frames_whose_work_is_known_take_what_their_replay_takes(draw: random.Ra
     for _ in range(2):
         gradients = [[noise.laplace(size=150_000).astype(np.float32)] for _ in range(4)]
         moved = cluster.allreduce(gradients).stats.moved[0]
-    clock = Stage(2e-9, 1e-7, 2e-7, 9e-7, 3e-7)
-    link = LinkModel(coder=Pipeline(clock, clock, 4, 2048))
-    work, _ = unit_work(moved.frames, 4, 2048)
+    link = LinkModel(coder=NIC)
+    work, _ = unit_work(moved.frames, NIC)
     assert any(each.hold < each.work for each in work.values())
     wanted = replay(moved.schedule, moved.frames, link).total_s
     timeline = allreduce(moved.schedule, moved.frames, link).run()
@@ -339,9 +346,9 @@ def test_timelines_are_drawn_with_their_bubbles(tmp_path: Path) -> None:
 
 def test_what_a_nic_codes_passes_no_faster_than_its_bus() -> None:
     schedule = make_schedule("direct", 4)
-    free = Stage(1e-15, 0.0, 0.0, 0.0, 0.0)
-    link = LinkModel(bandwidth_bps=100e9, latency_s=0.0, coder=Pipeline(free, free, 4, 2048))
-    slower = replace(link, coder=Pipeline(free, free, 4, 2048, port_bps=10e9))
+    free = Stage(0.0, Terms(), Terms())
+    link = LinkModel(bandwidth_bps=100e9, latency_s=0.0, coder=Pipeline(free, free, 1e-30))
+    slower = replace(link, coder=Pipeline(free, free, 1e-30, port_bps=10e9))
     frames = assumed_frames(schedule, 1 << 16, 8)
     bus, wire = (time_of(schedule, frames, one) for one in (slower, link))
     assert bus == pytest.approx(10 * wire, rel=1e-3)

@@ -32,19 +32,24 @@ def test_what_differs_is_an_error(seed: int) -> None:
         unit_rates.rate(Unit("barrel_decoder"), frames, coder, 1)
 
 
-@pytest.mark.parametrize("tool", [step_clocks, unit_rates])
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("tool", "words", "told"),
     [
-        (["--frames", "0"], "expected 1 to 16 frames and a seed of 0 or more, got --frames 0 --seed 0"),
-        (["--seed", "-1"], "expected 1 to 16 frames and a seed of 0 or more, got --frames"),
-        (["--models", "cnm"], "--models: invalid choice: 'cnm'"),
-        (["--block-log2", "9"], "--block-log2: invalid choice: 9"),
+        *(
+            (tool, words, told)
+            for tool in (step_clocks, unit_rates)
+            for words, told in (
+                (["--frames", "0"], "expected 1 to 16 frames and a seed of 0 or more, got --frames 0"),
+                (["--seed", "-1"], "expected 1 to 16 frames and a seed of 0 or more, got --frames"),
+                (["--models", "cnm"], "--models: invalid choice: 'cnm'"),
+            )
+        ),
+        (unit_rates, ["--block-log2", "9"], "--block-log2: invalid choice: 9"),
     ],
 )
 def test_options_out_of_range_are_told_before_anything_is_compiled(
     tool: Any, words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        tool.main(words)
+        tool.main([*(["nic.json"] if tool is step_clocks else []), *words])
     assert told in capsys.readouterr().err

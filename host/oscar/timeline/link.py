@@ -6,12 +6,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from oscar.array import Array
 from oscar.coding.costs import Cost, check_seconds, is_number
 from oscar.collective.schedule import Schedule
+from oscar.timeline.clocks import Engaged, Stage, dense_cells, engaged, frame_terms
 from oscar.timeline.driver import Driver
 
 FP32_BITS = 32
 MOST_VALUES = (1 << 18) - 1  # of a NIC's frame
+DENSE_BLOCKS = 16  # of a unit, in the frames by which a NIC's rate is told
 LEAST_RATE, MOST_RATE = 1e3, 1e18  # of bits or values a second; beyond these, times mean nothing or overflow
 
 
@@ -39,46 +42,52 @@ class Cores:
         return Cores(encode, hop, decode, self.count)
 
 
-class Stage(NamedTuple):
-    """What a NIC's encoders or decoders take for a frame, in seconds.
-
-    `front_s` after it is there its blocks begin (its tables are built), if the frame before lets them:
-    these keep the units for `each_s` a value (`sizes.Engaged.hold`) and `between_s`, and for `least_s` at
-    least. The result is there after `each_s` a value (`sizes.Engaged.work`) and `latency_s`.
-    """
-
-    each_s: float
-    front_s: float
-    between_s: float
-    least_s: float
-    latency_s: float
-
-
 @dataclass(frozen=True)
 class Pipeline:
     """A NIC whose units share every frame: encoders and decoders work side by side, frames in order.
 
-    `each_s`: seconds per value with all `units` at work. block: values of a block, all coded by one unit.
-    most: values of a frame at most. port_bps: bits a second of its bus each way, which frames pass.
+    Attributes:
+        encode: Clocks of the encoders.
+        decode: Clocks of the decoders.
+        clock_s: Seconds of a clock.
+        units: How many units share a frame.
+        block: Values of a block, all coded by one unit.
+        most: Values of a frame at most.
+        port_bps: Bits a second of the NIC's bus each way, which frames pass.
     """
 
     encode: Stage
     decode: Stage
+    clock_s: float = 1e-9
     units: int = 1
     block: int = 1 << 12
     most: int = MOST_VALUES
     port_bps: float = math.inf
 
     def __post_init__(self) -> None:
-        for name, stage in (("encode", self.encode), ("decode", self.decode)):
-            for part, seconds in stage._asdict().items():
-                check_seconds(f"{name}.{part}", seconds)
+        check_seconds("clock_s", self.clock_s)
+        self.encode.check("encode")
+        self.decode.check("decode")
 
     def without(self, part: str) -> Pipeline:
         """Return the NIC with 0 for `per_value_s` or `once_s`, as Cores.without does."""
-        once = dict.fromkeys(("front_s", "between_s", "least_s", "latency_s"), 0.0)
-        none = {"each_s": 0.0} if part == "per_value_s" else once
-        return replace(self, encode=self.encode._replace(**none), decode=self.decode._replace(**none))
+        rows = part == "per_value_s"
+        return replace(self, encode=self.encode.without(rows=rows), decode=self.decode.without(rows=rows))
+
+    def engaged(self, cells: Array, count: int) -> tuple[Engaged, Engaged]:
+        """Return how long a frame engages the encoders, and the decoders.
+
+        cells: Of the frame, as `asc.turns.cells_of` returns them. count: Its values.
+        """
+        encode, decode = frame_terms(cells, count, self.units, self.block)
+        return engaged(encode, self.encode), engaged(decode, self.decode)
+
+    @property
+    def values_per_s(self) -> float:
+        """Values that a node codes in a second on the way through it, in dense frames one after another."""
+        count = DENSE_BLOCKS * self.units * self.block
+        hold = max(each.hold for each in self.engaged(dense_cells(count), count))
+        return count / (hold * self.clock_s) if hold else math.inf
 
 
 @dataclass(frozen=True)
@@ -172,14 +181,11 @@ class LinkModel:
         if not coded:
             return CodecTime()
         if isinstance(self.coder, Pipeline):
-            to, back = self.coder.encode, self.coder.decode
-            each, latency = to.each_s + back.each_s, to.latency_s + back.latency_s
+            nic = self.coder
             return CodecTime(
-                encode_each=to.each_s, encode_once=to.latency_s, hop_each=each, hop_once=latency,
-                decode_each=back.each_s, decode_once=back.latency_s, encode_front=to.front_s,
-                encode_between=to.between_s, encode_least=to.least_s, decode_front=back.front_s,
-                decode_between=back.between_s, decode_least=back.least_s, sharing=self.coder.units,
-                block=self.coder.block, driver=self.driver,
+                encode_each=nic.clock_s, hop_each=nic.clock_s, decode_each=nic.clock_s,
+                encode_front=nic.encode.front * nic.clock_s, decode_front=nic.decode.front * nic.clock_s,
+                nic=nic, driver=self.driver,
             )  # fmt: skip
         if self.coder is not None:
             e = self.coder
@@ -198,11 +204,18 @@ class LinkModel:
 
 
 class CodecTime(NamedTuple):
-    """Seconds of the codec per value and once.
+    """Seconds of the codec, for each value (of a NIC for each clock) and once.
 
-    `busy`: it has cores, each occupied until its result is out. Otherwise a frame occupies encoder or
-    decoder for its values, and as `Stage` says. sharing: so many units share a frame, cut into blocks of
-    `block` values; what counts is its work. driver: what gives the commands, if that takes time.
+    Attributes:
+        busy: The codec has cores, each occupied until its result is out. Otherwise a frame occupies encoder
+            or decoder for its values, or for its clocks of a NIC.
+        cores: How many cores there are.
+        encode_each, encode_once: To encode a frame.
+        hop_each, hop_once: To decode a frame, add to it and encode the sum.
+        decode_each, decode_once: To decode a frame.
+        encode_front, decode_front: From a frame until its blocks begin.
+        nic: The NIC, which says how many clocks a frame takes.
+        driver: What gives the commands, if that takes time.
     """
 
     busy: bool = False
@@ -214,18 +227,15 @@ class CodecTime(NamedTuple):
     decode_each: float = 0.0
     decode_once: float = 0.0
     encode_front: float = 0.0
-    encode_between: float = 0.0
-    encode_least: float = 0.0
     decode_front: float = 0.0
-    decode_between: float = 0.0
-    decode_least: float = 0.0
-    sharing: int = 0
-    block: int = 0
+    nic: Pipeline | None = None
     driver: Driver | None = None
 
     @property
     def values_per_s(self) -> float | None:
         """How many values a node codes in a second on the way through it; None: as many as come."""
+        if self.nic is not None:
+            return self.nic.values_per_s
         slowest = self.hop_each / self.cores if self.busy else max(self.encode_each, self.decode_each)
         return 1 / slowest if slowest else None
 

@@ -220,9 +220,10 @@ def _groups(outs: Sequence[tuple[int, ...]]) -> list[list[int]]:
 
 
 class Load(NamedTuple):
-    """What one call gives the actions, [action]: values and bytes of frames, and what units work on.
+    """What one call gives the actions, [action]: values and bytes of frames, and how long these are coded.
 
-    work: values until the result; hold: until the next frame may begin (`sizes.Engaged`). unit: which coder.
+    work: values to code, or a NIC's clocks until the result. hold: the same until the next frame may begin.
+    unit: which coder.
     order, starts: the actions of each queue, in its order, and where each queue begins.
     """
 
@@ -284,10 +285,10 @@ def fill(schedule: Schedule, frames: Frames, do: Program) -> tuple[Ints, Ints]:
 
 
 def work_of(do: Program, values: Ints, frames: Frames, codec: CodecTime) -> tuple[Ints, Ints]:
-    """Return what units work on for each action, and hold for it."""
-    if not codec.sharing:
+    """Return for each action the values to code or a NIC's clocks, and the same until the next frame."""
+    if codec.nic is None:
         return values, values
-    encode, decode = unit_work(frames, codec.sharing, codec.block)
+    encode, decode = unit_work(frames, codec.nic)
     work, hold = values.copy(), values.copy()
     for at in np.flatnonzero((do.kind <= TAKE) & (values > 0)).tolist():
         key = int(do.phase[at]), int(do.source[at]), int(do.chunk[at]), int(do.sub[at])

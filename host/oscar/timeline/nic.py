@@ -19,8 +19,9 @@ from oscar.coding.costs import SIZES, Cost, FrameCost, machine
 from oscar.coding.registry import make_codec
 from oscar.errors import ConfigError
 from oscar.files import write_json
+from oscar.timeline.clocks import Stage, Terms
 from oscar.timeline.driver import Driver, Listing
-from oscar.timeline.link import MOST_VALUES, Cores, Pipeline, Stage
+from oscar.timeline.link import MOST_VALUES, Cores, Pipeline
 
 SHIPPED = {25.0: "ecp5_85f.json", math.inf: "u55c.json"}  # by the fastest link, Gb/s, that each is for
 NIC, CORE = ("encode", "decode"), ("encode", "hop", "decode")  # commands that clocks are of
@@ -32,7 +33,8 @@ class ListFile(BaseModel):
     """What a list takes, as a NIC's file has it.
 
     writes, reads: of registers, for a list. entry_clocks: of the NIC, until an entry is judged and armed.
-    entries: at most. rows: of 32 values, that the NIC's memory holds; all are loaded before a list runs.
+    frame_clocks: for which a frame that arrives waits longer before its blocks begin, since it is looked at
+    when it is whole. entries: at most. rows: of 32 values, that the NIC's memory holds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -40,6 +42,7 @@ class ListFile(BaseModel):
     writes: int = Field(ge=0, le=1000)
     reads: int = Field(ge=0, le=1000)
     entry_clocks: float = Field(ge=0, allow_inf_nan=False)
+    frame_clocks: float = Field(default=0, ge=0, allow_inf_nan=False)
     entries: int = Field(ge=1, le=1 << 16)
     rows: int = Field(ge=1, le=1 << 30)
 
@@ -88,7 +91,7 @@ class DriverFile(BaseModel):
             listing = Listing(
                 few.writes * self.write_us * 1e-6, few.reads * self.read_us * 1e-6,
                 (self.write_us + self.read_us) * 1e-6, few.entry_clocks / mhz * 1e-6,
-                LANES * few.rows, few.entries,
+                LANES * few.rows, few.entries, few.frame_clocks / mhz * 1e-6,
             )  # fmt: skip
         return Driver(
             self.command_us * 1e-6, self.notice_us * 1e-6, load_s, read_s,
@@ -96,16 +99,59 @@ class DriverFile(BaseModel):
         )  # fmt: skip
 
 
+class TermClocks(BaseModel):
+    """Clocks for each term of a frame: `clocks.Terms`, as a NIC's file has them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bound: float = Field(default=0, ge=0, allow_inf_nan=False)
+    busiest: float = Field(default=0, ge=0, allow_inf_nan=False)
+    longest: float = Field(default=0, ge=0, allow_inf_nan=False)
+    mean: float = Field(default=0, ge=0, allow_inf_nan=False)
+    blocks: float = Field(default=0, ge=0, allow_inf_nan=False)
+    raw_rows: float = Field(default=0, ge=0, allow_inf_nan=False)
+    raw_turns: float = Field(default=0, ge=0, allow_inf_nan=False)
+    once: float = Field(default=0, ge=0, allow_inf_nan=False)
+
+    def terms(self) -> Terms:
+        """Return the same for the time model."""
+        return Terms(**self.model_dump())
+
+
+class StageFile(BaseModel):
+    """Clocks of a NIC's encoders or decoders: `clocks.Stage`, as a NIC's file has it.
+
+    error: relative errors of these clocks against RTL simulation, of frames alone and of queues of frames.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    front: float = Field(ge=0, allow_inf_nan=False)
+    result: TermClocks
+    hold: TermClocks
+    error: dict[str, float] = Field(default_factory=dict)
+
+    def stage(self) -> Stage:
+        """Return the same for the time model."""
+        return Stage(self.front, self.result.terms(), self.hold.terms())
+
+
 class NicFile(BaseModel):
     """A NIC with its barrel units, or a core of a host: its clock rate, and what a frame costs.
 
-    clocks: of a NIC `encode` and `decode`, each as `link.Stage` has them: for a value of work, of all its
-    units together (another number of `units` takes other clocks); front, between, least and latency of
-    a frame. driver: of a board with this NIC; None: it takes no time. Of a core `encode`, `hop` (decode,
-    add, encode again) and `decode`, each (for a value, once). block: values of a block of the NIC's frames.
-    bus_bits: of a word of its frames; None: the bus is never slower than the link. revision, measured_by,
-    mhz_from: where the figures come from. `derived`: figures for readers, computed from the others and not
-    read back.
+    Attributes:
+        name: What it is.
+        revision: Of the sources that were measured.
+        measured_by: How.
+        units: Units of a NIC, or cores.
+        mhz: Its clock rate.
+        mhz_from: Where that comes from.
+        clocks: Of a NIC `encode` and `decode`. Of a core `encode`, `hop` (decode, add, encode again) and
+            `decode`, each as clocks for a value and clocks once.
+        block: Values of a block of the NIC's frames.
+        bus_bits: Of a word of its frames; None: the bus is never slower than the link.
+        driver: Of a board with this NIC; None: it takes no time.
+        derived: Figures for readers, computed from the others and not read back.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -116,30 +162,39 @@ class NicFile(BaseModel):
     units: int = Field(ge=1, le=1024)
     mhz: float = Field(gt=0, allow_inf_nan=False)
     mhz_from: str
-    clocks: dict[str, tuple[float, ...]]
+    clocks: dict[str, StageFile | tuple[float, float]]
     block: int = Field(default=1 << 12, ge=1 << 10, le=1 << 17)
     bus_bits: int | None = Field(default=None, ge=64, le=512)
     driver: DriverFile | None = None
     derived: dict[str, float] = Field(default_factory=dict)
 
-    def seconds(self, command: str) -> tuple[float, ...]:
-        """Return the clocks of a command in seconds."""
-        return tuple(clocks / self.mhz * 1e-6 for clocks in self.clocks[command])
-
     def once_s(self, command: str) -> float:
         """Return the seconds from a frame to its result, beside its values."""
-        _, first, *others = self.seconds(command)
-        return first + (others[-1] if others else 0.0)
+        clocks = self.clocks[command]
+        once = clocks.front + clocks.result.once if isinstance(clocks, StageFile) else clocks[1]
+        return once / self.mhz * 1e-6
+
+    def stage(self, command: str) -> StageFile:
+        """Return a NIC's clocks of a command; raises TypeError for a core."""
+        clocks = self.clocks[command]
+        if not isinstance(clocks, StageFile):
+            raise TypeError(f"clocks.{command}: expected those of a NIC, got those of a core")
+        return clocks
 
     def model(self) -> Cores | Pipeline:
         """Return what codes frames, for the time model."""
-        if "hop" not in self.clocks:
-            return Pipeline(
-                Stage(*self.seconds("encode")), Stage(*self.seconds("decode")), self.units, self.block,
-                self.frame_values, math.inf if self.bus_bits is None else self.bus_bits * self.mhz * 1e6,
-            )  # fmt: skip
-        costs = {name: Cost(*self.seconds(name)) for name in CORE}
-        return Cores(**costs, count=self.units)
+        clock_s = 1e-6 / self.mhz
+        costs = {
+            name: Cost(*(each * clock_s for each in clocks))
+            for name, clocks in self.clocks.items()
+            if not isinstance(clocks, StageFile)
+        }
+        if costs:
+            return Cores(**costs, count=self.units)
+        return Pipeline(
+            self.stage("encode").stage(), self.stage("decode").stage(), clock_s, self.units, self.block,
+            self.frame_values, math.inf if self.bus_bits is None else self.bus_bits * self.mhz * 1e6,
+        )  # fmt: skip
 
     @property
     def frame_values(self) -> int:
@@ -171,9 +226,10 @@ class NicFile(BaseModel):
     @property
     def gvalues(self) -> float:
         """10^9 values/s that are decoded, added and encoded again."""
-        if "hop" in self.clocks:
-            return self.units * self.mhz / self.clocks["hop"][0] / 1e3
-        return self.mhz / max(clocks[0] for clocks in self.clocks.values()) / 1e3
+        model = self.model()
+        if isinstance(model, Pipeline):
+            return model.values_per_s / 1e9
+        return model.count / model.hop.per_value_s / 1e9
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all, with the derived figures."""
@@ -213,17 +269,16 @@ def parse_nic(text: str, place: str) -> NicFile:
     """Return the NIC that `text` describes in JSON; raises ConfigError that names `place`."""
     try:
         nic = NicFile.model_validate_json(text)
-        got = {name: len(clocks) for name, clocks in nic.clocks.items()}
-        if got not in (dict.fromkeys(CORE, 2), dict.fromkeys(NIC, 5)):
+        wanted = CORE if "hop" in nic.clocks else NIC
+        if set(nic.clocks) != set(wanted):
             raise ValueError(
-                f"clocks: expected five numbers for each of {', '.join(NIC)}, or two for each of "
-                f"{', '.join(CORE)}, got {got}"
+                f"clocks: expected {', '.join(NIC)} of a NIC, or {', '.join(CORE)} of a core, got "
+                f"{', '.join(nic.clocks) or 'none'}"
             )
-        nothing = [name for name, (each, *_) in nic.clocks.items() if not each > 0]
-        if nothing:
-            raise ValueError(
-                f"clocks.{nothing[0]}: expected more than 0 for a value, got {nic.clocks[nothing[0]][0]:g}"
-            )
+        for name, clocks in nic.clocks.items():
+            each = sum(clocks.hold.terms()[:-1]) if isinstance(clocks, StageFile) else clocks[0]
+            if not each > 0:
+                raise ValueError(f"clocks.{name}: expected more than 0 for values, got {each:g}")
         nic.model()
     except ValidationError as error:
         first = error.errors()[0]

@@ -106,7 +106,7 @@ def _code(at: int, ready: float, call: Any, s: Any) -> float:
         if codec.busy:
             start, cost = min(start, done), max(0.0, done - start)
         held = cost if codec.busy else load.hold[at] * codec.encode_each
-        s.free[unit] = done if codec.busy else start + max(held + codec.encode_between, codec.encode_least)
+        s.free[unit] = done if codec.busy else start + held
         s.last_sum[unit] = -1
     else:
         start, cost = max(ready + codec.decode_front, free), load.work[at] * codec.decode_each
@@ -114,7 +114,7 @@ def _code(at: int, ready: float, call: Any, s: Any) -> float:
         if codec.busy:
             cost = done - start
         held = cost if codec.busy else load.hold[at] * codec.decode_each
-        s.free[unit] = done if codec.busy else start + max(held + codec.decode_between, codec.decode_least)
+        s.free[unit] = done if codec.busy else start + held
         s.last_sum[unit], s.last_start[unit] = do.sums[at], start
         if call.spans and not do.adopts[at]:
             s.bars.append((WAITED, at, free, ready - free))

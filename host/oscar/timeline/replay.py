@@ -23,6 +23,7 @@ from oscar.timeline.link import CodecTime, LinkModel, listed
 from oscar.timeline.lowering import (
     ADD,
     BY_ARRIVAL,
+    ENCODE,
     IN_ORDER,
     NO_DRIVER,
     SEND,
@@ -40,7 +41,7 @@ from oscar.timeline.lowering import (
     work_of,
 )  # fmt: skip
 from oscar.timeline.player import SENT, WAITED, PlayInput, play
-from oscar.timeline.sizes import cut, cut_for, dense_tables
+from oscar.timeline.sizes import cut, cut_for, dense_work
 from oscar.timeline.spans import Carried, Span
 from oscar.timeline.topology import Topology
 
@@ -166,17 +167,17 @@ def time_of_alike(
         schedule.subframes,
         codec.cores,
     )
-    work, hold = (
-        dense_tables(counts[0], codec.sharing, codec.block) if codec.sharing else (counts[0], counts[0])
-    )
     schedule = replace(schedule, subframes=counts.shape[1])
     do = lower(schedule, alone=True)
     row = np.zeros((2, schedule.nodes + 1), np.int64)
     row[tuple(np.transpose(kinds))] = np.arange(len(kinds))
     sent = np.where(do.kind == SEND, sizes[row[do.phase, do.workers], do.sub], 0)
+    work = hold = counts[0, do.sub]
+    if codec.nic is not None:
+        work, hold = dense_work(counts[0], codec.nic)[(do.kind != ENCODE).astype(int), :, do.sub].T
     return min(
         _run(
-            schedule, do, counts[0, do.sub], sent, (work[do.sub], hold[do.sub]), link,
+            schedule, do, counts[0, do.sub], sent, (work, hold), link,
             codec._replace(driver=driver), None, alone=True,
         ).total_s
         for driver in ([codec.driver] if by_list is None else [codec.driver, by_list])
@@ -203,7 +204,9 @@ def _run(
     ways = ways_of(do, values, schedule.nodes, link, topology, alone=alone)
     # Compiled code takes numbers of one type: a cost may be an integer.
     seconds: dict[str, Any] = {name: float(getattr(codec, name)) for name in SECONDS}
-    costs = codec._replace(driver=None, **seconds)
+    if codec.driver is not None:
+        seconds["decode_front"] += codec.driver.frame_s
+    costs = codec._replace(nic=None, driver=None, **seconds)
     finish, met_s, done, bars, carried = play(
         PlayInput(do, load, ways, costs, desks, schedule.pulls_first, spans)
     )

@@ -23,13 +23,12 @@ from oscar.plotting import PALETTE, figure
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames
 from oscar.timeline.link import LinkModel
-from oscar.timeline.nic import load_nic
+from oscar.timeline.nic import SHIPPED, load_nic
 from oscar.timeline.replay import replay
 from oscar_lab.rivals.by_frame import Production, allreduce, sums_s
 
 BITS, HEADER = 3, 20
 WRITER = "python -m oscar_sim.allreduce --driver list --json FILE"
-TIMES = "write_us", "read_us", "notice_us"  # of make sim's host
 MADE = {  # how values are, by the order of a row of make sim
     "plain": "made chunk by chunk",
     "rotated": "made in the order in which they are sent",
@@ -146,36 +145,27 @@ def _modelled(told: dict[str, Any]) -> bool:
 
 
 def _clocks(told: dict[str, Any]) -> float:
-    """Return the model's clocks of a row of make sim: from the first value made to the end the host sees."""
+    """Return the model's clocks of a row of make sim: from the first value made to the end the host sees.
+
+    Where values are made meanwhile they are modelled here; else make sim has told.
+    """
     options, clock = told["options"], 1e-8
-    nic = load_nic(None, 10.0)
-    if options["units"] != nic.units:
-        raise ConfigError(f"expected NICs of {nic.units} unit, as the model's, got {options['units']}")
-    block = 1 << options["block_log2"]
-    coder = nic.model_copy(update={"mhz": 1e-6 / clock, "block": block}).model()
+    if told["driver"] != "triggered" or options["asks"]:
+        return float(told["model_clocks"])
+    shipped = {nic.units: nic for nic in (load_nic(None, gbps) for gbps in SHIPPED)}
+    if options["units"] not in shipped:
+        raise ConfigError(f"expected NICs of {', '.join(map(str, shipped))} units, got {options['units']}")
+    changed = {"mhz": 1e-6 / clock, "block": 1 << options["block_log2"], "bus_bits": 64 * options["units"]}
     link = LinkModel(
-        bandwidth_bps=64 * options["rate"] / clock, latency_s=options["latency"] * clock, coder=coder
+        bandwidth_bps=64 * options["units"] * options["rate"] / clock,
+        latency_s=options["latency"] * clock,
+        coder=shipped[options["units"]].model_copy(update=changed).model(),
     )
     schedule = make_schedule(told["schedule"], options["nodes"], subframes=options["subframes"])
-    frames = Frames.from_tree(told["moved"])
-    made, (write, read, notice) = options["make"] * options["values"], options["host"]
-    if options["asks"]:
-        assert nic.driver is not None
-        assert nic.driver.list is not None
-        times = {name: took * clock * 1e6 for name, took in zip(TIMES, options["host"], strict=True)}
-        room = {"list": nic.driver.list.model_copy(update={"rows": 1 << 30})}
-        driver = nic.driver.model_copy(update=times | room).model(1e-6 / clock, nic.units)
-        loading = replace(link, driver=driver.listed(schedule, frames.gradient))
-        return replay(schedule, frames, loading).total_s / clock
-    triggered = told["driver"] == "triggered"
-    production = None
-    if triggered:
-        production = Production(made * clock, options["order"], triggered=True)
-    took = allreduce(schedule, frames, link, production=production).run().total_s / clock
-    entries = (3 * options["nodes"] - 2) * options["subframes"]
-    entry = 0.0 if nic.driver is None or nic.driver.list is None else nic.driver.list.entry_clocks
-    before = 0.0 if triggered else 2 * write + entry * entries + made
-    return float(before + took + notice + 2 * read)
+    made, (_, read, notice) = options["make"] * options["values"], options["host"]
+    production = Production(made * clock, options["order"], triggered=True)
+    graph = allreduce(schedule, Frames.from_tree(told["moved"]), link, production=production)
+    return float(graph.run().total_s / clock + notice + 2 * read)
 
 
 def links() -> dict[str, LinkModel]:

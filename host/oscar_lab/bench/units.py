@@ -1,7 +1,8 @@
 """AllReduce, direct, with NICs of so many units, clock rates and block sizes (docs/measuring.md).
 
-Real gradients, coded with blocks of that size; every frame's rows are counted, and its blocks are dealt to
-units as the RTL does (`oscar.timeline.units`). `--values`: rows repeat up to so many values. "frames": of a
+Real gradients, coded with blocks of that size; every frame's rows are counted, and its clocks follow from
+coefficients of a NIC with as many units (`oscar.timeline.clocks`). `--values`: rows repeat up to so many
+values. "frames": of a
 chunk, the best of one, two and three times as many as its values take at least. fp32's best is the faster of
 ring and direct, without a codec. "faster up to": the highest link rate at which coding is faster than that,
 with its own best cut. A board's driver counts; it and the memory that frames have to fit into are those of
@@ -16,6 +17,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,19 +30,20 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.collective.actions import MAX_SUBFRAMES
 from oscar.collective.frames import KEY, Frames, Key
 from oscar.collective.schedules import make_schedule
+from oscar.errors import ConfigError
 from oscar.planning.predict import last_rate, last_text
 from oscar.tables import Row, Table
 from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.link import MOST_VALUES, LinkModel, Pipeline
-from oscar.timeline.nic import NicFile, load_nic
+from oscar.timeline.nic import SHIPPED, load_nic
 from oscar.timeline.replay import time_of
 from oscar.timeline.topology import adding_switch
-from oscar.timeline.units import bus_bytes
 from oscar_studies.integers import CodedFrame, measured
 from oscar_studies.workloads import WORKLOADS
 
 Coded = tuple[list[CodedFrame], list[CodedFrame]]  # of workers, of sums
 UNITS = (1, 2, 4, 8)
+NICS = Path(__file__).parent / "nics"  # of other units than the package's have
 BOUNDS = {  # of options, least and most
     "nodes": (2, 256), "slices": (1, 256), "values": (1, 10**12), "iterations": (1, 10_000),
     "block_log2": (10, 17), "mhz": (1, 10_000), "gbps": (1e-3, 1e6), "latency_us": (0, 1e6),
@@ -63,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--values", type=int, help="of a model (default: as many as it has)")
     parser.add_argument("--block-log2", nargs="+", type=int, default=[10, 11])
-    parser.add_argument("--units", nargs="+", type=int, default=[1, 2, 4, 8])
+    parser.add_argument("--units", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--mhz", nargs="+", type=float, default=[204.0, 250.0])
     parser.add_argument("--iterations", type=int, default=6, help="the last one is measured")
     parser.add_argument("--gbps", nargs="+", type=float, default=[100.0])
@@ -120,7 +123,7 @@ def _rows(model: str, log2: int, args: argparse.Namespace) -> Iterator[Row]:
     for units, mhz in product(args.units, args.mhz):
         driver = None if args.no_driver or nic.driver is None else nic.driver.model(mhz, units)
         link = LinkModel(
-            latency_s=args.latency_us * 1e-6, coder=pipeline(nic, units, mhz, 1 << log2), driver=driver
+            latency_s=args.latency_us * 1e-6, coder=pipeline(units, mhz, 1 << log2), driver=driver
         )
 
         def times(gbps: float, link: LinkModel = link) -> tuple[float, int, float, float]:
@@ -163,7 +166,7 @@ def _switched(args: argparse.Namespace) -> dict[str, Any]:
         for units, mhz, gbps in product(args.units, args.mhz, args.gbps):
             link = LinkModel(
                 bandwidth_bps=gbps * 1e9, latency_s=args.latency_us * 1e-6,
-                coder=pipeline(load_nic(), units, mhz, 1 << log2),
+                coder=pipeline(units, mhz, 1 << log2),
             )  # fmt: skip
 
             direct_s = _least_s(args.nodes, 0, values, coded, link)
@@ -228,10 +231,17 @@ def stretched(frames: Frames, coded: Coded, nodes: int) -> Frames:
     return Frames.of(rows, cells)
 
 
-def pipeline(nic: NicFile, units: int, mhz: float, block: int) -> Pipeline:
-    """Return the NIC with other units and another clock."""
-    clocks = {name: (each * nic.units / units, *once) for name, (each, *once) in nic.clocks.items()}
-    changed = {"units": units, "mhz": mhz, "block": block, "bus_bits": 8 * bus_bytes(units)}
-    found = nic.model_copy(update={**changed, "clocks": clocks}).model()
+def pipeline(units: int, mhz: float, block: int) -> Pipeline:
+    """Return the measured NIC of so many units, with another clock and other blocks."""
+    shipped = {nic.units: nic for nic in (load_nic(None, gbps) for gbps in SHIPPED)}
+    file = NICS / f"units_{units}.json"
+    if units not in shipped and not file.exists():
+        raise ConfigError(
+            f"--units {units}: expected a NIC that was measured, got none: copy a file of "
+            f"oscar/timeline/nics to {file}, set its units and bus_bits, and run "
+            f"python -m oscar_sim.step_clocks {file} --write"
+        )
+    nic = shipped.get(units) or load_nic(str(file))
+    found = nic.model_copy(update={"mhz": mhz, "block": block, "bus_bits": 8 * max(16, 8 * units)}).model()
     assert isinstance(found, Pipeline)
     return found

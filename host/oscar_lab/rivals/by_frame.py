@@ -199,12 +199,7 @@ class _Frames:
                     if took < 0:
                         raise ValueError("expected a hop that takes an engine at least as long as decoding")
                 elif not codec.busy:
-                    each, between, least = (
-                        (codec.encode_each, codec.encode_between, codec.encode_least)
-                        if encodes
-                        else (codec.decode_each, codec.decode_between, codec.decode_least)
-                    )
-                    took = max(work.hold * each + between, least)
+                    took = work.hold * (codec.encode_each if encodes else codec.decode_each)
                 self._add("encode" if encodes else "decode", work, engine, took, 0)
                 before = None if encodes else work
 

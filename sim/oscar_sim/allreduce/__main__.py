@@ -26,6 +26,7 @@ DRIVERS = "registers", "list", "triggered", "adding"  # how a NIC gets its comma
 MOST = 10**9
 BOUNDS = {  # of options, least and most
     "nodes": (2, 8), "subframes": (1, MAX_SUBFRAMES), "bits": (2, 12), "iterations": (1, MOST),
+    "block_log2": (10, 17), "seed": (0, MOST), "warmup": (0, MOST),
     "rate": (1e-3, 1), "latency": (0, MOST), "make": (0, MOST), "host": (0, MOST),
 }  # fmt: skip
 HOST = 22, 200, 223  # about .1, .9 and 1 us at 223 MHz
@@ -97,6 +98,13 @@ def parser() -> argparse.ArgumentParser:
         "--values", type=int, default=Options.values, help="of the gradient, 32 a NIC or more (%(default)s)"
     )
     p.add_argument("--bits", type=int, default=Options.bits, help="of the quantiser, 2 to 12 (%(default)s)")
+    p.add_argument(
+        "--block-log2", type=int, default=Options.block_log2, help="log2 of a block's values (%(default)s)"
+    )
+    p.add_argument("--seed", type=int, default=Options.seed, help="of the training (%(default)s)")
+    p.add_argument(
+        "--warmup", type=int, default=Options.warmup, help="iterations trained before (%(default)s)"
+    )
     p.add_argument("--iterations", type=int, default=Options.iterations, help="AllReduces (%(default)s)")
     p.add_argument("--rate", type=float, default=Options.rate, help="words a clock on a link (%(default)s)")
     p.add_argument("--latency", type=int, default=Options.latency, help="clocks of a link (%(default)s)")
@@ -131,7 +139,8 @@ def _check(args: argparse.Namespace) -> None:
         value = getattr(args, name)
         for number in value if name == "host" else [value]:
             if not least <= number <= most:
-                raise OscarError(f"--{name}: expected {least:,g} to {most:,g}, got {number:,g}")
+                option = name.replace("_", "-")
+                raise OscarError(f"--{option}: expected {least:,g} to {most:,g}, got {number:,g}")
 
 
 def _simulator() -> str:
@@ -162,7 +171,8 @@ def main(argv: list[str] | None = None) -> int:
                 units=args.units, bits=args.bits, rate=args.rate, latency=args.latency,
                 driver=driver, host=tuple(args.host), make=args.make, order=args.order,
                 asks=args.asks and driver != skipped, simulator=simulator,
-                subframes=args.subframes, workload=args.workload,
+                subframes=args.subframes, workload=args.workload, block_log2=args.block_log2,
+                seed=args.seed, warmup=args.warmup,
             )
             for schedule in (SCHEDULES if args.schedule == "both" else (args.schedule,))
             for driver in (DRIVERS if args.driver == "all" else (args.driver,))

@@ -84,10 +84,13 @@ def host_run(
     plan: str = "interleave",
     bits: int = 8,
     subframes: int = 1,
+    seed: int = 0,
+    warmup: int = 0,
 ) -> tuple[Config, list[Iteration]]:
     """Reduce a bucket of real gradients on the host; return its configuration and all it did.
 
-    Training runs on the whole model with the exact mean; `values` of its gradients are the bucket.
+    Training runs on the whole model with the exact mean; `values` of its gradients are the bucket, `warmup`
+    iterations later.
     """
     config = Config.model_validate(
         {
@@ -100,7 +103,9 @@ def host_run(
     frames: list[bytes] = []
     codec, found = asc_codec(params), []
     recording = replace(codec, make_encoder=lambda: _Recorder(codec.make_encoder(), frames))
-    model, cluster = make_workload(workload, nodes=nodes, seed=0), LocalCluster(config, codec=recording)
+    model, cluster = make_workload(workload, nodes=nodes, seed=seed), LocalCluster(config, codec=recording)
+    for _ in range(warmup):
+        model.apply(exact_mean(model.gradients()))
     for _ in range(iterations):
         frames.clear()
         gradients = model.gradients()

@@ -29,8 +29,6 @@ from oscar_sim.driver.row_packets import Lines
 if TYPE_CHECKING:
     from oscar_sim.allreduce.run import Run
 
-BUS_BITS = 64
-
 
 class SimulatedNode:
     """A NIC, its streams of rows, its port and its driver."""
@@ -41,8 +39,8 @@ class SimulatedNode:
         self.signals: dict[str, Any] = {
             "s_axil": AxiLite(8),
             "irq": bit(),
-            "s_axis_rx": frames_in(BUS_BITS),
-            "m_axis_tx": frames_out(BUS_BITS),
+            "s_axis_rx": frames_in(options.bus_bits),
+            "m_axis_tx": frames_out(options.bus_bits),
             "s_axis_list": Stream(64),
             **row_streams(options.units),
         }

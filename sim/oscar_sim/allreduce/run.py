@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from oscar.coding.asc import AscParams
-from oscar.coding.asc.params import GROUP_ROWS, LANES
+from oscar.coding.asc.params import LANES
 from oscar.collective.node import ChunkLayout
 from oscar.collective.schedules import make_schedule
 from oscar.errors import ConfigError
@@ -19,7 +19,8 @@ from oscar.timeline.driver import Part
 from oscar_hdl.nic.oscar_nic import oscar_nic
 from oscar_hdl.streams.bundles import bit
 from oscar_sim.allreduce.expected import Iteration, host_run
-from oscar_sim.allreduce.node import BUS_BITS, SimulatedNode
+from oscar_sim.allreduce.model import model_clocks
+from oscar_sim.allreduce.node import SimulatedNode
 from oscar_sim.allreduce.timeline import picture, rows
 from oscar_sim.compiled import CompiledSimulator, copies_of
 from oscar_sim.driver.nic_driver import Place, Script, together
@@ -27,6 +28,8 @@ from oscar_sim.errors import RtlError
 from oscar_sim.verilated import VerilatedSimulator, verilated
 
 RESET_CLOCKS = 8
+ROWS_LOG2 = 10, 14  # of a NIC's memory: the smallest one that holds all values
+FEW_WORDS_LOG2, STORE_BYTES = 11, 1 << 17  # of a store of frames; bytes where four frames need more
 ORDERS = {  # in which values are made
     "plain": "chunk by chunk, from the first",
     "rotated": "what is sent first is made first",
@@ -44,7 +47,7 @@ class Options:
     clocks that it takes to write a register, to read one, and to notice an interrupt. make: clocks in which
     each node makes a value, 0: all are there; order: in which it does (ORDERS). subframes: of each chunk at
     most, as the host cuts it. asks: sums are read while a list runs, and count in the clocks. simulator:
-    myhdl, or verilator, of what is converted.
+    myhdl, or verilator, of what is converted. seed, warmup: of the training, and its iterations before.
     """
 
     schedule: str = "direct"
@@ -65,6 +68,13 @@ class Options:
     subframes: int = 1
     asks: bool = False
     simulator: str = "myhdl"
+    seed: int = 0
+    warmup: int = 0
+
+    @property
+    def bus_bits(self) -> int:
+        """Bits of a word of frames: 64 for each unit."""
+        return 64 * self.units
 
     def __post_init__(self) -> None:
         if self.order == "pieces" and self.schedule != "direct":
@@ -86,11 +96,11 @@ class Run:
             self.asc, nodes=options.nodes, values=options.values, iterations=options.iterations,
             schedule=options.schedule, workload=options.workload,
             granule=options.granule, plan="splitter", bits=options.bits, subframes=options.subframes,
+            seed=options.seed, warmup=options.warmup,
         )  # fmt: skip
         self.schedule = make_schedule(options.schedule, options.nodes, subframes=options.subframes)
         self.width = self.config.quantiser_params(options.nodes).sum_width
-        groups = -(-options.values // (GROUP_ROWS * LANES)) + options.nodes * options.subframes
-        self.rows_log2 = (groups * GROUP_ROWS - 1).bit_length()
+        self.rows_log2, self.store_log2 = self._memories()
         self.places: dict[Part, Place] = {}  # of sub-frames that have values, in plan order
         self.clk, self.rst = bit(), bit(1)
         self.nodes = [SimulatedNode(self, rank) for rank in range(options.nodes)]
@@ -102,12 +112,26 @@ class Run:
         self.faults: list[str] = []
         self.counters: list[dict[str, int]] = [{} for _ in self.nodes]
 
+    def _memories(self) -> tuple[int, int]:
+        """Return log2 of the rows of a NIC's memory, and of the words of its stores of frames.
+
+        Few sizes: each NIC that is not known takes minutes to convert and compile.
+        """
+        options = self.options
+        block_rows = (1 << options.block_log2) // LANES
+        blocks = (options.values >> options.block_log2) + 2 * options.nodes * options.subframes
+        largest = max(len(frame) for expected in self.expected for frame in expected.frames)
+        fits = 4 * largest <= options.bus_bits // 8 << FEW_WORDS_LOG2
+        least = (blocks * block_rows - 1).bit_length()
+        rows = next((size for size in ROWS_LOG2 if size >= least), least)
+        return rows, FEW_WORDS_LOG2 if fits else (STORE_BYTES // (options.bus_bits // 8)).bit_length() - 1
+
     def nics(self) -> CompiledSimulator | VerilatedSimulator:
         """Return the NICs."""
         options, clk, rst = self.options, self.clk, self.rst
         sizes = {
-            "units": options.units, "bus_bits": BUS_BITS, "sets": table_sets(options.nodes), "store_log2": 11,
-            "rows_log2": self.rows_log2, "block_log2": options.block_log2,
+            "units": options.units, "bus_bits": options.bus_bits, "sets": table_sets(options.nodes),
+            "store_log2": self.store_log2, "rows_log2": self.rows_log2, "block_log2": options.block_log2,
             "granule_log2": options.granule.bit_length() - 1,
         }  # fmt: skip
         if options.simulator == "verilator":
@@ -188,14 +212,14 @@ class Run:
         return min((c.given for node in self.nodes for c in node.driver.commands), default=0)
 
     def _place(self, expected: Iteration) -> None:
-        """Lay sub-frames into memory, each from the begin of a group of rows on."""
+        """Lay sub-frames into memory, each from the begin of a block on."""
         layout, row = ChunkLayout(expected.plan.bounds, self.options.subframes), 0
         self.places = {}
         for part in product(range(self.options.nodes), range(self.options.subframes)):
             low, high = layout.span(*part)
             if high > low:
                 self.places[part] = Place(row, high - low, low)
-                row += -(-(high - low) // (GROUP_ROWS * LANES)) * GROUP_ROWS
+                row += -(-(high - low) >> self.options.block_log2) * (1 << self.options.block_log2) // LANES
 
     def place(self, chunk: int, sub: int) -> Place:
         """Return where a sub-frame lies; one without values nowhere."""
@@ -227,7 +251,9 @@ class Run:
                 "iteration": index,
                 "options": asdict(self.options),
                 "moved": expected.moved.frames.tree(),
-                "clocks": max(node.clocks for node in self.nodes),
+                "clocks": (clocks := max(node.clocks for node in self.nodes)),
+                "model_clocks": (model := model_clocks(self.options, expected.moved)),
+                "model_error": None if model is None else model / clocks - 1,
                 "frames": len(sent),
                 "bytes": sum(map(len, sent)),
                 "equal": sent == wanted and all(right),
@@ -254,15 +280,20 @@ def report(run: Run, seconds: float) -> list[str]:
     options = run.options
     lines = [
         f"# {options.nodes} NICs of {options.units} units ({options.simulator}), {options.schedule}, "
-        f"{options.values} values of {options.workload}, {options.bits} bits, blocks of "
+        f"{options.values} values of {options.workload}, seed {options.seed}, {options.warmup} iterations "
+        f"before, {options.bits} bits, blocks of "
         f"{1 << options.block_log2}, commands by {options.driver}, {options.make:g} clocks to make a value, "
         f"a host of {options.host} clocks a write, a read, to notice",
-        f"{'iteration':>9} {'clocks':>8} {'frames':>6} {'bytes':>7} equal to the host",
+        f"{'iteration':>9} {'clocks':>8} {'model':>8} {'error':>6} {'frames':>6} {'bytes':>7} "
+        "equal to the host",
     ]
     for row in run.rows:
+        model, error = "-", "-"
+        if row["model_clocks"] is not None:
+            model, error = f"{row['model_clocks']:.0f}", f"{row['model_error']:+.1%}"
         lines.append(
-            f"{row['iteration']:>9} {row['clocks']:>8} {row['frames']:>6} {row['bytes']:>7} "
-            f"{'yes' if row['equal'] else 'NO'}"
+            f"{row['iteration']:>9} {row['clocks']:>8} {model:>8} {error:>6} {row['frames']:>6} "
+            f"{row['bytes']:>7} {'yes' if row['equal'] else 'NO'}"
         )
         if "plan" in row:
             lines.append(f"# the NICs cut the next iteration at {row['plan']}, as the host does")
