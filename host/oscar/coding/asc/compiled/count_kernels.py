@@ -23,6 +23,7 @@ from oscar.coding.asc.compiled.vectors import (
     V8,
     N,
     bit_length,
+    bits_of,
     float_bits,
     get32,
     get_byte,
@@ -44,6 +45,7 @@ from oscar.coding.asc.params import (
     GROUP_ROWS,
     HALF_COUNTED,
     LANES,
+    NARROW_CLASS,
     NEAR_ROWS,
     SAMPLE,
     SYMBOLS,
@@ -80,6 +82,13 @@ def four_bytes(typing: Any, word: Any) -> Any:
 def count_step(values: int, live: int) -> int:
     """See oscar.coding.asc.params.count_step."""
     return i64(2) if values > HALF_COUNTED and live > CROWD else i64(1)
+
+
+@njit(**INLINE)
+def plain_rows(classes: Any, rows: int) -> Any:
+    """Return the masks of a group's rows of classes 1 to 12, and of its wide rows; classes: address."""
+    c, here = load8(classes), (i64(1) << rows) - 1
+    return i64(bits_of((c >= 1) & (c < NARROW_CLASS + 1))) & here, i64(bits_of(c >= NARROW_CLASS + 1)) & here
 
 
 @njit(**PART)

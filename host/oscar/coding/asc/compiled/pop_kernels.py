@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oscar.coding.asc.compiled.count_kernels import FOURS, count_plain, count_row
+from oscar.coding.asc.compiled.count_kernels import FOURS, count_plain, count_row, plain_rows
 from oscar.coding.asc.compiled.look_ups import narrow, permute, weigh
 from oscar.coding.asc.compiled.row_kernels import (
     BITS_AT,
@@ -347,14 +347,11 @@ def _count_rows(side: Any, frame: Frame, t0: int, counts: Any) -> None:
 
     Other rows were counted when they were decoded. Seed rows are counted by decode_kernels._finish.
     """
-    plain, wide = i64(0), get64(side + u64(WIDE))
-    for i in range(get64(side + u64(ROWS))):
-        j = get_byte(side + u64(ORDER + i))
-        if not (wide >> i) & 1 and get_byte(side + u64(CLASSES + j)):
-            plain |= i64(1) << j
+    plain, _ = plain_rows(side + u64(CLASSES), i64(GROUP_ROWS))
     count_plain(
-        plain, side + u64(VALUES), i64(2), positions_at(frame, t0), frame.stride, side + u64(CLASSES),
-        side + u64(MEANS), get64(side + u64(NUMBER)), get64(side + u64(STEP)), counts, side + u64(CELLS),
+        plain & ~get64(side + u64(MASK)), side + u64(VALUES), i64(2), positions_at(frame, t0), frame.stride,
+        side + u64(CLASSES), side + u64(MEANS), get64(side + u64(NUMBER)), get64(side + u64(STEP)), counts,
+        side + u64(CELLS),
     )  # fmt: skip
 
 

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from oscar.coding.asc.compiled.count_kernels import FOURS, count_classes, count_plain, count_row, count_step
+from oscar.coding.asc.compiled.count_kernels import (
+    FOURS,
+    count_classes,
+    count_plain,
+    count_row,
+    count_step,
+    plain_rows,
+)
 from oscar.coding.asc.compiled.row_kernels import (
     INLINE,
     KERNEL,
@@ -164,16 +171,17 @@ def _count_group(frame: Frame, g: int, live: int, found: Found, counts: Any, scr
     rows, t0, cells = rows_of(frame, g), GROUP_ROWS * g, scratch + u64(5 * LANES)
     classes, means, number = found.classes + u64(t0), found.means + u64(t0), g & (frame.cycle - 1)
     count_classes(classes, means, rows, number, counts)
-    step, plain = count_step(frame.length, live), i64(0)
-    for j in range(rows):
-        c = get_byte(classes + u64(j))
-        if frame.shift == 0 and c <= NARROW_CLASS and lanes_of(frame, t0 + j) == LANES:
-            plain |= i64(c > 0) << j
-        elif c:
-            values, positions = _row(frame, t0 + j, scratch)
-            low, mean, lanes = low_bits(c, frame.shift), get_byte(means + u64(j)), lanes_of(frame, t0 + j)
-            row = load_values(values, frame.size)
-            count_row(row, positions, mean, c, low, lanes, j, number, step, counts, cells)
+    step, (plain, others) = count_step(frame.length, live), plain_rows(classes, rows)
+    short = i64(1) << (rows - 1) if lanes_of(frame, t0 + rows - 1) < LANES else i64(0)
+    slow = plain if frame.shift else plain & short
+    plain, others = plain ^ slow, others | slow
+    while others:
+        j = bit_length(others) - 1
+        others ^= i64(1) << j
+        values, positions = _row(frame, t0 + j, scratch)
+        c, mean, lanes = get_byte(classes + u64(j)), get_byte(means + u64(j)), lanes_of(frame, t0 + j)
+        row, low = load_values(values, frame.size), low_bits(c, frame.shift)
+        count_row(row, positions, mean, c, low, lanes, j, number, step, counts, cells)
     count_plain(
         plain, values_at(frame, t0), frame.size, positions_at(frame, t0), frame.stride, classes, means,
         number, step, counts, cells,
