@@ -114,7 +114,7 @@ def count_plain(
             end += u64(4 * LANES)
     while cells < end:
         for lane in range(LANES):
-            bank = counts + u64((lane // SAMPLE % BANKS) * BANK_BYTES)
+            bank = counts + u64((lane % BANKS) * BANK_BYTES)
             increment(bank, get32(cells + u64(4 * lane)), SAMPLE * step)
         cells += u64(4 * LANES)
 

@@ -53,8 +53,8 @@ PART: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cpython_wrapp
 KERNEL: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 SEARCHED = MACHINE == "avx512"  # whether symbols are looked up by permutations in registers (look_ups)
-# Banks of counters: the counted lanes of a row, four apart, take turns, so equal symbols do not wait for each
-# other's increments. COUNTS is no power of two: addresses that are a multiple of 4096 bytes apart look
+# Banks of counters: lane l counts in bank l % 4, so neighbouring lanes with equal symbols do not wait for
+# each other's increments. COUNTS is no power of two: addresses that are a multiple of 4096 bytes apart look
 # alike to a processor's load and store buffers.
 BANKS = 4
 COUNTS = TABLE_ROWS * SYMBOLS + 16  # uint32 of one bank
