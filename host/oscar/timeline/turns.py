@@ -27,7 +27,7 @@ BUILD = 163  # from one build of tables to the next
 NEXT_FRONT = 2, 0  # from when a frame may be dealt to the next one's front
 # To learn: from being asked, of a NIC and of each unit; from the end before. Then until blocks may be dealt.
 # Before its end, the tables of a frame that takes the same bank may be built.
-LEARN, LEARN_UNIT, NEXT_LEARN, LEARNT, LEARN_READ = (280, 281), 8, 2, (6, 10), 143
+LEARN, LEARN_UNIT, NEXT_LEARN, LEARNT, LEARN_READ = (280, 281), 2, 2, (6, 10), 143
 LEARN_ASKED = 7, 1  # from the last settled block, from the end of the command
 LEARN_FRONT = 3, 5  # from where learning begins to the front of the frame that waits for it
 # A sender looks for the last symbol: from the front until the first unit's bank does, a clock later the next
