@@ -121,7 +121,7 @@ def test_small_frames_wait_for_tables_and_learning() -> None:
         for way, ends in (("send", sent), ("receive", received)):
             gaps = np.diff(ends(frames, units, 1024, 0.0))
             assert gaps[0] == pytest.approx(163, abs=8), way
-            assert gaps[-4:].mean() == pytest.approx(282 + 8 * units, abs=8), way
+            assert gaps[-4:].mean() == pytest.approx(282 + 2 * units, abs=8), way
 
 
 def test_frames_end_whatever_their_blocks_are(seed: int) -> None:
