@@ -16,6 +16,7 @@ from oscar.coding.asc.params import (
     COST,
     COUNT_BITS,
     CROWD,
+    FADE_ABOVE,
     HALF_COUNTED,
     LIMIT,
     MAX_BLOCK_LOG2,
@@ -84,7 +85,7 @@ def test_histograms_stay_below_16_bits_and_fade(seed: int) -> None:
         assert sum(hist) < 1 << (COUNT_BITS + 1)
     for _ in range(20):
         hist = model.learn(hist, [0] * SYMBOLS)
-    assert sum(hist) <= 64
+    assert sum(hist) <= FADE_ABOVE
 
 
 def test_a_level_is_half_the_count_of_the_next(seed: int) -> None:
@@ -140,7 +141,7 @@ def test_the_rows_that_tables_learn_from_and_the_size_of_blocks() -> None:
             assert {counted_lane(first + i, group) for i in range(SAMPLE)} == set(range(SAMPLE))
 
 
-@pytest.mark.parametrize("period", [2, 4, 8, 16, 32, 33, 48, 64, 96, 128, 256, 300, 512, 768, 1024])
+@pytest.mark.parametrize("period", [2, 4, 8, 16, 32, 33, 48, 64, 96, 128, 256, 512, 768, 1024])
 def test_the_sample_has_every_column_of_a_matrix(period: int) -> None:
     """Values of a matrix with that many columns: none is left out, none counts twice as often as others."""
     values = np.arange(1 << 16)
