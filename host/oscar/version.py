@@ -4,8 +4,8 @@ __version__ = "0.2.0"
 
 # Raised when what a method sends, or what it returns by its defaults, changes. ASC's is its frames' format.
 METHOD_VERSIONS = {  # of methods that are not named: 1
-    "asc": 3,
-    "asc-paper": 3,
+    "asc": 4,
+    "asc-paper": 4,
     "oscar-sw": 2,
     "oscar-sw-best": 2,
     "oscar-sw-lossless": 2,

@@ -15,7 +15,16 @@ import numpy as np
 import torch
 import triton
 
-from oscar.coding.asc.params import AUTO_BLOCK_LOG2, COST, POSSIBLE, SYMBOLS, TABLE_ROWS, TOTAL, AscParams
+from oscar.coding.asc.params import (
+    AUTO_BLOCK_LOG2,
+    COST,
+    POSSIBLE,
+    SYMBOLS,
+    TABLE_ROWS,
+    TOTAL,
+    AscParams,
+    group_cycle,
+)
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import check_range
 from oscar.errors import FrameError, OscarError
@@ -168,7 +177,8 @@ class TritonCoder:
         least = self.params.least_class
         survey_kernels.classify[some](values, p, n, meta, info, held, LEAST=least, **kinds)
         counts, copies = meta[COUNTS:][:BINS], meta[COUNTS + BINS :].view(-1, BINS)
-        survey_kernels.count[some](values, p, n, meta, info, copies, **kinds)
+        cycle = group_cycle(self.params.block_log2)
+        survey_kernels.count[some](values, p, n, meta, info, copies, CYCLE=cycle, **kinds)
         torch.sum(copies, 0, dtype=torch.int32, out=counts)
         levels, coding = self._tables(n, counts, meta, state)
         # Where the device chooses the block size, programs are started for the smallest one.

@@ -18,6 +18,7 @@ from oscar_gpu.values import (
     context_of,
     count_step,
     count_tile,
+    counted,
     frequencies,
     low_bits,
     raw_bits,
@@ -90,7 +91,10 @@ def decode(
     bad = tl.min(x, 0) < 65536
     group = last
     while (group >= first) & (left >= 0):
-        x, left, known, live = _pop_classes(x, left, means, count, group, body, table, counters, POSITIONS)
+        number = group - (start >> 10)
+        x, left, known, live = _pop_classes(
+            x, left, means, count, group, number, body, table, counters, POSITIONS
+        )
         step = count_step(count, live)
         some = ((known & 15) > 0).to(tl.int32)
         rank = tl.cumsum(some, 0) - some
@@ -102,12 +106,12 @@ def decode(
             if one < 256:
                 v, x, left = _pop_row(
                     x, left, classes, (group * 32 + j) * 32, end, one & 15, one >> 4, shift, body, table,
-                    counters, tl.where(j & (step - 1) == 0, step, 0), POSITIONS, ADD,
+                    counters, j, number, step, POSITIONS, ADD,
                 )  # fmt: skip
                 _put(out, (group * 32 + j) * 32 + lane, v, end, (one & 15) + shift, NARROW, ADD)
         if group == first:
             bad |= _finish(
-                out, classes, group, end, x, known, rank, live, seeds, shift, step, counters,
+                out, classes, group, end, x, known, rank, live, seeds, shift, number, step, counters,
                 POSITIONS, NARROW, ADD,
             )  # fmt: skip
         group -= 1
@@ -171,6 +175,7 @@ def _pop_classes(
     means,
     count,
     group,
+    number,
     body,
     table,
     counters,
@@ -189,8 +194,9 @@ def _pop_classes(
     x, left = _refill(x, left, exists, body)
     live = tl.sum((c > 0).to(tl.int32), 0)
     tl.atomic_add(
-        counters + class_context(mean) * 16 + c, 1, mask=tl.where(exists, live, 0) > 0, sem="relaxed"
-    )
+        counters + class_context(mean) * 16 + c, 4,
+        mask=tl.where(exists & ((row - number) & 3 == 0), live, 0) > 0, sem="relaxed",
+    )  # fmt: skip
     return x, left, c | (mean << 4), live
 
 
@@ -207,13 +213,15 @@ def _pop_row(
     body,
     table,
     counters,
-    weight,
+    row,
+    number,
+    step,
     POSITIONS: tl.constexpr,
     ADD: tl.constexpr,
 ):
     """Undo the steps of one row, low bits first; return its values, the states, `left`.
 
-    weight: how often each of its symbols counts, 0 for a row that is not counted.
+    row: of its group; number: of the group in its block; step: its count step.
     """
     at = start + tl.arange(0, 32)
     inside = at < end
@@ -221,9 +229,9 @@ def _pop_row(
     bits = low_bits(c, shift)
     steps = (bits + 5) // 6
     for i in range(steps):
-        step = steps - 1 - i
-        size = tl.minimum(6, bits - 6 * step)
-        v |= tl.where(inside, x & ((1 << size) - 1), 0) << (6 * step)
+        at_bit = 6 * (steps - 1 - i)
+        size = tl.minimum(6, bits - at_bit)
+        v |= tl.where(inside, x & ((1 << size) - 1), 0) << at_bit
         x, left = _refill(tl.where(inside, x >> size, x), left, inside, body)
     if c > 0:
         p = tl.zeros((32,), tl.int32)
@@ -236,7 +244,8 @@ def _pop_row(
         x, left = _refill(tl.where(inside, x >> size, x), left, inside, body)
         if bits >= 24:  # a forged value may not fit 32 bits: count the symbol of what is left of it
             s = symbol_of(v >> bits)
-        tl.atomic_add(counters + q * 16 + s, weight, mask=tl.where(inside, weight, 0) > 0, sem="relaxed")
+        used = inside & counted(row, tl.arange(0, 32), number, step)
+        tl.atomic_add(counters + q * 16 + s, 4 * step, mask=used, sem="relaxed")
     return v, x, left
 
 
@@ -252,6 +261,7 @@ def _finish(
     live,
     seeds,
     shift,
+    number,
     step,
     counters,
     POSITIONS: tl.constexpr,
@@ -274,10 +284,9 @@ def _finish(
         if POSITIONS:
             p = tl.load(classes + at, mask=held, other=0).to(tl.int32)
         s = symbol_of(v >> low_bits(one & 15, shift))
-        weight = tl.where(j & (step - 1) == 0, step, 0)
-        counted = tl.where(held, weight, 0) > 0
         q = context_of(one & 15, p, (one >> 4) & 15)
-        tl.atomic_add(counters + q * 16 + s, weight, mask=counted, sem="relaxed")
+        used = held & counted(j, row, number, step)
+        tl.atomic_add(counters + q * 16 + s, 4 * step, mask=used, sem="relaxed")
         _put(out, at, v, end, 1, NARROW, ADD)
     return tl.max(tl.abs(rest), 0) > 0
 
@@ -331,7 +340,8 @@ def fill(
             mean = tl.minimum((tl.sum(p, 1) + 16) >> 5, 15)
         live = tl.sum((c > 0).to(tl.int32), 0)
         step = count_step(count, live)
-        used = inside & ((c > 0) & (row & (step - 1) == 0))[:, None]
-        exists = tl.where(exists, live, 0) > 0
+        number = tl.program_id(1)
+        used = inside & (c > 0)[:, None] & counted(row[:, None], lane, number, step)
+        exists = tl.where(exists & ((row - number) & 3 == 0), live, 0) > 0
         counters = counts + (tl.program_id(0) % COPIES) * BINS
         count_tile(counters, v, p, c, mean, used, exists, step, shift)

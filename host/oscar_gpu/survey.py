@@ -24,6 +24,7 @@ from oscar_gpu.values import (
     bit_length,
     count_step,
     count_tile,
+    counted,
     frequencies,
     raw_bits,
     row_classes,
@@ -32,7 +33,7 @@ from oscar_gpu.values import (
 )
 
 GROUPS = 4  # for each program
-SENT_GAIN = tl.constexpr(params.SENT_GAIN)
+SENT_GAIN, SENT_SYMBOL_GAIN = tl.constexpr(params.SENT_GAIN), tl.constexpr(params.SENT_SYMBOL_GAIN)
 COST_BITS = tl.constexpr(params.COST_BITS)
 AUTO_LOG2 = tl.constexpr(params.AUTO_BLOCK_LOG2)
 AUTO_STEPS = tl.constexpr(params.MAX_BLOCK_LOG2 - params.AUTO_BLOCK_LOG2)
@@ -97,10 +98,14 @@ def count(
     meta,
     info,
     counts,
+    CYCLE: tl.constexpr,
     POSITIONS: tl.constexpr,
     GROUPS: tl.constexpr,
 ):
-    """Add the symbol counts of `total` values to `counts`, int32 [COPIES][32][16]."""
+    """Add the symbol counts of `total` values to `counts`, int32 [COPIES][32][16].
+
+    CYCLE: params.group_cycle.
+    """
     shift = tl.maximum(bit_length(tl.load(meta + MAGNITUDE)) - 15, 0)
     row, lane = tl.arange(0, 32), tl.arange(0, 32)[None, :]
     counters = counts + (tl.program_id(0) % COPIES) * BINS
@@ -112,12 +117,14 @@ def count(
             c, mean = known & 15, known >> 4
             live = tl.sum((c > 0).to(tl.int32), 0)
             step = count_step(total, live)
-            used = (at < total) & ((c > 0) & (row & (step - 1) == 0))[:, None]
+            number = group & (CYCLE - 1)
+            used = (at < total) & (c > 0)[:, None] & counted(row[:, None], lane, number, step)
             v = tl.load(values + at, mask=used, other=0).to(tl.int32)
             p = tl.zeros((32, 32), tl.int32)
             if POSITIONS:
                 p = tl.load(classes + at, mask=used, other=0).to(tl.int32)
-            exists = tl.where(group * 1024 + row * 32 < total, live, 0) > 0
+            known_rows = (group * 1024 + row * 32 < total) & ((row - number) & 3 == 0)
+            exists = tl.where(known_rows, live, 0) > 0
             count_tile(counters, v, p, c, mean, used, exists, step, shift)
 
 
@@ -152,7 +159,8 @@ def tables(
         level = _octaves(c)
         own = frequencies(tl.where(level > 0, 1 << tl.maximum(level - 1, 0), 0).to(tl.int64), may, last)
         gain = tl.sum(c * (tl.load(costs + freq) - tl.load(costs + own)), 1)
-        sent = 10 * gain > SENT_GAIN
+        seen = tl.sum((c > 0).to(tl.int64), 1)
+        sent = 10 * gain > seen * SENT_SYMBOL_GAIN + SENT_GAIN
         freq = tl.where(sent[:, None], own, freq)
         tl.store(levels + at, level)
     log2 = tl.full((), BLOCK_LOG2, tl.int32)

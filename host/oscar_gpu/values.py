@@ -13,7 +13,7 @@ import triton.language as tl
 
 from oscar.coding.asc import params
 
-ALL_COUNTED, QUARTER_COUNTED = tl.constexpr(params.ALL_COUNTED), tl.constexpr(params.QUARTER_COUNTED)
+HALF_COUNTED, CROWD = tl.constexpr(params.HALF_COUNTED), tl.constexpr(params.CROWD)
 BINS = tl.constexpr(params.TABLE_ROWS * params.SYMBOLS)
 # Places of `meta`, int32 [8], which the encoder's kernels share: written by find_magnitude (MAGNITUDE),
 # classify (LOW, HIGH) and tables (SHIFT, LOG2, SENT, LAST), read by those that run later on the same stream.
@@ -109,10 +109,18 @@ def value_of(s, raw):
 
 @triton.jit
 def count_step(count, live):
-    """Return the distance between counted rows of a group; see params.count_step."""
-    few = (count <= ALL_COUNTED) | (live <= 8)
-    many = tl.where(count <= QUARTER_COUNTED, 4, 8)
-    return tl.where(few, 1, tl.where(live <= 16, 2, many))
+    """Return 2 if every other four rows of a group are counted, else 1; see params.count_step."""
+    return tl.where((count > HALF_COUNTED) & (live > CROWD), 2, 1)
+
+
+@triton.jit
+def counted(row, lane, number, step):
+    """Return whether the value in a lane of a row is counted (docs/asc.md, "Counts").
+
+    number: of the group in its block; step: its count step.
+    """
+    turn = row + (row >> 2) + (row >> 4) + number
+    return ((lane - turn) & 3 == 0) & (((row >> 2) + number) & (step - 1) == 0)
 
 
 @triton.jit
@@ -132,13 +140,14 @@ def count_tile(counters, v, p, c, mean, used, exists, step, shift):
     """Add what the tables learn from one group to `counters`, int32 [32][16].
 
     v, p: int32 [32][32], values and position classes; c, mean: int32 [32], classes and mean position classes
-    of the rows; used: mask of the values that count, each `step` times; exists: mask of the rows whose class
-    counts. No histogram of Triton's: on a GPU, version 3.6 counts some of the values that a mask leaves out.
+    of the rows; used: mask of the values that count, each 4 * step times; exists: mask of the rows whose
+    class counts, 4 times. No histogram of Triton's: on a GPU, version 3.6 counts some of the values that a
+    mask leaves out.
     """
     high = tl.minimum(tl.maximum(v >> low_bits(c, shift)[:, None], -65535), 65535)
     bins = context_of(c[:, None], p, mean[:, None]) * 16 + symbol_of(high)
-    tl.atomic_add(counters + bins, step, mask=used, sem="relaxed")
-    tl.atomic_add(counters + class_context(mean) * 16 + c, 1, mask=exists, sem="relaxed")
+    tl.atomic_add(counters + bins, 4 * step, mask=used, sem="relaxed")
+    tl.atomic_add(counters + class_context(mean) * 16 + c, 4, mask=exists, sem="relaxed")
 
 
 @triton.jit

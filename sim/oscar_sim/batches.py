@@ -150,7 +150,6 @@ class DecoderBatch(_Blocks):
         block["totals"], block["described"] = totals.ctypes.data, self.described[i][span].ctypes.data
         block["counts"] = self.counts[n].ctypes.data
         block["frame"], block["bank"] = i, i & 1
-        block["thinning"] = frame.thinning
 
     def _problems(self, n: int, frame: CodedFrame, b: int) -> str:
         block, expected, span = self.batch.blocks[n], self.expected[n], frame.span(b)
@@ -231,7 +230,6 @@ class EncoderBatch(_Blocks):
             block["bytes"], block["room"] = self.batch.hold(self.bytes[n]), self.bytes[n].size
             block["counts"] = self.counts[n].ctypes.data
             block["frame"], block["bank"] = i, i & 1
-            block["thinning"] = frame.thinning
         if stress:
             _stress(blocks, rng, resets, LANES * (blocks["rows"].astype(np.int64) + 12))
         else:

@@ -1,4 +1,4 @@
-"""Frames of format 3 taken apart for the units of a NIC: rows, tables, blocks, and what each counts."""
+"""Frames of format 4 taken apart for the units of a NIC: rows, tables, blocks, and what each counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from oscar.coding.asc.compiled.coder import CompiledCoder
 from oscar.coding.asc.params import (
-    ALL_COUNTED,
     BASE,
     CODED,
     DIRECTORY_BYTES,
@@ -21,7 +20,7 @@ from oscar.coding.asc.params import (
     MASK_BYTES,
     NARROW_CLASS,
     PREFIX_BYTES,
-    QUARTER_COUNTED,
+    SAMPLE,
     SENT_ROW_BYTES,
     SYMBOLS,
     TABLE_ROWS,
@@ -30,6 +29,8 @@ from oscar.coding.asc.params import (
     AscParams,
     context_of,
     count_step,
+    counted_lane,
+    group_cycle,
 )  # fmt: skip
 from oscar.coding.asc.state import TableState
 from oscar.errors import FrameError
@@ -60,11 +61,6 @@ class CodedFrame:
     freq: np.ndarray
     counts: np.ndarray
     before: TableState
-
-    @property
-    def thinning(self) -> int:
-        """What a job is told: which rows count."""
-        return thinning(self.rows.count)
 
     def span(self, block: int) -> slice:
         """Return the rows of a block."""
@@ -133,11 +129,6 @@ class Coder:
         return out
 
 
-def thinning(count: int) -> int:
-    """Return which rows of a frame count, as a job is told."""
-    return int(count > ALL_COUNTED) + int(count > QUARTER_COUNTED)
-
-
 def directory(payload: np.ndarray, at: int, count: int, log2: int) -> np.ndarray:
     """Return the entries of a payload's blocks."""
     number = -(-count >> log2)
@@ -181,9 +172,11 @@ def counted(rows: FrameRows, log2: int) -> np.ndarray:
     counts = np.zeros((number, COUNTS), np.int64)
     of_classes = (live > 0)[at // GROUP_ROWS]
     where = (VALUE_ROWS + np.minimum(7, rows.means.astype(np.int64))) << 4 | classes
-    np.add.at(counts, (block[of_classes], where[of_classes]), 1)
+    row, group = at % GROUP_ROWS, at // GROUP_ROWS % group_cycle(log2)
+    of_classes &= row % SAMPLE == group
+    np.add.at(counts, (block[of_classes], where[of_classes]), SAMPLE)
     step = steps[at // GROUP_ROWS]
-    taken = np.flatnonzero((classes > 0) & (at % GROUP_ROWS % step == 0))
+    taken = np.flatnonzero((classes > 0) & ((row // SAMPLE + group) % step == 0))
     if not taken.size:
         return counts
     shift = np.array([0] * (NARROW_CLASS + 1) + list(WIDE_SHIFT))[classes[taken]]
@@ -191,8 +184,10 @@ def counted(rows: FrameRows, log2: int) -> np.ndarray:
     symbols = np.searchsorted(BASE, high, "right") - 1
     contexts = _contexts()[classes[taken, None], rows.distances[taken], rows.means[taken, None]]
     index = block[taken, None] * COUNTS + (contexts << 4 | symbols)
-    weight = np.broadcast_to(step[taken, None], index.shape)
-    there = taken[:, None] * LANES + np.arange(LANES) < rows.count
+    weight = np.broadcast_to(SAMPLE * step[taken, None], index.shape)
+    first = np.array([counted_lane(int(j), int(g)) for j, g in zip(row[taken], group[taken], strict=True)])
+    there = (np.arange(LANES) - first[:, None]) % SAMPLE == 0
+    there &= taken[:, None] * LANES + np.arange(LANES) < rows.count
     flat = np.bincount(index[there], weight[there], minlength=counts.size).astype(np.int64)
     return counts + flat.reshape(counts.shape)
 

@@ -1,6 +1,6 @@
 """RTL-backed NICs for the host: `nic: verilator` of a configuration (entry points of the group oscar.nic).
 
-A simulated NIC codes format 3 as hardware does: values of up to 16 bits, blocks of 4,096 values, no rows
+A simulated NIC codes format 4 as hardware does: values of up to 16 bits, blocks of 4,096 values, no rows
 sent. Blocks are coded, decoded, added and counted by converted barrel units, block b by unit b mod UNITS, as
 in a NIC; tables, raw blocks and frames are of the host.
 """
@@ -37,7 +37,7 @@ from oscar.coding.codec import Codec, check_range
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
 from oscar_hdl.coder.rows import FrameRows, describe, descriptors, frame_rows, in_rows
-from oscar_sim.blocks import COUNTS, counted, directory, table_writes, thinning
+from oscar_sim.blocks import COUNTS, counted, directory, table_writes
 from oscar_sim.errors import RtlError
 from oscar_sim.units import BLOCK, FRAME, Batch, Unit, faults
 
@@ -170,7 +170,7 @@ class UnitCoder(CompiledCoder):
             blocks[name] = _places(batch.hold(array), each * size, number)
         blocks["rows"] = np.minimum(each, total - each * np.arange(number))
         blocks["count"] = np.minimum(1 << log2, rows.count - (np.arange(number) << log2))
-        blocks["thinning"], blocks["reset_at"] = thinning(rows.count), -1
+        blocks["reset_at"] = -1
         counts = np.zeros((number, COUNTS), np.uint32)
         blocks["counts"] = _places(batch.hold(counts), 4 * COUNTS, number)
         table = table_writes(self.freq, 0)

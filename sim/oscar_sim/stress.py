@@ -1,4 +1,4 @@
-"""Random frames through converted RTL: stalls, resets and damage, against format 3 in software.
+"""Random frames through converted RTL: stalls, resets and damage, against format 4 in software.
 
 Barrel decoders and encoders get blocks of real and random frames; every bit that they give is compared:
 values, sums, descriptors, bytes, directory entries and counts. Memory and bytes are not always ready, resets

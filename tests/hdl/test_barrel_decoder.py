@@ -35,7 +35,7 @@ def decoding(rng: random.Random, tables: list[Rows], count: int, **kind: float) 
     """Return a random block of one of the banks, and local values."""
     found = random_block(rng, count, **kind)
     block = DecodedBlock(found.values, found.positions, tables[found.bank], seeds=found.seeds)
-    block.bank, block.thinning = found.bank, found.thinning
+    block.bank = found.bank
     return Decoding(block, block.data, random_local(rng, block) if rng.random() < 0.7 else {})
 
 
@@ -73,7 +73,6 @@ def test_all_kinds_of_seeds_and_short_rows() -> None:
             values[rng.randrange(count)] = 1
             positions = [rng.randrange(16) for _ in range(count)]
             block = DecodedBlock(values, positions, tables[0], seeds=seeds)
-            block.thinning = rng.randrange(3)
             found.append(Decoding(block, block.data, random_local(rng, block)))
     bench.decode(found)
     check_all(bench)

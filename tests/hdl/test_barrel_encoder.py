@@ -53,7 +53,7 @@ def random_block(kind: str, count: int, tables: list, rng: random.Random) -> Sen
     """Return a block of a kind."""
     base, spread, bank = rng.randrange(16), rng.choice((0, 1, 6)), rng.randrange(2)
     positions = [max(0, min(15, base + rng.randint(-spread, spread))) for _ in range(count)]
-    return SentBlock(values_of(kind, count, rng), positions, tables[bank], rng.randrange(3), bank)
+    return SentBlock(values_of(kind, count, rng), positions, tables[bank], bank)
 
 
 def check_all(bench: EncoderBench) -> None:
@@ -83,7 +83,7 @@ def test_dense_blocks_take_six_values_a_clock_and_more() -> None:
     rng = dice("encoder dense")
     bench, tables = ready_bench(rng)
     noise = [[round(rng.gauss(0, 4)) for _ in range(1024)] for _ in range(8)]
-    blocks = [SentBlock(values, [6] * 1024, tables[0], thinning=2) for values in noise]
+    blocks = [SentBlock(values, [6] * 1024, tables[0]) for values in noise]
     bench.code(blocks)
     check_all(bench)
     first, last = min(c.started_at for c in bench.coded), max(c.done_at for c in bench.coded)

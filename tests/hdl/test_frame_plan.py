@@ -18,8 +18,8 @@ def test_counts_are_cut_into_blocks() -> None:
     rng = dice("frame_plan")
     clk, rst, start, ready = (bit() for _ in range(4))
     count, block_log2 = word(19), word(5)
-    last_block, size, last_size, thinning = word(8), word(18), word(18), word(2)
-    plan = frame_plan(clk, rst, start, count, block_log2, ready, last_block, size, last_size, thinning)
+    last_block, size, last_size = word(8), word(18), word(18)
+    plan = frame_plan(clk, rst, start, count, block_log2, ready, last_block, size, last_size)
     simulator = CycleSimulator(plan, clk, lambda: None)
     for _ in range(300):
         log2 = rng.randrange(10, 18)
@@ -34,4 +34,3 @@ def test_counts_are_cut_into_blocks() -> None:
         assert ready
         assert (int(last_block), int(size)) == (blocks - 1, 1 << log2), (values, log2)
         assert int(last_size) == values - (blocks - 1 << log2), (values, log2)
-        assert int(thinning) == (values > 1 << 15)

@@ -116,7 +116,6 @@ class Unit:
         index, part = bench.block_at(frame, bench.row_of(self.number, int(rows.first)), int(job.values))
         bench.ahead += frame is not bench.frame
         assert int(job.bank) != bench.drained
-        assert int(job.thinning) == (frame.header.count > 1 << 15)
         data = part.data
         if part.kind == CONSTANT and part.values[0]:
             data = self.rng.randbytes(self.rng.randrange(64, 200))

@@ -19,18 +19,16 @@ from support.rtl_rows import CountMemory, PositionMemory, SumMemory
 
 pytestmark = pytest.mark.usefixtures("seed")
 
-FRAMES = (1 << 15, 1 << 18, 1 << 19)  # values of a frame, by its thinning
 
-
-def counted(values: np.ndarray, positions: np.ndarray, thinning: int) -> list[int]:
+def counted(values: np.ndarray, positions: np.ndarray) -> list[int]:
     """Return what the reference counts in a block."""
     counts = [[0] * 16 for _ in range(32)]
     rows = []
     for at in range(0, values.size, 32):
         part = values[at : at + 32].tolist()
         rows.append(Row(part, positions[at : at + 32].tolist(), class_of(part, 0, 0)))
-    for at in range(0, len(rows), 32):
-        count_group(rows[at : at + 32], FRAMES[thinning], 0, counts)
+    for number in range(-(-len(rows) // 32)):
+        count_group(rows[32 * number : 32 * number + 32], number, values.size, 0, counts)
     return [n for row in counts for n in row]
 
 
@@ -78,10 +76,10 @@ class Bench:
         assert self.job.idle
         self.counts.counts = [0] * 512
 
-    def start(self, rows: FrameRows, given: np.ndarray, *, thinning: int, **fields: Any) -> None:
+    def start(self, rows: FrameRows, given: np.ndarray, **fields: Any) -> None:
         self.position.rows = rows
         self.sums.begin(given, rows.count)
-        for name, value in {"values": rows.count, "thinning": thinning, **fields}.items():
+        for name, value in {"values": rows.count, **fields}.items():
             getattr(self.job, name).next = value
         self.dones = 0
         self.job.start.next = True
@@ -124,12 +122,12 @@ def test_blocks_one_after_another(smooth: bool):
         if constant:
             values[:] = rng.choice([1, -1, 191, -192, 1528, -32768, 32767])
         positions = np.array([rng.randrange(16) for _ in range(count)])
-        rows, thinning = frame_rows(values, positions), rng.randrange(3)
+        rows = frame_rows(values, positions)
         local = frame_rows(block_of(rng, rng.choice([2, 8, 16]), count)).values
         bench.words = [] if constant else pairs(values, width)
         before = list(bench.counts.counts)
         bench.start(
-            rows, local, thinning=thinning, width=width, constant=constant,
+            rows, local, width=width, constant=constant,
             value=int(values[0]) & 0xFFFF,
         )  # fmt: skip
         clocks = bench.finish()
@@ -138,7 +136,7 @@ def test_blocks_one_after_another(smooth: bool):
         assert sorted(bench.sums.taken) == live.tolist()
         assert np.array_equal(bench.sums.values[live], sums[live])
         new = [b - a for a, b in zip(before, bench.counts.counts, strict=True)]
-        assert new == counted(values, positions, thinning), (number, width, count, constant)
+        assert new == counted(values, positions), (number, width, count, constant)
         if smooth:  # a value a clock, a row in 32, and 200 a group
             assert clocks < 70 * -(-count // 32) + 200 * -(-count // 1024)
 
@@ -152,13 +150,13 @@ def test_reset_at_any_clock():
         positions = np.array([rng.randrange(16) for _ in range(1500)])
         rows = frame_rows(values, positions)
         bench.words = pairs(values, 7)
-        bench.start(rows, rows.values, thinning=1, width=7, constant=False)
+        bench.start(rows, rows.values, width=7, constant=False)
         bench.simulator.run(rng.randrange(5000))
     bench.reset()
     values[0], bench.words = 1, []
     bench.words = pairs(values, 7)
     rows = frame_rows(values, positions)
-    bench.start(rows, rows.values, thinning=1, width=7, constant=False)
+    bench.start(rows, rows.values, width=7, constant=False)
     bench.finish()
     assert np.array_equal(bench.sums.values, 2 * rows.values)
-    assert bench.counts.counts == counted(values, positions, 1)
+    assert bench.counts.counts == counted(values, positions)

@@ -29,9 +29,9 @@ class Unit:
         self.port, self.rng, self.delay = port, rng, delay
         self.bank, self.bank_signal, self.share = 0, word(BANK_BITS), 0.0
         self.places: list[int] = [0]
-        self.way: deque[tuple[bool, int, int]] = deque([(False, 0, 0)] * delay)
+        self.way: deque[tuple[bool, int]] = deque([(False, 0)] * delay)
         self.counted = [[0] * 512 for _ in range(BANKS)]
-        self.active, self.step, self.slots = False, 0, 0
+        self.active, self.slots = False, 0
 
     def each(self, phase: int) -> None:
         """Do what a unit does in a clock."""
@@ -39,15 +39,14 @@ class Unit:
         if phase == 31:
             self.active = rng.random() < self.share
             self.slots += self.active
-            self.step = rng.randrange(4)
         elif self.active and rng.random() < 0.9:
             place = rng.choice(self.places)
-            self.way.append((True, place, self.step))
-            self.counted[self.bank][place] += 1 << self.step
+            self.way.append((True, place))
+            self.counted[self.bank][place] += 1
         if len(self.way) == self.delay:
-            self.way.append((False, rng.randrange(512), rng.randrange(4)))
-        valid, address, step = self.way.popleft()
-        port.valid.next, port.address.next, port.step.next = valid, address, step
+            self.way.append((False, rng.randrange(512)))
+        valid, address = self.way.popleft()
+        port.valid.next, port.address.next = valid, address
         self.bank_signal.next = self.bank
 
 
@@ -133,7 +132,7 @@ def test_counts_of_all_banks(units: int):
         if last.bank == bank:
             place = rng.choice((0, 0, rng.randrange(512)))
             last.counted[bank][place] += 1
-            last.way.appendleft((True, place, 0))
+            last.way.appendleft((True, place))
             bench.simulator.run(REQUEST)
         before = [unit.slots for unit in bench.units]
         expected = [sum(unit.counted[bank][at] for unit in bench.units) for at in range(512)]
@@ -157,13 +156,13 @@ def test_the_largest_count_fits():
         place = bench.rng.randrange(384)
         unit.bank = bank
         bench.simulator.run(1)
-        bench.banks[0][bank][place >> 1].next = (1 << 18) - 4 << 18 * (place & 1)
+        bench.banks[0][bank][place >> 1].next = (1 << 16) - 1 << 18 * (place & 1)
         bench.simulator.run(3)
-        unit.way.append((True, place, 2))
+        unit.way.append((True, place))
         bench.simulator.run(8)
         taken = bench.drain(bank)
-        assert taken[place] == 1 << 18
-        assert sum(taken) == 1 << 18
+        assert taken[place] == 1 << 16
+        assert sum(taken) == 1 << 16
         assert not any(bench.drain(bank))
 
 
@@ -181,7 +180,7 @@ def test_reset_in_the_middle():
         bench.rst.next = True
         for unit in bench.units:
             unit.share, unit.active, unit.counted = 0, False, [[0] * 512 for _ in range(BANKS)]
-            unit.way = deque([(False, 0, 0)] * unit.delay)
+            unit.way = deque([(False, 0)] * unit.delay)
             unit.port.valid.next = False
         bench.simulator.run(1)
         bench.rst.next = False

@@ -1,4 +1,4 @@
-"""unit_counts: of eight symbols a clock none is lost, whatever their places, and the chain gets them all."""
+"""unit_counts: of two symbols a clock none is lost, whatever their places, and the chain gets them all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from myhdl import block
 
 from oscar_hdl.coder.ports import BANKS, COUNT_BITS, CountChain
-from oscar_hdl.coder.unit.ports import WIDTH, CountedLanes
+from oscar_hdl.coder.unit.ports import SAMPLED, CountedLanes
 from oscar_hdl.coder.unit.unit_counts import unit_counts
 from oscar_hdl.streams.bundles import bit
 from oscar_sim.compiled import copy_of
@@ -45,14 +45,14 @@ class Bench:
     def each(self) -> None:
         """Count, and keep what the chain gives."""
         for unit in self.units:
-            symbols = [self.rng.choice(self.places) for _ in range(WIDTH)]
-            valid, step = self.rng.getrandbits(WIDTH), self.rng.randrange(4)
+            symbols = [self.rng.choice(self.places) for _ in range(SAMPLED)]
+            valid = self.rng.getrandbits(SAMPLED)
             if self.rng.random() >= self.share:
                 valid = 0
-            unit.valid.next, unit.step.next, unit.bank.next = valid, step, self.bank
+            unit.valid.next, unit.bank.next = valid, self.bank
             unit.address.next = sum(place << 9 * lane for lane, place in enumerate(symbols))
             for lane, place in enumerate(symbols):
-                self.counted[self.bank][place] += (valid >> lane & 1) << step
+                self.counted[self.bank][place] += valid >> lane & 1
         self.way.append((bool(self.links[-1].valid), int(self.links[-1].address)))
         valid, address = self.way.popleft()
         for lane in range(2 if valid else 0):
@@ -67,7 +67,7 @@ class Bench:
             request.valid.next, request.address.next = True, address
             self.simulator.run(1)
         request.valid.next = False
-        self.simulator.run(WIDTH * len(self.units) + LAG + 2)
+        self.simulator.run(SAMPLED * len(self.units) + LAG + 2)
         taken, self.taken = [self.taken[place] for place in range(512)], {}
         return taken
 

@@ -11,17 +11,19 @@ from oscar.coding.asc import AscParams, Encoder, lanes, max_frame, model
 from oscar.coding.asc import reference as ref
 from oscar.coding.asc.link import Implementation
 from oscar.coding.asc.params import (
-    ALL_COUNTED,
     AUTO_BLOCK_LOG2,
     BASE,
     COST,
     COUNT_BITS,
+    CROWD,
+    FADE_ABOVE,
+    HALF_COUNTED,
     LIMIT,
     MAX_BLOCK_LOG2,
     POSSIBLE,
     PRIOR,
-    QUARTER_COUNTED,
     RAW_BITS,
+    SAMPLE,
     STATE_BITS,
     STATE_LOW,
     SYMBOLS,
@@ -31,6 +33,8 @@ from oscar.coding.asc.params import (
     auto_block_log2,
     context_of,
     count_step,
+    counted_lane,
+    group_cycle,
 )  # fmt: skip
 
 
@@ -81,7 +85,7 @@ def test_histograms_stay_below_16_bits_and_fade(seed: int) -> None:
         assert sum(hist) < 1 << (COUNT_BITS + 1)
     for _ in range(20):
         hist = model.learn(hist, [0] * SYMBOLS)
-    assert sum(hist) <= 64
+    assert sum(hist) <= FADE_ABOVE
 
 
 def test_a_level_is_half_the_count_of_the_next(seed: int) -> None:
@@ -129,9 +133,22 @@ def test_division_in_single_precision_is_exact() -> None:
 
 
 def test_the_rows_that_tables_learn_from_and_the_size_of_blocks() -> None:
-    assert {count_step(ALL_COUNTED, live) for live in range(33)} == {1}
-    assert [count_step(ALL_COUNTED + 1, live) for live in (1, 8, 9, 16, 17, 32)] == [1, 1, 2, 2, 4, 4]
-    assert [count_step(QUARTER_COUNTED + 1, live) for live in (8, 16, 17, 32)] == [1, 2, 8, 8]
+    assert {count_step(HALF_COUNTED, live) for live in range(33)} == {1}
+    assert [count_step(HALF_COUNTED + 1, live) for live in (0, CROWD, CROWD + 1, 32)] == [1, 1, 2, 2]
+    assert [group_cycle(log2) for log2 in (0, 10, 11, 12, 17)] == [4, 1, 2, 4, 4]
+    for group in range(SAMPLE):
+        for first in range(0, 32, SAMPLE):  # each lane counts in one of four rows
+            assert {counted_lane(first + i, group) for i in range(SAMPLE)} == set(range(SAMPLE))
+
+
+@pytest.mark.parametrize("period", [2, 4, 8, 16, 32, 33, 48, 64, 96, 128, 256, 512, 768, 1024])
+def test_the_sample_has_every_column_of_a_matrix(period: int) -> None:
+    """Values of a matrix with that many columns: none is left out, none counts twice as often as others."""
+    values = np.arange(1 << 16)
+    first = np.array([[counted_lane(j, g) for j in range(32)] for g in range(SAMPLE)]).ravel()
+    counts = np.bincount(values[(values - first[values >> 5 & 127]) % SAMPLE == 0] % period, minlength=period)
+    expected = len(values) / SAMPLE / period
+    assert 0.6 * expected <= counts.min() <= counts.max() <= 1.5 * expected
     for count in (1, 4096, 4097, 100_000, 10**8):
         for coded in (0, count // 64, count // 8, count, 4 * count):
             log2 = auto_block_log2(count, coded)

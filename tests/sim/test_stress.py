@@ -13,7 +13,7 @@ import pytest
 
 from needs import needs
 from oscar.coding.asc.model import count_group
-from oscar.coding.asc.params import CONSTANT, GROUP_ROWS, LANES
+from oscar.coding.asc.params import CONSTANT, GROUP_ROWS, LANES, group_cycle
 from oscar.coding.asc.reference import ReferenceCoder
 from oscar.coding.asc.state import TableState
 from oscar_sim import stress
@@ -111,8 +111,9 @@ def test_what_is_counted_is_what_the_reference_counts(seed: int) -> None:
         coder, rows = ReferenceCoder(Coder().params), frame.rows
         numbers = rows.values.reshape(-1)[: rows.count].tolist()
         counts = [[0] * 16 for _ in range(32)]
-        for group in coder._groups(numbers, frame.positions.tolist(), 0):
-            count_group(group, rows.count, 0, counts)
+        groups = coder._groups(numbers, frame.positions.tolist(), 0)
+        for number, group in enumerate(groups):
+            count_group(group, number % group_cycle(frame.log2), rows.count, 0, counts)
         found = counted(rows, frame.log2)
         assert np.array_equal(found.sum(axis=0).reshape(32, 16), counts)
         assert np.array_equal(found, frame.counts)

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from oscar.coding.asc.model import Rows, class_of, symbol_of
-from oscar.coding.asc.params import LIMIT, SYMBOLS, TABLE_ROWS
+from oscar.coding.asc.params import LIMIT, SAMPLE, SYMBOLS, TABLE_ROWS
 from oscar.coding.asc.reference import _signed
 from oscar_hdl.coder.decode.barrel_decoder import barrel_decoder
 from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums, DecoderJob, FeedPort
 from oscar_hdl.coder.ports import BANKS, TableWrites
-from oscar_hdl.coder.unit.ports import BEATS, THREADS, WIDTH, WORD_BYTES, CountedLanes
+from oscar_hdl.coder.unit.ports import BEATS, SAMPLED, THREADS, WIDTH, WORD_BYTES, CountedLanes
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import table_words
@@ -179,11 +179,11 @@ class DecoderBench:
 
     def count(self) -> None:
         valid, address = int(self.counts.valid), int(self.counts.address)
-        for lane in range(WIDTH):
+        for lane in range(SAMPLED):
             if valid >> lane & 1:
                 place = address >> (9 * lane) & 511
                 counted = self.counted[int(self.counts.bank)]
-                counted[place >> 4][place & 15] += 1 << int(self.counts.step)
+                counted[place >> 4][place & 15] += SAMPLE
 
     def give_bytes(self) -> None:
         """Choose a thread that has room, and give it a word some clocks later."""
@@ -231,7 +231,7 @@ class DecoderBench:
             entry.thread, entry.started_at = rng.choice(free), now
             block = entry.block
             job.start.next, job.thread.next, job.values.next = True, entry.thread, len(block.values)
-            for name in ("bank", "thinning", "seeds", "first", "last"):
+            for name in ("bank", "seeds", "first", "last"):
                 getattr(job, name).next = getattr(block, name)
             offset = rng.randrange(WORD_BYTES)
             job.bytes.next, job.offset.next = len(entry.data), offset

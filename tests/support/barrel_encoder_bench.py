@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from oscar.coding.asc.params import CODED, CONSTANT, SYMBOLS, TABLE_ROWS
+from oscar.coding.asc.params import CODED, CONSTANT, SAMPLE, SYMBOLS, TABLE_ROWS
 from oscar_hdl.coder.encode.barrel_encoder import barrel_encoder
 from oscar_hdl.coder.encode.ports import CodedSource, DrainPort, EncoderJob
 from oscar_hdl.coder.ports import BANKS, TableWrites
-from oscar_hdl.coder.unit.ports import BEATS, THREADS, WIDTH, WORD_BYTES, CountedLanes
+from oscar_hdl.coder.unit.ports import BEATS, SAMPLED, THREADS, WIDTH, WORD_BYTES, CountedLanes
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.blocks import table_words
@@ -129,11 +129,11 @@ class EncoderBench:
 
     def count(self) -> None:
         valid, address = int(self.counts.valid), int(self.counts.address)
-        for lane in range(WIDTH):
+        for lane in range(SAMPLED):
             if valid >> lane & 1:
                 place = address >> (9 * lane) & 511
                 counted = self.counted[int(self.counts.bank)]
-                counted[place >> 4][place & 15] += 1 << int(self.counts.step)
+                counted[place >> 4][place & 15] += SAMPLE
 
     def take_bytes(self) -> None:
         stream, now = self.stream, self.draining
@@ -176,7 +176,7 @@ class EncoderBench:
             block = self.queue.pop(0)
             thread = self.rng.choice(free)
             job.start.next, job.thread.next, job.values.next = True, thread, len(block.values)
-            job.bank.next, job.thinning.next = block.bank, block.thinning
+            job.bank.next = block.bank
             self.running[thread] = Coded(block, thread, started_at=now)
             self.coded.append(self.running[thread])
             self.undrained.append(self.running[thread])

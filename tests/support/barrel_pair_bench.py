@@ -113,7 +113,7 @@ class PairBench(BankBench):
             one.thread = self.rng.choice(free)
             self.coding.append(one)
             job.start.next, job.thread.next, job.values.next = True, one.thread, one.values
-            job.bank.next, job.thinning.next = False, 0
+            job.bank.next = 0
             blocks.start.next, blocks.thread.next, blocks.first.next = True, one.thread, one.first
 
     def take_bytes(self) -> None:
@@ -147,7 +147,7 @@ class PairBench(BankBench):
             assert carried.data is not None
             thread = self.rng.choice(free)
             job.start.next, job.thread.next, job.values.next = True, thread, carried.values
-            job.bank.next, job.thinning.next = False, 0
+            job.bank.next = 0
             job.bytes.next, job.offset.next = len(carried.data), 0
             job.seeds.next, job.first.next, job.last.next = carried.entry
             blocks.start.next, blocks.thread.next, blocks.first.next = True, thread, first

@@ -9,7 +9,6 @@ from oscar.coding.asc.params import LIMIT, PRIOR, SYMBOLS, TABLE_ROWS, AscParams
 from oscar.coding.asc.reference import ReferenceCoder, _decode_block, _most_seeds, _push_groups, _Reader
 from oscar.errors import FrameError
 
-FRAME = {0: 1, 1: 1 << 18, 2: 1 << 19}  # values of a frame with that `thinning`
 SIZES = (3, 4, 5, 8, 16)  # bits
 
 
@@ -18,7 +17,7 @@ class DecodedBlock:
 
     def __init__(self, values: list[int], positions: list[int], freq: Rows, *, seeds: int = -1) -> None:
         self.values, self.positions, self.freq = values, positions, freq
-        self.bank = self.thinning = 0
+        self.bank = 0
         self.groups = ReferenceCoder(AscParams())._groups(values, positions, 0)
         used = [i for i, group in enumerate(self.groups) if live(group)] or [0]
         self.first, self.last = used[0], used[-1]
@@ -59,8 +58,8 @@ class DecodedBlock:
 
     def counts(self) -> dict[tuple[int, int], int]:
         counts = [[0] * SYMBOLS for _ in range(TABLE_ROWS)]
-        for group in self.groups[self.first : self.last + 1]:
-            count_group(group, FRAME[self.thinning], 0, counts)
+        for number in range(self.first, self.last + 1):
+            count_group(self.groups[number], number, len(self.values), 0, counts)
         return {(q, s): n for q, row in enumerate(counts) for s, n in enumerate(row) if n}
 
 
@@ -97,7 +96,7 @@ def random_block(rng: random.Random, count: int, *, zero: float = -1.0, seeds: i
     del values[count:], positions[count:]
     last = max(symbol_of(min(LIMIT - 1, abs(v)), 0)[0] for v in values)
     block = DecodedBlock(values, positions, random_freq(rng, last), seeds=seeds)
-    block.thinning, block.bank = rng.randrange(3), rng.randrange(2)
+    block.bank = rng.randrange(2)
     return block
 
 

@@ -9,7 +9,6 @@ from oscar.coding.asc.model import Row, class_of, count_group, frequencies, live
 from oscar.coding.asc.params import CODED, GROUP_ROWS, LANES, LIMIT, RAW, SYMBOLS, TABLE_ROWS
 from oscar.coding.asc.reference import _encode_block, _most_seeds, _nothing, _push_groups
 
-FRAME_VALUES = (1, 1 << 16, 1 << 19)  # a frame for each thinning
 Table = list[list[int]]
 
 
@@ -30,7 +29,6 @@ class SentBlock:
     values: list[int]
     positions: list[int]
     table: Table
-    thinning: int = 0
     bank: int = 0
     rows: list[Row] = field(default_factory=list)
 
@@ -57,8 +55,8 @@ class SentBlock:
     def counts(self) -> Table:
         """Return what is counted."""
         counts = _nothing()
-        for group in self.groups:
-            count_group(group, FRAME_VALUES[self.thinning], 0, counts)
+        for number, group in enumerate(self.groups):
+            count_group(group, number, len(self.values), 0, counts)
         return counts
 
     def impossible(self, seeds: int) -> bool:

@@ -78,11 +78,11 @@ class Doer:
     def __init__(self, bench: ReceiverBench) -> None:
         self.bench = bench
 
-    def begin(self, block: ReceivedBlock, shared: tuple[int, int]) -> None:
+    def begin(self, block: ReceivedBlock, shared: int) -> None:
         """Take a block, which no other may spoil."""
         bench, frame = self.bench, block.frame
         assert self.block is None
-        assert shared[0] != bench.drained
+        assert shared != bench.drained
         assert frame in bench.wiped or not bench.adopts[frame]
         self.block, self.rest, self.shared = block, bench.dice.randrange(1, 30), shared
         bench.given.append(block)
@@ -135,7 +135,7 @@ class RawUnit(Doer):
             base = int(self.base) - bench.first_rows[frame]
             block = ReceivedBlock(True, int(job.values), base, b"", fields, frame)
             self.pairs, self.complete = [], bool(fields["constant"])
-            self.begin(block, (int(job.bank), int(job.thinning)))
+            self.begin(block, int(job.bank))
             job.idle.next = False
         elif self.block is not None and self.complete:
             self.rest -= 1
@@ -146,7 +146,7 @@ class RawUnit(Doer):
         block, job, bench = self.block, self.job, self.bench
         base = int(self.base) - bench.first_rows[block.frame]
         assert (block.values, block.base) == (int(job.values), base), "fields hold until done"
-        assert self.shared == (int(job.bank), int(job.thinning)), "fields hold until done"
+        assert self.shared == int(job.bank), "fields hold until done"
         if not block.fields["constant"]:
             size = (block.values * block.fields["width"] + 7) // 8
             assert (size + 1) // 2 == len(self.pairs)
@@ -158,7 +158,7 @@ class RawUnit(Doer):
 class Thread(Doer):
     """A thread, whose buffer of bytes must never be too full."""
 
-    def take(self, block: ReceivedBlock, offset: int, shared: tuple[int, int]) -> None:
+    def take(self, block: ReceivedBlock, offset: int, shared: int) -> None:
         """Begin."""
         self.begin(block, shared)
         size = block.fields["bytes"]
@@ -252,7 +252,7 @@ class UnitModel:
         frame, low, first = bench.frame_of(int(job.bank)), bench.block_rows_log2, int(place.first)
         row = (first >> low) * bench.units + self.number << low | first & (1 << low) - 1
         block = ReceivedBlock(False, int(job.values), row - bench.first_rows[frame], b"", fields, frame)
-        self.threads[thread].take(block, int(job.offset), (int(job.bank), int(job.thinning)))
+        self.threads[thread].take(block, int(job.offset), int(job.bank))
         job.idle.next = (int(job.idle.next) if job.done.next else int(job.idle)) & ~(1 << thread)
 
 
@@ -266,7 +266,7 @@ class Done:
     error: int
     given: list[ReceivedBlock]
     finished: list[ReceivedBlock]
-    shared: list[tuple[int, int]]
+    shared: list[int]
     row: int
 
 
@@ -306,7 +306,7 @@ class ReceiverBench:
         self.queue: deque[tuple[int, int, bool, int]] = deque()
         self.given: list[ReceivedBlock] = []
         self.finished: list[ReceivedBlock] = []
-        self.shared: list[tuple[int, tuple[int, int]]] = []  # with the number of the command
+        self.shared: list[tuple[int, int]] = []  # with the number of the command
         self.both = 0  # blocks that began while one of another frame was worked on
         self.most = 0  # commands under way at once
         self.spoiled: set[int] = set()  # commands of which a block is found bad

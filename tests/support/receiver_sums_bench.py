@@ -82,7 +82,7 @@ class BankUnit:
             frame, low, first = bench.frame_of(int(job.bank)), bench.block_rows_log2, int(place.first)
             row = (first >> low) * bench.units + self.number << low | first & (1 << low) - 1
             block = ReceivedBlock(False, int(job.values), row - bench.first_rows[frame], frame=frame)
-            self.threads[int(job.thread)].begin(block, (int(job.bank), int(job.thinning)))
+            self.threads[int(job.thread)].begin(block, int(job.bank))
 
     def serve(self, now: int) -> None:
         """Keep a request, answer one."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from oscar.coding.asc.params import SAMPLE
 from oscar_hdl.coder.ports import LANES, READ_CLOCKS
 from oscar_hdl.coder.rows import FrameRows, describe, top_symbols
 
@@ -191,4 +192,4 @@ class CountMemory:
         port = self.port
         if port.valid:
             need(not self.job.idle, "CountMemory: symbols behind done")
-            self.counts[int(port.address)] += 1 << int(port.step)
+            self.counts[int(port.address)] += SAMPLE

@@ -44,7 +44,7 @@ def barrel_unit(
     """Decode and encode side by side, eight blocks each.
 
     before, after: what all units need comes from the unit before and goes to the one after. Phases are equal;
-    tables pass a clock later, counts eight. rst resets all units at once, and a reset ends two clocks behind
+    tables pass a clock later, counts two. rst resets all units at once, and a reset ends two clocks behind
     that of the unit before. banks: of tables and counts, 2 or 4.
     """
     decoded, encoded = CountedLanes(), CountedLanes()

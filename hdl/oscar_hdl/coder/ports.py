@@ -14,7 +14,7 @@ def banks_of(units: int) -> int:
     return 2 if units == 1 else BANKS
 
 
-COUNT_BITS = 19  # of a symbol's count: up to 2^18 values
+COUNT_BITS = 17  # of a symbol's count: up to 2^16, one in four of 2^18 values
 READ_CLOCKS = 4  # from a request to the first lane's data
 
 
@@ -56,7 +56,7 @@ class RawSource(SourcePort):
 class CountPort(Bundle):
     """What a unit counts: a symbol a clock, none behind the job's `done`."""
 
-    valid, address, step = bit(), word(9), word(2)
+    valid, address = bit(), word(9)
 
 
 class TableWrites(Bundle):
@@ -82,7 +82,7 @@ class RawJob(Bundle):
     start, idle, done = bit(), bit(), bit()
     values, width = word(18), word(5)
     constant, value = bit(), word(16)  # raw_decoder only
-    bank, thinning = word(BANK_BITS), word(2)  # raw_decoder only
+    bank = word(BANK_BITS)  # raw_decoder only
 
 
 class CountedPairs(Bundle):

@@ -5,7 +5,7 @@
 #include "faults.h"
 
 constexpr int LANES = 32, COUNTS = 512;
-constexpr int THREADS = 8, WIDTH = 8, BEATS = 4, DATA_AT = 2, WORD = 16;
+constexpr int THREADS = 8, WIDTH = 8, SAMPLED = 2, SAMPLE = 4, BEATS = 4, DATA_AT = 2, WORD = 16;
 constexpr int TABLE_BITS = 50;
 constexpr int TURNS = 16;  // that may be on their way
 constexpr int RESET = 64;  // clocks
@@ -29,7 +29,7 @@ struct Block {
   uint16_t* described;  // class, size << 4, top << 7 of the sums, or UNTOLD
   uint32_t* counts;
   uint32_t room, given;  // bytes that an encoder may give, and those that it gave
-  uint32_t frame, bank, thinning;
+  uint32_t frame, bank;
   uint32_t size, seeds, first, last;  // of the directory: a decoder is told, an encoder tells
   uint32_t bad, constant, value, bits;
   int32_t reset_at;  // clocks behind its start, or -1
@@ -123,7 +123,7 @@ struct Barrel {
       if (!free(thread)) continue;
       Block& b = blocks[next++];
       p.job_start = 1, p.job_thread = thread, p.job_values = b.rows.count;
-      p.job_bank = b.bank, p.job_thinning = b.thinning;
+      p.job_bank = b.bank;
       running[thread] = &b, started_at = moved = t, b.began = uint32_t(t), was_idle[thread] = false;
       memset(b.counts, 0, COUNTS * sizeof(uint32_t));
       start(b, thread);
@@ -199,10 +199,8 @@ struct Barrel {
     if (!p.counts_valid) return 0;
     const Turn* turn = turn_at(counts_at, BEATS);
     if (!turn || p.counts_bank != turn->block->bank) return COUNT_LATE;
-    for (uint32_t i = 0, at = 0; i < WIDTH; ++i, at += 9) {
-      const uint64_t both = p.counts_address[at >> 5] | uint64_t(p.counts_address[(at >> 5) + 1]) << 32;
-      if (p.counts_valid >> i & 1) turn->block->counts[both >> (at & 31) & 511] += 1u << p.counts_step;
-    }
+    for (uint32_t i = 0; i < SAMPLED; ++i)
+      if (p.counts_valid >> i & 1) turn->block->counts[p.counts_address >> 9 * i & 511] += SAMPLE;
     return 0;
   }
 

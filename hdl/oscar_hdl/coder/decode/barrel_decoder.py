@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from myhdl import always, always_comb, block
+from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.decode import ports
 from oscar_hdl.coder.decode.block_ends import block_ends, block_faults
@@ -10,7 +10,6 @@ from oscar_hdl.coder.decode.byte_rings import byte_rings
 from oscar_hdl.coder.decode.decode_lanes import decode_lanes
 from oscar_hdl.coder.decode.decode_order import decode_choice, decode_order
 from oscar_hdl.coder.decode.decode_request import decode_request
-from oscar_hdl.coder.decode.group_classes import group_classes
 from oscar_hdl.coder.decode.lane_levels import lane_levels
 from oscar_hdl.coder.decode.ports import CLASSES, PLACE_BITS, REST, WORDS_BITS
 from oscar_hdl.coder.decode.ring_fill import block_begin, feed_words, ring_levels
@@ -76,8 +75,60 @@ def decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, fresh,
 
 
 @block
+def group_classes(clk, phase, symbols15, active14, plan13, plan17, group, alive33):
+    """Take symbols of eight rows a clock, the last eight first.
+
+    symbols15 u32, active14 u8: of LaneLevels. plan13, plan17: DecodePlan. group: GroupClasses, of which
+    classes are given from clock 16 on, the rest in clock 20. alive33: one of them is above 0.
+    """
+    active15, live16, count17 = word(WIDTH), word(WIDTH), word(4)
+    total, sums = word(6), word(6)
+    thread15, beat15, classes15 = word(THREAD_BITS), word(2), bit()
+    alive21, alive25, alive29 = bit(), bit(), bit()
+
+    @always(clk.posedge)
+    def count():
+        # Lane 8 n + i of a turn is row 8 n + i of its group.
+        active15.next = active14
+        group.classes.next = symbols15
+        for i in range(WIDTH):
+            live16.next[i] = active15[i] and (
+                symbols15[4 * i] or symbols15[4 * i + 1] or symbols15[4 * i + 2] or symbols15[4 * i + 3]
+            )
+        if phase[2:] == 2:
+            thread15.next = plan13.thread
+            classes15.next = plan13.op == CLASSES
+        group.at.next = concat(thread15, beat15)
+        group.write.next = classes15
+        ones = modbv(0)[4:]
+        for i in range(WIDTH):
+            if live16[i]:
+                ones[:] = ones + 1
+        count17.next = ones
+        group.mask.next = concat(group.mask[24:], live16)
+        total.next = sums
+        if phase[2:] == 0:
+            alive21.next = sums != 0
+            alive25.next = alive21
+            alive29.next = alive25
+            alive33.next = alive29
+
+    @always_comb
+    def give():
+        beat15.next = 2 - phase[2:]
+        sums.next = total + count17
+        if phase[2:] == 1:
+            sums.next = count17
+        group.ends.next = phase[2:] == 0 and plan17.op == CLASSES
+        group.thread.next = plan17.thread
+        group.left.next = sums
+
+    return count, give
+
+
+@block
 def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *, banks: int = BANKS):
-    """Decode blocks (docs/asc.md, format 3), eight lanes a clock, of eight threads in turns of four clocks.
+    """Decode blocks (docs/asc.md, format 4), eight lanes a clock, of eight threads in turns of four clocks.
 
     phase u4: counts up by one a clock; a turn begins where its two lower bits are 0. job: DecoderJob.
     tables: TableWrites, of 2 or 4 banks. feed: FeedPort. position: CodedPosition. sums: CodedSums.
@@ -91,6 +142,7 @@ def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *
     taken, alive33, begins = [ports.LaneBytes() for _ in range(WIDTH)], bit(), bit()
     two_of, twos24 = [lane.two24 for lane in taken], word(WIDTH)
     enough, fresh, over, ended, wrongs = (word(THREADS) for _ in range(5))
+    upper35 = word(3)
 
     order = decode_turns(clk, rst, phase, job, enough, fresh, group, position, plan, plan9, plan17)
     stages = [copied_fields(clk, *two, load=begins) for two in pairwise(plans)]  # a turn later each
@@ -106,14 +158,13 @@ def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *
     @always_comb
     def turn():
         begins.next = phase[2:] == 0
+        upper35.next = concat(True, levels.pick35)
 
     @always(clk.posedge)
     def count():
-        counts.valid.next = 0
-        if levels.counted35:
-            counts.valid.next = levels.present35
+        counts.valid.next[0] = levels.counted35 and levels.present35[levels.pick35]
+        counts.valid.next[1] = levels.counted35 and levels.present35[upper35]
         if phase[2:] == 3:
-            counts.step.next = plan33.step
             counts.bank.next = plan33.bank
         if rst:
             counts.valid.next = 0

@@ -58,13 +58,42 @@ def lane_bytes(clk, phase, step22, taken, x34):
 
 
 @block
-def lane_count(clk, phase, context7, symbol21, value29, levels, address36):
-    """Give what a lane counts, context and symbol u9: of seed rows the symbol is that of the value."""
-    context21, context35, symbol35, seed35 = word(5), word(5), word(4), word(4)
+def sample_count(clk, phase, zero, one, two, three, levels, address36):
+    """Give what is counted of four lanes, context and symbol u9.
+
+    zero to three: LaneFound. levels: LaneLevels, which pick one. The symbol of a seed row is found from the
+    value.
+    """
+    context7, context21, context35 = word(5), word(5), word(5)
+    symbol21, symbol35, seed35, value29 = word(4), word(4), word(4), word(16)
     first = lane_delay(clk, phase, context7, context21, 14)
     second = lane_delay(clk, phase, context21, context35, 14)
     late = lane_delay(clk, phase, symbol21, symbol35, 14)
     seeds = seed_symbol(clk, value29, levels.count_bits29, seed35)
+
+    @always_comb
+    def choose():
+        context7.next = zero.context7
+        if levels.pick7 == 1:
+            context7.next = one.context7
+        elif levels.pick7 == 2:
+            context7.next = two.context7
+        elif levels.pick7 == 3:
+            context7.next = three.context7
+        symbol21.next = zero.symbol21
+        if levels.pick21 == 1:
+            symbol21.next = one.symbol21
+        elif levels.pick21 == 2:
+            symbol21.next = two.symbol21
+        elif levels.pick21 == 3:
+            symbol21.next = three.symbol21
+        value29.next = zero.value29
+        if levels.pick29 == 1:
+            value29.next = one.value29
+        elif levels.pick29 == 2:
+            value29.next = two.value29
+        elif levels.pick29 == 3:
+            value29.next = three.value29
 
     @always(clk.posedge)
     def join():
@@ -72,7 +101,7 @@ def lane_count(clk, phase, context7, symbol21, value29, levels, address36):
         if levels.seed35:
             address36.next = concat(context35, seed35)
 
-    return first, second, late, seeds, join
+    return first, second, late, seeds, choose, join
 
 
 @block
@@ -83,21 +112,21 @@ def decode_lane(clk, rst, phase, LANE: int, writes, levels, inputs, taken, found
     """
     AT, LOW_AT = STATE_BITS * LANE, 8 * LANE
     BITS = banks.bit_length() - 1
-    context7, banked7, x9 = word(5), word(5 + BITS), word(STATE_BITS)
+    context7, value29 = found.context7, found.value29
+    banked7, x9 = word(5 + BITS), word(STATE_BITS)
     control, step = StepControl(), StepFound()
     control.active, control.from_symbol = levels.active14(LANE), levels.from_symbol15(LANE)
     control.clear, control.refill = levels.clear21, levels.refill23
     step.symbol, step.take_one, step.take_two = found.symbol15, taken.one24, taken.two24
-    symbol21, old24, value29, local29 = word(4), word(8), word(16), lane(inputs.local29, LANE, 16)
+    old24, local29 = word(8), lane(inputs.local29, LANE, 16)
     contexts = lane_context(clk, LANE, inputs.data3, inputs.classes4, levels, context7)
     core = lane_step(clk, rst, phase, writes, banked7, control, x9, step)
     put = lane_bytes(clk, phase, step.step13, taken, found.x34)
-    late = lane_delay(clk, phase, step.symbol, symbol21, 6)
+    late = lane_delay(clk, phase, step.symbol, found.symbol21, 6)
     value = value_rebuild(
-        clk, symbol21, step, levels.seed24, levels.seed_not23, levels.upper24, levels.lower24,
+        clk, found.symbol21, step, levels.seed24, levels.seed_not23, levels.upper24, levels.lower24,
         levels.low_bits27, old24, found.low26, value29,
     )  # fmt: skip
-    count = lane_count(clk, phase, context7, symbol21, value29, levels, found.address36)
 
     @always_comb
     def lead():
@@ -116,4 +145,4 @@ def decode_lane(clk, rst, phase, LANE: int, writes, levels, inputs, taken, found
         if not levels.present29[LANE]:
             found.total30.next = 0
 
-    return contexts, core, put, late, value, count, lead, follow
+    return contexts, core, put, late, value, lead, follow

@@ -2,10 +2,10 @@
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.coder.decode.decode_lane import decode_lane
+from oscar_hdl.coder.decode.decode_lane import decode_lane, sample_count
 from oscar_hdl.coder.decode.decoder_search import LevelWrites, level_writes
 from oscar_hdl.coder.decode.ports import CLASSES, REST, STATES_BITS, LaneFound, LaneInputs
-from oscar_hdl.coder.unit.ports import THREAD_BITS, WIDTH
+from oscar_hdl.coder.unit.ports import SAMPLED, THREAD_BITS, WIDTH
 from oscar_hdl.coder.unit.row_contexts import row_contexts
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import bit, word
@@ -57,7 +57,7 @@ def decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found,
     plan, plan5, _, _, plan17, plan21, plan25, plan29, _ = plans
     writes, inputs, classes2, mean1 = LevelWrites(banks), LaneInputs(), bit(), word(4)
     x34, low26, local3 = word(STATES_BITS), word(8 * WIDTH), word(16 * WIDTH)
-    each = [LaneFound() for _ in range(WIDTH)]
+    each, addresses = [LaneFound() for _ in range(WIDTH)], [word(9) for _ in range(SAMPLED)]
     levels_of = level_writes(clk, tables, writes)
     contexts = row_contexts(clk, phase, classes2, plan.row_class, mean1, levels.contexts6)
     lanes = [
@@ -69,6 +69,9 @@ def decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found,
         turn_memory(clk, phase, 26, 24, plan21, plan17, low26, inputs.old24),
         turn_memory(clk, phase, 3, 29, plan, plan25, local3, inputs.local29),
     ]
+    counts = [
+        sample_count(clk, phase, *each[4 * n : 4 * n + 4], levels, addresses[n]) for n in range(SAMPLED)
+    ]
     joins = [
         joined([lane.x34 for lane in each], x34),
         joined([lane.low26 for lane in each], low26),
@@ -76,7 +79,7 @@ def decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found,
         joined([lane.symbol15 for lane in each], found.symbols15),
         joined([lane.odd30 for lane in each], found.odd30),
         joined([lane.total30 for lane in each], found.totals30),
-        joined([lane.address36 for lane in each], found.addresses36),
+        joined(addresses, found.addresses36),
     ]
 
     @always(clk.posedge)
@@ -90,4 +93,4 @@ def decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found,
         if phase[2:] == 3:
             inputs.classes4.next = classes2
 
-    return levels_of, contexts, lanes, memories, joins, take
+    return levels_of, contexts, lanes, memories, counts, joins, take

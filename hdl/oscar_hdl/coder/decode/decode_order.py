@@ -3,7 +3,6 @@
 from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.decode import ports
-from oscar_hdl.coder.unit.row_weight import row_weight
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -58,9 +57,8 @@ def decode_choice(clk, phase, thread, some, context, choice):
     """
     high, low, row, seeding = word(5), word(5), word(5), bit()
     first2, end2, last2, more3, rows2 = bit(), bit(), bit(), bit(), bit()
-    goes_on, group_before, counts, step = bit(), word(7), bit(), word(2)
+    goes_on, group_before = bit(), word(7)
     held2, ends = word(3), row_ends(clk, context.mask, high, low)
-    weight = row_weight(clk, context, row, counts, step)
 
     # In phase 2 what belongs to the context, in 3 what is found of its rows.
     @always(clk.posedge)
@@ -108,11 +106,6 @@ def decode_choice(clk, phase, thread, some, context, choice):
                     choice.limit.next = context.last_row
                 elif row == context.last_row:
                     choice.limit.next = context.last_lane
-            choice.counted.next = counts
-            choice.step.next = step
-            if not more3 and not seeding:
-                choice.counted.next = True
-                choice.step.next = 0
             choice.thread.next = thread
             choice.some.next = some
             choice.bank.next = context.bank
@@ -123,7 +116,7 @@ def decode_choice(clk, phase, thread, some, context, choice):
             for i in range(32):
                 choice.mask.next[i] = context.mask[i] and row != i
 
-    return ends, weight, look, sort, decide
+    return ends, look, sort, decide
 
 
 @block
@@ -155,6 +148,8 @@ def decode_order(clk, phase, choice, word1, decision):
             if raw:
                 decision.op.next = ports.RAW
             decision.row_class.next = found
+            # Of classes the row is 0.
+            decision.pick.next = choice.row[2:] + choice.row[4:2] + choice.row[4] + choice.group[2:]
             decision.code.next = 0
             if choice.op == ports.SEED:
                 if choice.seeds == 3:

@@ -6,7 +6,7 @@ from oscar_hdl.coder.decode.ports import CLASSES, OP_BITS, REST, ROW, SEED
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.streams.bundles import word
 
-PLAN_BITS = 39
+PLAN_BITS = 38
 
 
 @block
@@ -32,9 +32,9 @@ def decode_request(clk, rst, phase, choice, decision, position, plan):
                 decision.op == CLASSES or decision.op == ROW or (decision.op == SEED and choice.real)
             )
             waits.next = concat(
-                choice.step, choice.counted, choice.real, decision.final,
-                decision.opens, choice.seeds, decision.code, choice.limit,
-                decision.row_class, choice.group, choice.row, choice.bank, decision.op
+                decision.pick, choice.real, decision.final, decision.opens, choice.seeds,
+                decision.code, choice.limit, decision.row_class, choice.group, choice.row, choice.bank,
+                decision.op,
             )  # fmt: skip
         if rst:
             position.take.next = False
@@ -60,8 +60,7 @@ def decode_request(clk, rst, phase, choice, decision, position, plan):
             plan.opens.next = line[33]
             plan.final.next = line[34]
             plan.real.next = line[35]
-            plan.counted.next = line[36]
-            plan.step.next = line[39:37]
+            plan.pick.next = line[38:36]
             if not position.given:
                 plan.op.next = REST
 

@@ -52,6 +52,7 @@ def lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33
     def code():
         if phase[2:] == 2:
             levels.bank7.next = plan5.bank
+            levels.pick7.next = plan5.pick
             levels.code15.next = plan13.code
         if phase[2:] == 0:
             levels.odd9.next = plan5.seeds == 3 or plan5.seeds == 5
@@ -74,6 +75,7 @@ def lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33
             levels.raw15.next = 255
         if phase[2:] == 0:
             levels.clear21.next = plan17.op == HIGH
+            levels.pick21.next = plan17.pick
         if phase[2:] == 2:
             levels.refill23.next = plan21.op != REST and plan21.op != SEED
 
@@ -101,13 +103,15 @@ def lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33
     @always(clk.posedge)
     def count():
         if phase[2:] == 0:
+            levels.pick29.next = plan25.pick
             levels.count_bits29.next = 0
             if plan25.row_class[4:2] == 3:
                 levels.count_bits29.next = plan25.row_class[2:]
         if phase[2:] == 2:
             levels.seed35.next = plan33.op == SEED
             levels.counted35.next = (plan33.op == CLASSES and alive33) or (
-                (plan33.op == ROW or (plan33.op == SEED and plan33.real)) and plan33.counted
+                plan33.op == ROW or (plan33.op == SEED and plan33.real)
             )
+            levels.pick35.next = plan33.pick
 
     return present, code, rebuild, count

@@ -1,7 +1,7 @@
 """Bundles of the barrel decoder; docs/engine.md, "Barrel units", says what each signal means and when."""
 
 from oscar_hdl.coder.ports import BANK_BITS, ROW_BITS, VALUES_BITS
-from oscar_hdl.coder.unit.ports import STATE_BITS, THREAD_BITS, THREADS, WIDTH, WORD_BYTES
+from oscar_hdl.coder.unit.ports import SAMPLED, STATE_BITS, THREAD_BITS, THREADS, WIDTH, WORD_BYTES
 from oscar_hdl.streams.bundles import Bundle, bit, word
 
 RING_BITS = 9  # of a byte's place in a thread's buffer
@@ -22,7 +22,7 @@ class DecoderJob(Bundle):
     """Blocks for the threads of a barrel decoder."""
 
     start, thread, idle = bit(), word(THREAD_BITS), word(THREADS)
-    bank, thinning, values = word(BANK_BITS), word(2), word(VALUES_BITS)
+    bank, values = word(BANK_BITS), word(VALUES_BITS)
     seeds, first, last = word(3), word(7), word(7)
     bytes, offset = word(19), word(4)  # offset: other bytes in the last word, before the block
     done, done_thread, bad = bit(), word(THREAD_BITS), bit()
@@ -62,17 +62,17 @@ class DecodePlan(Bundle):
     code = word(4)  # a symbol with as many raw bits as a raw or a seed step has
     seeds, opens, final = word(3), bit(), bit()  # first and last turn of the seeds
     real = bit()  # there is a row
-    counted, step = bit(), word(2)  # its symbols are counted, each as 2^step
+    pick = word(2)  # of each four lanes, that which is counted
 
 
 class DecodeContext(Bundle):
     """What a thread's next turn follows from, from phase 1 on."""
 
     last_group, last_row, last_lane = word(7), word(5), word(5)  # of the block
-    bank, thinning, seeds = word(BANK_BITS), word(2), word(3)
+    bank, seeds = word(BANK_BITS), word(3)
     first, last = word(7), word(7)
     state, group, wide, index = word(3), word(7), word(2), word(3)
-    mask, left, crowd = word(32), word(6), word(2)  # rows left, how many; > 8, > 16 came
+    mask, left = word(32), word(6)  # rows left, how many
 
 
 class DecodeChoice(Bundle):
@@ -80,7 +80,7 @@ class DecodeChoice(Bundle):
 
     thread, some, op = word(THREAD_BITS), bit(), word(OP_BITS)
     group, row, limit = word(7), word(5), word(5)
-    bank, seeds, counted, step = word(BANK_BITS), word(3), bit(), word(2)
+    bank, seeds = word(BANK_BITS), word(3)
     wide, index, real = word(2), word(3), bit()
     mask, left = word(32), word(6)  # of the rows that are left then
 
@@ -88,7 +88,7 @@ class DecodeChoice(Bundle):
 class DecodeDecision(Bundle):
     """The same with the class of its row, from phase 2 on, and how the thread goes on, from phase 3 on."""
 
-    op, code, row_class = word(OP_BITS), word(4), word(4)
+    op, code, row_class, pick = word(OP_BITS), word(4), word(4), word(2)
     opens, final = bit(), bit()
     state, wide, index, clears = word(3), word(2), word(3), bit()
 
@@ -98,7 +98,7 @@ class GroupClasses(Bundle):
 
     write, at, classes = bit(), word(THREAD_BITS + 2), word(4 * WIDTH)
     ends, thread = bit(), word(THREAD_BITS)
-    mask, left, crowd = word(32), word(6), word(2)
+    mask, left = word(32), word(6)
 
 
 class LaneLevels(Bundle):
@@ -111,6 +111,7 @@ class LaneLevels(Bundle):
     low_bits27, count_bits29 = word(2), word(2)
     present13, present29, present35 = word(WIDTH), word(WIDTH), word(WIDTH)
     seed35, counted35 = bit(), bit()
+    pick7, pick21, pick29, pick35 = word(2), word(2), word(2), word(2)
 
 
 class LaneBytes(Bundle):
@@ -153,11 +154,12 @@ class LaneFound(Bundle):
     wrong10 = bit()  # the state is no start state: it has not a 1 alone above the seeds' bits
     symbol15, low26 = word(4), word(8)  # low26: low bits of wide rows, kept
     odd30, total30 = bit(), word(16)  # the value is not 0; with the local one, if it is there
-    x34, address36 = word(STATE_BITS), word(9)
+    x34 = word(STATE_BITS)
+    context7, symbol21, value29 = word(5), word(4), word(16)  # what it may count
 
 
 class Found(Bundle):
     """What eight lanes find, from the clock in the name on."""
 
     wrong10, symbols15, odd30 = word(WIDTH), word(4 * WIDTH), word(WIDTH)
-    totals30, addresses36 = word(16 * WIDTH), word(9 * WIDTH)
+    totals30, addresses36 = word(16 * WIDTH), word(9 * SAMPLED)

@@ -37,11 +37,11 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
     write_at, read_at, fetched, value4 = word(10), word(10), word(16), word(16)
     classes = [word(4) for _ in range(32)]
     class_at, class_read, class_now = word(5), word(5), word(4)
-    live, step, row_live, row_counted = word(6), word(2), bit(), bit()
+    live, row_live = word(6), bit()
     # Of the slot that a take begins, from its phase 0 on; numbers: clocks from there. limit: the last lane.
-    slot_header, slot_row, slot_counted = bit(), bit(), bit()
+    slot_header, slot_row = bit(), bit()
     slot_class, slot_j, slot_limit = word(4), word(5), word(5)
-    j1, lane3, header3, limit3 = word(5), word(5), bit(), word(5)
+    j1, lane3, header3, limit3, pick3 = word(5), word(5), bit(), word(5), word(2)
     header4, row4, counted4, exists4, class_of_row4, class4 = bit(), bit(), bit(), bit(), word(4), word(4)
     row5, row6, value5, value6, local6 = bit(), bit(), word(16), word(16), word(16)
     low_bits4, context8, context9, context10, strobes = word(2), word(5), word(5), word(5), word(6)
@@ -88,15 +88,6 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
         early.next = phase[2:] == 2 and (phase == 30 or (not phase[4] and phase[4:2] != 0))
         ready.next = position.ok
         row_live.next = class_now != 0
-        row_counted.next = class_now != 0
-        if (step != 0 and j[0]) or (step[1] and j[1]) or (step == 3 and j[2]):
-            row_counted.next = False
-        if live[6:3] == 0 or live == 8 or job.thinning == 0:
-            step.next = 0
-        elif live[6:4] == 0 or live == 16:
-            step.next = 1
-        else:
-            step.next = concat(True, job.thinning[1])
 
     @always(clk.posedge)
     def control():
@@ -163,7 +154,6 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
         if tick or rst:
             slot_header.next = header and not rst
             slot_row.next = row and not rst
-            slot_counted.next = row_counted
             slot_class.next = class_now
             slot_j.next = j
             slot_limit.next = 31
@@ -193,23 +183,22 @@ def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
         if phase == 2:
             header3.next = slot_header
             limit3.next = slot_limit
+            pick3.next = group[2:]
+            if slot_row:
+                pick3.next = slot_j[2:] + slot_j[4:2] + slot_j[4] + group[2:]
         if phase == 3:
             header4.next = slot_header
             row4.next = slot_row
-            counted4.next = slot_header or (slot_row and slot_counted)
+            counted4.next = slot_header or slot_row
             class_of_row4.next = slot_class
             low_bits4.next = 0
             if slot_class[4:2] == 3:
                 low_bits4.next = slot_class[2:]
         if phase == 9:
             header10.next = header4
-        if phase == 10:
-            counts.step.next = 0
-            if row4:
-                counts.step.next = step
         if phase == 20:
             sums.described_row.next = concat(group, slot_j)
-        exists4.next = lane3 <= limit3
+        exists4.next = lane3 <= limit3 and lane3[2:] == pick3  # and is counted
         row5.next = row4
         row6.next = row5
         strobes.next[6:1] = strobes[5:]

@@ -6,12 +6,12 @@ from oscar_hdl.coder.decode.ports import HIGHS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.streams.bundles import bit, word
 
-JOB_BITS, RECORD_BITS, LEFT_BITS = 38, 15, 40
+JOB_BITS, RECORD_BITS, LEFT_BITS = 36, 15, 38
 
 
 @block
 def thread_rows(clk, phase, thread, choice, decision, group, context, word1):
-    """Keep classes of a group's rows, which of them are left, and how many there were.
+    """Keep classes of a group's rows, and which of them are left.
 
     thread u3: its context (DecodeContext) is read in phase 0. choice: DecodeChoice; decision: DecodeDecision,
     which is written in phase 3. group: GroupClasses, which end in phase 0. word1 u32: the classes of the
@@ -19,7 +19,7 @@ def thread_rows(clk, phase, thread, choice, decision, group, context, word1):
     """
     lefts = [word(LEFT_BITS) for _ in range(THREADS)]
     classes = [word(32) for _ in range(4 * THREADS)]
-    crowds, eight = word(2), word(THREAD_BITS + 2)
+    eight = word(THREAD_BITS + 2)
 
     @always_comb
     def place():
@@ -32,17 +32,15 @@ def thread_rows(clk, phase, thread, choice, decision, group, context, word1):
             line[:] = lefts[thread]
             context.mask.next = line[32:]
             context.left.next = line[38:32]
-            context.crowd.next = line[40:38]
-            crowds.next = context.crowd
             word1.next = classes[eight]
 
     @always(clk.posedge)
     def write():
         if phase[2:] == 3:
             if choice.some and decision.clears:
-                lefts[choice.thread].next = concat(crowds, choice.left, choice.mask)
+                lefts[choice.thread].next = concat(choice.left, choice.mask)
         elif group.ends:
-            lefts[group.thread].next = concat(group.crowd, group.left, group.mask)
+            lefts[group.thread].next = concat(group.left, group.mask)
         if group.write:
             classes[group.at].next = group.classes
 
@@ -57,13 +55,13 @@ def thread_records(clk, phase, job, thread, choice, decision, context, fresh):
     decision: DecodeDecision, which is written in phase 3. fresh u8: threads whose block had no turn yet.
     """
     jobs, records = [word(JOB_BITS) for _ in range(THREADS)], [word(RECORD_BITS) for _ in range(THREADS)]
-    starts, start_thread, said, final = bit(), word(THREAD_BITS), word(21), word(18)
+    starts, start_thread, said, final = bit(), word(THREAD_BITS), word(19), word(18)
 
     @always(clk.posedge)
     def take():
         starts.next = job.start
         start_thread.next = job.thread
-        said.next = concat(job.last, job.first, job.seeds, job.thinning, job.bank)
+        said.next = concat(job.last, job.first, job.seeds, job.bank)
         final.next = job.values - 1
         if starts:
             jobs[start_thread].next = concat(said, final[17:])
@@ -83,10 +81,9 @@ def thread_records(clk, phase, job, thread, choice, decision, context, fresh):
             context.last_row.next = line[10:5]
             context.last_group.next = line[17:10]
             context.bank.next = line[19:17]
-            context.thinning.next = line[21:19]
-            context.seeds.next = line[24:21]
-            context.first.next = line[31:24]
-            context.last.next = line[38:31]
+            context.seeds.next = line[22:19]
+            context.first.next = line[29:22]
+            context.last.next = line[36:29]
             record[:] = records[thread]
             context.state.next = record[3:]
             context.wide.next = record[5:3]
@@ -96,7 +93,7 @@ def thread_records(clk, phase, job, thread, choice, decision, context, fresh):
                 context.state.next = HIGHS
                 context.wide.next = 0
                 context.index.next = 0
-                context.group.next = line[38:31]
+                context.group.next = line[36:29]
 
     @always(clk.posedge)
     def write():

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from myhdl import always, always_comb, block
+from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.encode import ports
 from oscar_hdl.coder.encode.block_facts import block_facts
@@ -103,8 +103,25 @@ def results(clk, rst, phase, job, wrong11, entry, facts, ended):
 
 
 @block
+def sampled_lanes(pick, addresses, address):
+    """Give the addresses u18 of lanes `pick` u2 and `pick` + 4 of eight lanes; combinational."""
+
+    @always_comb
+    def choose():
+        address.next = concat(addresses[45:36], addresses[9:])
+        if pick == 1:
+            address.next = concat(addresses[54:45], addresses[18:9])
+        elif pick == 2:
+            address.next = concat(addresses[63:54], addresses[27:18])
+        elif pick == 3:
+            address.next = concat(addresses[72:63], addresses[36:27])
+
+    return choose
+
+
+@block
 def barrel_encoder(clk, rst, phase, job, tables, source, counts, drain, m_axis_bytes):
-    """Encode blocks (docs/asc.md, format 3), eight lanes a clock, of eight threads in turns of four clocks.
+    """Encode blocks (docs/asc.md, format 4), eight lanes a clock, of eight threads in turns of four clocks.
 
     phase u4: counts up by one a clock; a turn begins where its two lower bits are 0. job: EncoderJob.
     tables: TableWrites. source: CodedSource. counts: CountedLanes. drain: DrainPort. m_axis_bytes:
@@ -117,14 +134,15 @@ def barrel_encoder(clk, rst, phase, job, tables, source, counts, drain, m_axis_b
     entry, facts = ports.Entry(), ports.Facts()
     room, wide, write_wide, row_class1, mean1 = word(THREADS), word(2), bit(), word(4), word(4)
     data3, present3, present6, dead4 = word(19 * WIDTH), word(WIDTH), word(WIDTH), bit()
-    addresses7, wrong11, counted6, step6, begins = word(9 * WIDTH), word(WIDTH), bit(), word(2), bit()
+    addresses7, wrong11, counted6, begins = word(9 * WIDTH), word(WIDTH), bit(), bit()
+    pick6, pick7, upper6 = word(2), word(2), word(3)
     leaving = [ports.Leaving() for _ in range(WIDTH)]
 
     order = turns(clk, rst, phase, job, room, group, source, plan, plan5, wide, write_wide, entry)
     stages = [copied_fields(clk, *two, load=begins) for two in pairwise(plans)]  # a turn later each
     read = turn_reading(clk, phase, plan, row_class1, mean1, plan5, plan9, reading, wide, write_wide)
     there = lane_presence(clk, phase, plan, present3, present6)
-    rows = group_rows(clk, phase, data3, present3, plan5, plan9, plan13, group, dead4)
+    rows = group_rows(clk, phase, data3, present3, plan5, plan13, group, dead4)
     gather = block_facts(clk, phase, data3, present3, dead4, plan, plan5, plan9, entry.turn, facts.said)
     code = lanes(clk, phase, plan, plan17, data3, reading, present6, tables, leaving, addresses7, wrong11)
     store = byte_store(clk, rst, phase, job, plan9, leaving, drain, room, ended, m_axis_bytes)
@@ -133,6 +151,7 @@ def barrel_encoder(clk, rst, phase, job, tables, source, counts, drain, m_axis_b
     @always_comb
     def turn():
         begins.next = phase[2:] == 0
+        upper6.next = concat(True, pick6)
 
     @always(clk.posedge)
     def count():
@@ -142,17 +161,16 @@ def barrel_encoder(clk, rst, phase, job, tables, source, counts, drain, m_axis_b
             mean1.next = source.mean
         if phase[2:] == 3:
             entry.turn.next = plan9.thread
-        counts.valid.next = 0
-        if counted6:
-            counts.valid.next = present6
+        counts.valid.next[0] = counted6 and present6[pick6]
+        counts.valid.next[1] = counted6 and present6[upper6]
         if phase[2:] == 1:
             counted6.next = plan5.counted and plan5.op != REST
-            step6.next = plan5.step
+            pick6.next = plan5.pick
         if phase[2:] == 2:
-            counts.step.next = step6
+            pick7.next = pick6
             counts.bank.next = reading.bank6
 
     point = copied(None, entry.turn, entry.thread)
-    show = copied(None, addresses7, counts.address)
+    show = sampled_lanes(pick7, addresses7, counts.address)
 
     return order, stages, read, there, rows, gather, code, store, end, turn, point, count, show

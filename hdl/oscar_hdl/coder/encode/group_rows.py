@@ -1,4 +1,4 @@
-"""What a header says of its group: which rows are live, whether they are many, and which are seeds."""
+"""What a header says of its group: which rows are live, and which are seeds."""
 
 from itertools import pairwise
 
@@ -148,15 +148,14 @@ def seed_rows(clk, phase, rows4, count5, plan13, group):
 
 
 @block
-def group_rows(clk, phase, data3, present3, plan5, plan9, plan13, group, dead4):
+def group_rows(clk, phase, data3, present3, plan5, plan13, group, dead4):
     """Look at the rows of a group, eight a clock from clock 3 of a turn on.
 
     data3: of the eight lanes. present3 u8: rows of the block; what is behind them does not count. plan5,
-    plan9, plan13: the turn's Plan.
-    group: Group. dead4: one of the rows has class 0.
+    plan13: the turn's Plan. group: Group. dead4: one of the rows has class 0.
     """
     live4, sizes4, lives, count4 = word(WIDTH), word(3 * WIDTH), word(32), word(4)
-    count5, total, dead_rows4, rows4 = word(4), word(6), word(WIDTH), word(4 * WIDTH)
+    count5, dead_rows4, rows4 = word(4), word(WIDTH), word(4 * WIDTH)
     seeds = seed_rows(clk, phase, rows4, count5, plan13, group)
 
     @always(clk.posedge)
@@ -187,18 +186,11 @@ def group_rows(clk, phase, data3, present3, plan5, plan9, plan13, group, dead4):
     def collect():
         lives.next = concat(live4, lives[32:8])
         count5.next = count4
-        total.next = total + count5
-        if phase[2:] == 1:
-            total.next = count5
 
     @always_comb
     def give():
         group.write_mask.next = phase[2:] == 0 and plan5.op == HEADER
         group.mask_thread.next = plan5.thread
         group.mask.next = lives
-        group.write_crowd.next = phase[2:] == 1 and plan9.op == HEADER
-        group.crowd_thread.next = plan9.thread
-        group.crowd.next[0] = total > 8
-        group.crowd.next[1] = total > 16
 
     return seeds, see, join, collect, give

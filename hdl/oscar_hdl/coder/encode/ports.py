@@ -30,7 +30,7 @@ class EncoderJob(Bundle):
     """Blocks for the threads of a barrel encoder, and their directory entries."""
 
     start, thread, idle = bit(), word(THREAD_BITS), word(THREADS)
-    bank, thinning, values = word(BANK_BITS), word(2), word(VALUES_BITS)
+    bank, values = word(BANK_BITS), word(VALUES_BITS)
     done, done_thread, bad = bit(), word(THREAD_BITS), bit()
     constant, value, bits = bit(), word(16), word(4)
     seeds, first, last, bytes = word(3), word(7), word(7), word(19)
@@ -46,7 +46,7 @@ class Plan(Bundle):
     """What is to be done in a turn, and of which thread; held for four clocks from the answer on."""
 
     thread, op, bank = word(THREAD_BITS), word(OP_BITS), word(BANK_BITS)
-    counted, step = bit(), word(2)  # its symbols are counted, each as 2^step
+    counted, pick = bit(), word(2)  # its symbols are counted: of each four lanes that of one
     opening, begin = bit(), word(4)  # states begin, with 2^begin
     fresh = bit()  # the block's first turns: no bytes and no facts before this one
 
@@ -61,7 +61,6 @@ class Group(Bundle):
     """What a header says of a group, each as soon as it is written: for the thread `thread`."""
 
     write_mask, mask_thread, mask = bit(), word(THREAD_BITS), word(32)
-    write_crowd, crowd_thread, crowd = bit(), word(THREAD_BITS), word(2)  # > 8, > 16 rows
     write_seeds, seeds_thread, seeds = bit(), word(THREAD_BITS), word(31)
 
 
@@ -80,11 +79,11 @@ class Context(Bundle):
     """What a thread's next turn follows from, from phase 1 on."""
 
     last_group, last_row, last_lane = word(7), word(5), word(5)  # of the block
-    bank, thinning = word(BANK_BITS), word(2)
+    bank = word(BANK_BITS)
     state, opened, seeds, first = word(3), bit(), word(3), word(7)
     group, scan = word(7), word(7)  # whose classes are not coded yet, whose header was read
     left, part, raws, row = word(3), word(3), word(2), word(5)
-    mask, crowd, wide = word(32), word(2), word(2)  # rows left; of the last row read
+    mask, wide = word(32), word(2)  # rows left; of the last row read
     found = word(31)  # of seed_rows
 
 

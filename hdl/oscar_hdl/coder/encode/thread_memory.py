@@ -7,24 +7,23 @@ from oscar_hdl.coder.ports import BANK_BITS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.streams.bundles import bit, word
 
-JOB_BITS, STATE_BITS = 21, 41
+JOB_BITS, STATE_BITS = 19, 41
 
 
 @block
 def thread_rows(clk, phase, thread, some, group, wide, wide_thread, write_wide, context, decision):
-    """Keep which rows of a group are left, how many there were, and which are seeds.
+    """Keep which rows of a group are left, and which are seeds.
 
     thread, some, context, decision: as of thread_memory. group: Group. wide u2 of wide_thread u3, with
     write_wide: how many low bits of its last row go round the tables (0, 1, 2, 3 for 0, 1, 3, 8).
     """
-    masks, crowds = [word(32) for _ in range(THREADS)], [word(2) for _ in range(THREADS)]
+    masks = [word(32) for _ in range(THREADS)]
     wides, founds = [word(2) for _ in range(THREADS)], [word(31) for _ in range(THREADS)]
 
     @always(clk.posedge)
     def read():
         if phase[2:] == 0:
             context.mask.next = masks[thread]
-            context.crowd.next = crowds[thread]
             context.wide.next = wides[thread]
             context.found.next = founds[thread]
 
@@ -39,8 +38,6 @@ def thread_rows(clk, phase, thread, some, group, wide, wide_thread, write_wide, 
 
     @always(clk.posedge)
     def write_others():
-        if group.write_crowd:
-            crowds[group.crowd_thread].next = group.crowd
         if group.write_seeds:
             founds[group.seeds_thread].next = group.seeds
         if write_wide:
@@ -60,7 +57,7 @@ def thread_memory(clk, phase, job, thread, some, context, decision, entry_thread
     jobs, states = [word(JOB_BITS) for _ in range(THREADS)], [word(STATE_BITS) for _ in range(THREADS)]
     entries, fresh = [word(18) for _ in range(THREADS)], word(THREADS)
     starts, start_thread, final = bit(), word(THREAD_BITS), word(18)
-    bank, thinning = word(BANK_BITS), word(2)
+    bank = word(BANK_BITS)
     writes, written, said = bit(), word(THREAD_BITS), word(11)
     before = word(7)
 
@@ -69,10 +66,9 @@ def thread_memory(clk, phase, job, thread, some, context, decision, entry_thread
         starts.next = job.start
         start_thread.next = job.thread
         bank.next = job.bank
-        thinning.next = job.thinning
         final.next = job.values - 1
         if starts:
-            jobs[start_thread].next = concat(bank, thinning, final[17:])
+            jobs[start_thread].next = concat(bank, final[17:])
         for i in range(THREADS):
             if phase[2:] == 3 and some and thread == i:
                 fresh.next[i] = False
@@ -88,8 +84,7 @@ def thread_memory(clk, phase, job, thread, some, context, decision, entry_thread
             context.last_lane.next = line[5:]
             context.last_row.next = line[10:5]
             context.last_group.next = line[17:10]
-            context.thinning.next = line[19:17]
-            context.bank.next = line[21:19]
+            context.bank.next = line[19:17]
             state[:] = states[thread]
             context.state.next = state[3:]
             context.opened.next = state[3]

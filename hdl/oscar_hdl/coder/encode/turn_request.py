@@ -1,11 +1,10 @@
 """What is asked of memory for a turn, and the turn's plan, which waits for the answer."""
 
-from myhdl import always, block, concat, modbv
+from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.encode import ports
 from oscar_hdl.coder.ports import BANK_BITS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
-from oscar_hdl.coder.unit.row_weight import row_weight
 from oscar_hdl.streams.bundles import bit, word
 
 PLAN_BITS = 25
@@ -46,10 +45,9 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
     plans = [word(PLAN_BITS) for _ in range(THREADS)]
     asking, begin = word(THREAD_BITS), word(4)
     op, part, bank, counts = word(ports.OP_BITS), word(2), word(BANK_BITS), bit()
-    step, opening, fresh = word(2), bit(), bit()
-    limit, seeds, row_counts, row_step = word(5), word(3), bit(), word(2)
+    pick, opening, fresh = word(2), bit(), bit()
+    limit, seeds = word(5), word(3)
     begins = seed_begin(clk, context.found, begin)
-    weight = row_weight(clk, context, decision.row, row_counts, row_step)
 
     @always(clk.posedge)
     def ask():
@@ -68,13 +66,11 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
             bank.next = context.bank
             opening.next = decision.opens
             fresh.next = decision.op == ports.HEADER and decision.group == 0  # once a block
-            step.next = 0
-            counts.next = decision.live
-            if decision.op == ports.COUNT or decision.op == ports.ROW:
-                counts.next = row_counts
-                step.next = row_step
-            elif decision.op != ports.CLASSES:
-                counts.next = False
+            counts.next = (
+                decision.op == ports.COUNT
+                or decision.op == ports.ROW
+                or (decision.op == ports.CLASSES and decision.live)
+            )
             limit.next = 31
             if decision.group == context.last_group:
                 if decision.op == ports.HEADER or decision.op == ports.CLASSES:
@@ -86,10 +82,14 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
         if rst:
             source.take.next = False
 
+    @always_comb
+    def choose():  # of classes the row is 0
+        pick.next = source.row[2:] + source.row[4:2] + source.row[4] + source.row[7:5]
+
     @always(clk.posedge)
     def keep():
         if source.take:
-            plans[asking].next = concat(begin, fresh, opening, step, counts, limit, bank, seeds, part, op)
+            plans[asking].next = concat(begin, fresh, opening, pick, counts, limit, bank, seeds, part, op)
 
     @always(clk.posedge)
     def begin_turn():
@@ -103,11 +103,11 @@ def turn_request(clk, rst, phase, thread, some, context, decision, source, plan)
             plan.bank.next = line[11:9]
             plan.limit.next = line[16:11]
             plan.counted.next = line[16]
-            plan.step.next = line[19:17]
+            plan.pick.next = line[19:17]
             plan.opening.next = line[19]
             plan.fresh.next = line[20]
             plan.begin.next = line[25:21]
             if not source.given:
                 plan.op.next = ports.REST
 
-    return begins, weight, ask, keep, begin_turn
+    return begins, ask, choose, keep, begin_turn

@@ -12,19 +12,19 @@ from oscar_hdl.streams.lane_delay import lane_delay
 def row_scale(clk, turn, counts, olds, scale, fade):
     """Find what a row's counts and what it was are divided by.
 
-    turn: strobe, a clock behind the row's first pair. counts u38, olds u32: its pairs. scale u17: 2^(16 - z),
+    turn: strobe, a clock behind the row's first pair. counts u34, olds u32: its pairs. scale u18: 2^(17 - z),
     and fade: three clocks behind its last pair, until the next row's.
     """
-    two, total, old_two, old_total = word(20), word(COUNT_BITS), word(8), word(11)
+    two, total, old_two, old_total = word(18), word(COUNT_BITS), word(11), word(14)
     large, over = bit(), bit()
 
     @always(clk.posedge)
     def add():
-        two.next = counts[19:] + counts[38:19]
-        old_two.next = olds[7:] + olds[23:16]
-        large.next = olds[16:7] != 0 or olds[32:23] != 0
+        two.next = counts[17:] + counts[34:17]
+        old_two.next = olds[10:] + olds[26:16]
+        large.next = olds[16:10] != 0 or olds[32:26] != 0
         base = modbv(0)[COUNT_BITS:]
-        old_base = modbv(0)[11:]
+        old_base = modbv(0)[14:]
         base[:] = total
         old_base[:] = old_total
         over.next = over or large
@@ -40,37 +40,35 @@ def row_scale(clk, turn, counts, olds, scale, fade):
         if turn:
             fade.next = over or old_total > FADE_ABOVE
             scale.next = 0
-            if total[18]:
-                scale.next[12] = True
-            elif total[17]:
+            if total[16]:
                 scale.next[13] = True
-            elif total[16]:
-                scale.next[14] = True
             elif total[15]:
+                scale.next[14] = True
+            elif total[14]:
                 scale.next[15] = True
-            else:
+            elif total[13]:
                 scale.next[16] = True
+            else:
+                scale.next[17] = True
 
     return add, decide
 
 
 @block
 def merged(clk, counts, olds, scale, fade, learnt, *, lane: int):
-    """Give learnt u16 of a lane of counts u38 and olds u32, four clocks later.
+    """Give learnt u16 of a lane of counts u34 and olds u32, four clocks later.
 
-    scale and fade come a clock later than they.
+    scale and fade come a clock later than they. A symbol was counted once where it stands for four.
     """
-    LOW, HIGH, OLD_LOW, OLD_HIGH = 19 * lane, 19 * lane + 19, 16 * lane, 16 * lane + 16
-    factor, product, carry, new = word(19), word(35), bit(), word(16)
+    LOW, HIGH, OLD_LOW, OLD_HIGH = 17 * lane, 17 * lane + 17, 16 * lane, 16 * lane + 16
+    factor, product, new = word(17), word(35), word(16)
     old1, old2, old3 = word(16), word(16), word(16)
 
     @always(clk.posedge)
     def merge():
         factor.next = counts[HIGH:LOW]
-        product.next = factor[18:] * scale
-        carry.next = factor[18]
-        new.next = product[32:16]
-        new.next[14] = product[30] or carry  # a count of 2^18: the rest of it is 0
+        product.next = factor * scale
+        new.next = product[31:15]
         old1.next = olds[OLD_HIGH:OLD_LOW]
         old2.next = old1
         if fade:
@@ -87,15 +85,15 @@ CLOCKS = LATE + 4  # from a pair of counts to what is learnt
 
 @block
 def learn_rows(clk, clear, counted, counts, olds, write, learnt):
-    """Merge counts u38 into olds u32, a pair a clock (docs/asc.md, "After a frame").
+    """Merge counts u34 into olds u32, a pair a clock (docs/asc.md, "After a frame").
 
     counted: level, while pairs of rows come, without a pause. CLOCKS later `write` is high with learnt u32,
-    each entry (old >> 1 if the row's sum is above 64, else old) + (count >> z), z the least from 0 on with
-    which the row's counts add up to less than 2^15. clear: before.
+    each entry (old >> 1 if the row's sum is above 512, else old) + (4 count >> z), z the least from 0 on with
+    which four times the row's counts add up to less than 2^15. clear: before.
     """
     ticks, phase, turn, counted1 = word(4), word(3), bit(), bit()
-    scale, fade, way = word(17), bit(), word(CLOCKS)
-    counts_late, olds_late = word(38), word(32)
+    scale, fade, way = word(18), bit(), word(CLOCKS)
+    counts_late, olds_late = word(34), word(32)
     learnt0, learnt1 = word(16), word(16)
 
     limits = row_scale(clk, turn, counts, olds, scale, fade)

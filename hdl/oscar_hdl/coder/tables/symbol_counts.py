@@ -6,10 +6,9 @@ from oscar_hdl.coder.ports import BANK_BITS, BANKS, COUNT_BITS, CountChain, Coun
 from oscar_hdl.streams.bundles import Bundle, bit, word
 from oscar_hdl.streams.copied import chain
 
-KEPT_BITS = 18
+KEPT_BITS = 18  # of a count in memory, the half of a word
 PAIR_BITS = 2 * KEPT_BITS
 PLACE_BITS = BANK_BITS + 9  # bank, context, symbol
-MOST = 1 << KEPT_BITS
 
 
 @block
@@ -18,8 +17,8 @@ def count_bank(clk, takes, take_at, count_at, got, writes, write_at, total, *, b
 
     got u36: what is at count_at u8 three clocks before, or with its bit of `takes` at take_at u8, which is
     cleared then.
-    writes u2: which of the pair at write_at u8 becomes total u19, which comes a clock later; one of 2^18 and
-    more does not. While counts are taken there are none to write.
+    writes u2: which of the pair at write_at u8 becomes total u17, which comes a clock later. While counts are
+    taken there are none to write.
     """
     memory = [word(PAIR_BITS) for _ in range(1 << 8)]
     read_at, at, taking, clears = word(8), word(8), bit(), bit()
@@ -27,10 +26,8 @@ def count_bank(clk, takes, take_at, count_at, got, writes, write_at, total, *, b
 
     @always_comb
     def choose():
-        data.next = total[KEPT_BITS:]
-        enables.next = 0
-        if not total[KEPT_BITS]:
-            enables.next = lanes
+        data.next = total
+        enables.next = lanes
         if clears:
             data.next = 0
             enables.next = 0b11
@@ -60,25 +57,20 @@ def count_bank(clk, takes, take_at, count_at, got, writes, write_at, total, *, b
 
 
 @block
-def count_lane(clk, gots, bank, full, before, total, *, lane: int):
-    """Add a lane of a bank's counts u36 to that of before u38: total u19, two clocks behind got.
+def count_lane(clk, gots, bank, before, total, *, lane: int):
+    """Add a lane of a bank's counts u36 to that of before u34: total u17, two clocks behind got.
 
-    gots: of all banks; bank: which; full: a count of it reached 2^18, was left as it had been, and is known
-    by its highest bit. before comes a clock behind got.
+    gots: of all banks; bank: which. before comes a clock behind got.
     """
-    LOW, HIGH = lane * KEPT_BITS, lane * KEPT_BITS + KEPT_BITS
+    LOW, HIGH = lane * KEPT_BITS, lane * KEPT_BITS + COUNT_BITS
     BEFORE_LOW, BEFORE_HIGH = lane * COUNT_BITS, lane * COUNT_BITS + COUNT_BITS
     own = word(COUNT_BITS)
 
     @always(clk.posedge)
     def add():
         pair = modbv(0)[PAIR_BITS:]
-        kept = modbv(0)[KEPT_BITS:]
         pair[:] = gots[bank]
-        kept[:] = pair[HIGH:LOW]
-        own.next = kept
-        if full and kept[KEPT_BITS - 1]:
-            own.next = MOST
+        own.next = pair[HIGH:LOW]
         total.next = before[BEFORE_HIGH:BEFORE_LOW] + own
 
     return add
@@ -90,7 +82,6 @@ class Counted(Bundle):
     # 1: the place is read; 4: it is prepared for writing; 5: written, beside the sum.
     place1, place2, place3, place4, place5 = (word(PLACE_BITS) for _ in range(5))
     counts1, counts2, counts3, counts4, counts5 = (bit() for _ in range(5))
-    amount4 = word(4)
     near3 = word(2)  # 0: its count is the memory's; else the sum of so many symbols before, and one
     again4 = bit()  # the symbol before it is the same
 
@@ -98,7 +89,6 @@ class Counted(Bundle):
 @block
 def count_places(clk, rst, unit: CountPort, unit_bank, way: Counted):
     """Follow the symbols of a unit, a clock after another, and see which are the same."""
-    step1, step2, step3 = word(2), word(2), word(2)
     one2, two2, three2, four2, one3 = bit(), bit(), bit(), bit(), bit()
 
     @always(clk.posedge)
@@ -132,26 +122,19 @@ def count_places(clk, rst, unit: CountPort, unit_bank, way: Counted):
             way.near3.next = 2
         elif four2:
             way.near3.next = 3
-        way.amount4.next[0] = step3 == 0
-        way.amount4.next[1] = step3 == 1
-        way.amount4.next[2] = step3 == 2
-        way.amount4.next[3] = step3 == 3
 
-    delays = [
-        chain(clk, way.place1, way.place2, way.place3, way.place4, way.place5),
-        chain(clk, unit.step, step1, step2, step3),
-    ]
-    return delays, follow, compare
+    delay = chain(clk, way.place1, way.place2, way.place3, way.place4, way.place5)
+    return delay, follow, compare
 
 
 @block
 def count_sum(clk, gots, way: Counted, total):
-    """Add the amount of a symbol to its count: total u19 in its clock 5.
+    """Add one to the count of a symbol: total u17 in its clock 5.
 
     gots u36: what banks have at its place, read in clock 1. So of the four symbols before it, which
     are not written until then, or just then, the sum itself is taken if they are the same.
     """
-    base4, sum6, sum7 = (word(KEPT_BITS) for _ in range(3))
+    base4, sum6, sum7 = (word(COUNT_BITS) for _ in range(3))
     BITS = 9 + len(gots).bit_length() - 1
     bank3 = way.place3(BITS, 9)
 
@@ -165,17 +148,17 @@ def count_sum(clk, gots, way: Counted, total):
             else:
                 base4.next = sum6
         elif way.near3[0]:
-            base4.next = total[KEPT_BITS:]
+            base4.next = total
         elif way.place3[0]:
-            base4.next = pair[PAIR_BITS:KEPT_BITS]
+            base4.next = pair[KEPT_BITS + COUNT_BITS : KEPT_BITS]
         else:
-            base4.next = pair[KEPT_BITS:]
-        base = modbv(0)[KEPT_BITS:]
+            base4.next = pair[COUNT_BITS:]
+        base = modbv(0)[COUNT_BITS:]
         base[:] = base4
         if way.again4:
-            base[:] = total[KEPT_BITS:]
-        total.next = base + way.amount4
-        sum6.next = total[KEPT_BITS:]
+            base[:] = total
+        total.next = base + 1
+        sum6.next = total
         sum7.next = sum6
 
     return choose
@@ -189,16 +172,15 @@ def symbol_counts(
 
     banks: 2 or 4; unit_bank: where the unit counts. With `valid` of the chain, in 256 clocks one after
     another, pairs are taken and cleared, of a bank whose last symbol came four clocks before or earlier. The
-    chain is passed on a clock later; totals come five clocks behind their address. A count is at most 2^18;
-    2^18 itself only where nothing else of its bank counts values. A reset leaves counts alone.
+    chain is passed on a clock later; totals come five clocks behind their address. A count, and the sum of a
+    symbol's in all of the chain, is at most 2^16. A reset leaves counts alone.
     """
     way, total, total_0, total_1 = Counted(), *(word(COUNT_BITS) for _ in range(3))
     count_at, write_at, halves = unit.address(9, 1), way.place4(9, 1), word(2)
     NUMBER, BITS = banks, banks.bit_length() - 1
     PLACE_END = 9 + BITS
     gots, writes = [word(PAIR_BITS) for _ in range(banks)], [word(2) for _ in range(banks)]
-    takes, fulls, full, ends = word(banks), word(banks), bit(), bit()
-    taken1, taken2, taken3, taken_bank, drained = bit(), bit(), bit(), word(BITS), word(BITS)
+    takes, taken_bank, drained = word(banks), word(BITS), word(BITS)
 
     places = count_places(clk, rst, unit, unit_bank, way)
     adder = count_sum(clk, gots, way, total)
@@ -207,8 +189,7 @@ def symbol_counts(
         for b in range(banks)
     ]
     lanes = [
-        count_lane(clk, gots, drained, full, before.totals, one, lane=i)
-        for i, one in enumerate((total_0, total_1))
+        count_lane(clk, gots, drained, before.totals, one, lane=i) for i, one in enumerate((total_0, total_1))
     ]
 
     @always_comb
@@ -230,28 +211,9 @@ def symbol_counts(
         after.valid.next = before.valid
         after.bank.next = before.bank
         after.address.next = before.address
+        taken_bank.next = after.bank[BITS:]
         drained.next = taken_bank
-        full.next = fulls[taken_bank]
         if rst:
             after.valid.next = False
 
-    @always(clk.posedge)
-    def overflow():
-        """Whether a count of a bank came to 2^18, until all of them are taken."""
-        taken1.next = after.valid
-        taken2.next = taken1
-        taken3.next = taken2
-        ends.next = taken3 and not taken2
-        taken_bank.next = after.bank[BITS:]
-        for b in range(NUMBER):
-            if way.counts5 and total[KEPT_BITS] and way.place5[PLACE_END:9] == b:
-                fulls.next[b] = True
-            elif ends and taken_bank == b:
-                fulls.next[b] = False
-        if rst:
-            taken1.next = False
-            taken2.next = False
-            taken3.next = False
-            fulls.next = 0
-
-    return places, adder, memories, lanes, wires, select, pass_on, overflow
+    return places, adder, memories, lanes, wires, select, pass_on

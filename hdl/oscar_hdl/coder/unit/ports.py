@@ -9,11 +9,11 @@ THREADS = 8  # blocks that take turns
 THREAD_BITS = 3
 STATE_BITS = 24
 WORD_BYTES = 16  # of a word of bytes
+SAMPLED = 2  # of a clock's lanes are counted: one of the lower four, and the fourth after it
 ALL_THREADS = (1 << THREADS) - 1  # a name, because VHDL has no shift of a literal
 
 
 class CountedLanes(Bundle):
-    """Symbols to count: those of a clock's lanes."""
+    """Symbols to count: the sample of a clock's lanes (docs/asc.md, "Counts")."""
 
-    valid, address = word(WIDTH), word(9 * WIDTH)
-    step, bank = word(2), word(BANK_BITS)
+    valid, address, bank = word(SAMPLED), word(9 * SAMPLED), word(BANK_BITS)

@@ -1,4 +1,4 @@
-"""What a barrel unit counts: eight symbols a clock, of each lane in a memory of its own."""
+"""What a barrel unit counts: two symbols a clock, each in a memory of its own."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ from myhdl import always_comb, block
 
 from oscar_hdl.coder.ports import BANKS, CountChain, CountPort
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
-from oscar_hdl.coder.unit.ports import WIDTH, CountedLanes
+from oscar_hdl.coder.unit.ports import SAMPLED, CountedLanes
 
 
 @block
@@ -18,20 +18,19 @@ def lane_counts(counts: CountedLanes, port: CountPort, *, lane: int):
     def take():
         port.valid.next = counts.valid[LANE]
         port.address.next = counts.address[HIGH:LOW]
-        port.step.next = counts.step
 
     return take
 
 
 @block
 def unit_counts(clk, rst, counts: CountedLanes, before: CountChain, after: CountChain, *, banks: int = BANKS):
-    """Count what a unit gives, and hand it to the chain (symbol_counts): eight of its places.
+    """Count what a unit gives, and hand it to the chain (symbol_counts): two of its places.
 
     banks: of symbol_counts; `counts.bank` is where a clock's symbols are counted. The chain is
-    eight clocks longer by a unit.
+    two clocks longer by a unit.
     """
-    ports = [CountPort() for _ in range(WIDTH)]
-    chain = [before, *(CountChain() for _ in range(WIDTH - 1)), after]
+    ports = [CountPort() for _ in range(SAMPLED)]
+    chain = [before, *(CountChain() for _ in range(SAMPLED - 1)), after]
     lanes = [lane_counts(counts, port, lane=n) for n, port in enumerate(ports)]
     kept = [
         symbol_counts(clk, rst, port, counts.bank, *link, banks=banks)

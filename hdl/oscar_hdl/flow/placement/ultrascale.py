@@ -28,7 +28,7 @@ SHARED = (
     "frame_sender",
     "row_memory",
 )
-UNIT = {"barrel_decoder": 1, "barrel_encoder": 1, "symbol_counts": 16}  # blocks of a barrel unit
+UNIT = {"barrel_decoder": 1, "barrel_encoder": 1, "symbol_counts": 4}  # blocks of a barrel unit
 CARD, THERE = "Alveo U55C", {"LUT": 1_304_000, "FF": 2_607_000, "DSP": 9_024, "RAMB36": 2_016}
 FILL = 0.7  # of a card that a design can use and still be routed
 MHZ, VALUES_A_CLOCK, VALUE_BITS = 250, 6.6, 8  # the clock is assumed; of a unit that decodes dense rows

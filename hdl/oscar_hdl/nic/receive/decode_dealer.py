@@ -70,7 +70,6 @@ def block_facts(clk, choosing, deal: DealPort, thread, unit, row, dealt: DealtBl
         if choosing:
             dealt.thread.next = thread
             dealt.bank.next = deal.bank
-            dealt.thinning.next = deal.thinning
             dealt.values.next = blocks.values
             dealt.seeds.next = deal.entry[5:2]
             dealt.first.next = deal.entry[12:5]
@@ -120,7 +119,6 @@ def raw_turn(
         if free and alone:
             owner.next = deal.bank
             raw.bank.next = deal.bank
-            raw.thinning.next = deal.thinning
             raw.values.next = deal.blocks.values
             raw.width.next = deal.entry[7:2]
             raw.constant.next = deal.entry[2:] == CONSTANT

@@ -53,7 +53,6 @@ def frame_blocks(
         """What is known of the frame of each bank."""
         if state == states.TAKE:
             deal.bank.next = frame.bank
-            deal.thinning.next = frame.thinning
             deal.count.next = command.count
             deal.row.next = row
         for b in range(FRAMES):

@@ -39,7 +39,7 @@ class DealtBlock:
 
     def __init__(self, units: int, row_bits: int) -> None:
         self.start, self.thread = word(units), word(THREAD_BITS)
-        self.bank, self.thinning = word(BANK_BITS), word(2)
+        self.bank = word(BANK_BITS)
         self.values, self.seeds, self.first, self.last = word(18), word(3), word(7), word(7)
         self.bytes, self.offset, self.row = word(19), word(4), word(row_bits)  # row: in the bank
 
@@ -134,7 +134,6 @@ class FrontFrame(Bundle):
     error, failed, bank = word(ERROR_BITS), bit(), word(BANK_BITS)
     matched, built = bit(), bit()  # it lies in the store; its tables were asked for
     right = bit()  # level: it is whole, prefix and directory are right; its blocks will be dealt
-    thinning = word(2)
     crowded = bit()  # level: no other may enter the first stage
 
 
@@ -144,7 +143,7 @@ class DealPort:
     def __init__(self, row_bits: int, at_bits: int, entry_bits: int) -> None:
         self.go, self.done = bit(), bit()
         self.stop = bit()  # level: blocks that are not dealt yet need not be
-        self.bank, self.thinning = word(BANK_BITS), word(2)
+        self.bank = word(BANK_BITS)
         self.count, self.row = word(COUNT_BITS), word(row_bits)
         self.number, self.entry = word(8), word(entry_bits)  # of the directory, two clocks later
         self.blocks, self.places = Blocks(row_bits), BlockPlaces(at_bits)  # the walk

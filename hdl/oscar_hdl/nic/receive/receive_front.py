@@ -45,11 +45,6 @@ def receive_front(
     @always(clk.posedge)
     def measure():
         """What the states decide by, a clock before; all strobes below come in one state only."""
-        frame.thinning.next = 2
-        if command.count <= 32768:
-            frame.thinning.next = 0
-        elif command.count <= 262144:
-            frame.thinning.next = 1
         nothing.next = command.count == 0
         absent.next = empty or nothing
         step.next = match.matched or prefix.done or listing.done

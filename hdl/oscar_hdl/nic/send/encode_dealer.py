@@ -57,7 +57,7 @@ def encode_dealer(
     state = Signal(states.IDLE)
     index, base, final, may = word(8), word(len(row)), bit(), bit()
     last_block, size, last_size = word(8), word(len(frame.size)), word(len(frame.size))
-    bank, thinning, next_hot, hot = word(BANK_BITS), word(2), word(units), word(units)
+    bank, next_hot, hot = word(BANK_BITS), word(units), word(units)
     next_first, first = word(len(dealt.first)), word(len(dealt.first))
 
     place = bank_place(base, next_hot, next_first, block_log2=block_log2)
@@ -78,7 +78,6 @@ def encode_dealer(
             size.next = frame.size
             last_size.next = frame.last_size
             bank.next = frame.bank
-            thinning.next = frame.thinning
         final.next = index == last_block
         hot.next = next_hot
         first.next = next_first
@@ -106,7 +105,6 @@ def encode_dealer(
             gos[n].next = state == states.DEAL and may and hot[n] and not rst
         if state == states.DEAL:
             dealt.bank.next = bank
-            dealt.thinning.next = thinning
             dealt.first.next = first
             dealt.values.next = size
             if final:

@@ -8,12 +8,12 @@ VALUES_BITS = 18
 
 
 @block
-def frame_plan(clk, rst, start, count, block_log2, ready, last_block, size, last_size, thinning):
+def frame_plan(clk, rst, start, count, block_log2, ready, last_block, size, last_size):
     """Cut `count` u19 values into blocks of 2^block_log2.
 
     start (strobe); ready: 20 clocks later (the rest one clock behind it), until the next start. last_block
     u8: the number of the last block; size u18: values of all blocks but that one; last_size u18: of that
-    one. thinning u2: what tables learn from (docs/engine.md, "Counting").
+    one.
     """
     steps, blocks, rest, some, move = word(5), word(len(count)), word(VALUES_BITS), bit(), bit()
 
@@ -41,9 +41,6 @@ def frame_plan(clk, rst, start, count, block_log2, ready, last_block, size, last
             size.next = 1
             some.next = False
             ready.next = False
-            thinning.next = 0
-            if count[len(count) : 16] != 0 or (count[15] and count[15:] != 0):
-                thinning.next = 1
         if rst:
             ready.next = True
         last_size.next = size

@@ -12,7 +12,7 @@ class PlannedFrame(Bundle):
     """A frame in the first stage, with which it leaves it."""
 
     bank, empty = word(BANK_BITS), bit()  # empty: without values
-    last_block, size, last_size, thinning = word(8), word(18), word(18), word(2)
+    last_block, size, last_size = word(8), word(18), word(18)
     checksum = word(16)
 
 
@@ -54,7 +54,7 @@ class DealtBlock:
     """The block that is dealt; holds with UnitRing.go. first: its first row in the unit's bank."""
 
     def __init__(self, bank_row_bits: int) -> None:
-        self.bank, self.thinning, self.values = word(BANK_BITS), word(2), word(18)
+        self.bank, self.values = word(BANK_BITS), word(18)
         self.first = word(bank_row_bits)
 
 

@@ -31,7 +31,7 @@ def send_front(
 
     plan = frame_plan(
         clk, rst, planning, command.count, command.block_log2, planned, frame.last_block, frame.size,
-        frame.last_size, frame.thinning,
+        frame.last_size,
     )  # fmt: skip
 
     sets = copied_fields(None, command, tables, "load", "save", "fresh")

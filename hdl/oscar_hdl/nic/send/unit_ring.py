@@ -26,7 +26,6 @@ def ring_jobs(clk, rst, job: EncoderJob, rows: BankBlock, dealt: DealtBlock, rin
         job.start.next = ring.go and not rst
         job.thread.next = next_at
         job.bank.next = dealt.bank
-        job.thinning.next = dealt.thinning
         job.values.next = dealt.values
         rows.start.next = ring.go and not rst
         rows.thread.next = next_at

@@ -8,7 +8,15 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.asc.params import ASC_CODE, DIRECTORY_BYTES, MAX_BLOCK_LOG2, PAD, PREFIX_BYTES, AscParams
+from oscar.coding.asc.params import (
+    ASC_CODE,
+    DIRECTORY_BYTES,
+    FORMAT,
+    MAX_BLOCK_LOG2,
+    PAD,
+    PREFIX_BYTES,
+    AscParams,
+)
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import as_values, check_header, check_width, fit_width
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, put_head, unpack_frame
@@ -76,7 +84,13 @@ def make_coder(params: AscParams, implementation: Implementation = "compiled") -
 
 
 def _read_fingerprint(link: _Link, saved: Saved) -> int:
-    if saved.integer(0, 0xFFFFFFFF) != link.fingerprint:
+    fingerprint = saved.integer(0, 0xFFFFFFFF)
+    if fingerprint == link.params.fingerprint_of(FORMAT - 1):
+        raise ConfigError(
+            f"{saved.path}: expected state of ASC's format {FORMAT}, got that of format {FORMAT - 1}: "
+            "start the links anew, at both ends"
+        )
+    if fingerprint != link.fingerprint:
         raise ConfigError(
             f"{saved.path}: state was saved under other parameters than {link.params}; load it with the same"
         )
@@ -239,6 +253,11 @@ class Decoder(_Link):
         state = self._state(key)
         check_header(head, codec=ASC_CODE, step=step, sequence=state.sequence)
         if head.checksum != state.checksum(self.params):
+            if head.checksum == state.checksum(self.params, FORMAT - 1):
+                raise FrameError(
+                    f"expected a frame of ASC's format {FORMAT}, got one of format {FORMAT - 1}: "
+                    "install the same version of OSCAR at both ends"
+                )
             raise FrameError(
                 f"tables of step {step} have checksum 0x{state.checksum(self.params):04x} here and "
                 f"0x{head.checksum:04x} at the sender: parameters differ or the ends drifted apart; "

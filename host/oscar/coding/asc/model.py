@@ -15,12 +15,14 @@ from oscar.coding.asc.params import (
     NARROW_CLASS,
     POSSIBLE,
     RAW_BITS,
+    SAMPLE,
     SYMBOLS,
     TOTAL,
     VALUE_ROWS,
     WIDE_SHIFT,
     context_of,
     count_step,
+    counted_lane,
 )  # fmt: skip
 
 Rows = list[list[int]]  # sixteen integers for each table row, or the values of each row
@@ -121,17 +123,21 @@ def live(group: Sequence[Row]) -> int:
     return sum(row.row_class > 0 for row in group)
 
 
-def count_group(group: Sequence[Row], values: int, shift: int, counts: Rows) -> None:
-    """Add the classes and symbols of a group to `counts`; values: number of values of the frame."""
+def count_group(group: Sequence[Row], number: int, values: int, shift: int, counts: Rows) -> None:
+    """Add the sample of a group's classes and symbols to `counts`.
+
+    number: of the group in its block; values: of the frame.
+    """
     if not live(group):
         return
     step = count_step(values, live(group))
     for j, row in enumerate(group):
-        counts[class_context(row.mean)][row.row_class] += 1
-        if row.row_class and j % step == 0:
-            for lane, value in enumerate(row.values):
-                s, _ = symbol_of(value, low_bits(row.row_class, shift))
-                counts[row.context(lane)][s] += step
+        if (j - number) % SAMPLE == 0:
+            counts[class_context(row.mean)][row.row_class] += SAMPLE
+        if row.row_class and ((j >> 2) + number) % step == 0:
+            for lane in range(counted_lane(j, number), len(row.values), SAMPLE):
+                s, _ = symbol_of(row.values[lane], low_bits(row.row_class, shift))
+                counts[row.context(lane)][s] += SAMPLE * step
 
 
 def seed_rows(group: Sequence[Row], count: int) -> list[int]:

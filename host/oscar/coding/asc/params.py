@@ -46,16 +46,16 @@ PRIOR = (
 )  # fmt: skip
 
 COUNT_BITS = 15  # bits of a frame's counts for a histogram row; halved history plus counts stays below 2^16
-FADE_ABOVE = 64  # a histogram row with a larger sum is halved before a frame's counts are added
-ALL_COUNTED, QUARTER_COUNTED = (
-    1 << 15,
-    1 << 18,
-)  # values of a frame up to which all rows, or every fourth, are counted
+FADE_ABOVE = 512  # a histogram row with a larger sum is halved before a frame's counts are added
+SAMPLE = 4  # of four values one is counted, as four
+HALF_COUNTED = 1 << 18  # values of a frame above which half the rows of a crowded group are counted
+CROWD = 8  # a group with more rows whose class is not 0 is crowded
 COST_BITS = 8  # a cost is in 2^-8 bit
 COST = tuple((PROB_BITS << COST_BITS) + 1 - (f ** (1 << COST_BITS)).bit_length() if f else 0
              for f in range(TOTAL + 1))  # of a symbol of frequency f: 2560 - floor(256 log2 f)  # fmt: skip
 SENT_ROW_BYTES = SYMBOLS // 2
-SENT_GAIN = 11 * (8 * SENT_ROW_BYTES + 8) << COST_BITS  # ten times the gain above which a row is sent
+SENT_GAIN = 11 * (8 * SENT_ROW_BYTES + 8) << COST_BITS  # ten times the gain above which a row is sent,
+SENT_SYMBOL_GAIN = 50 << COST_BITS  # with this for each of its symbols that was counted
 
 MIN_BLOCK_LOG2, MAX_BLOCK_LOG2 = 10, 17
 AUTO_BLOCK_LOG2 = 12  # log2 of the smallest block that the sender chooses
@@ -108,16 +108,25 @@ def _possible() -> tuple[int, ...]:
 POSSIBLE = _possible()
 
 
+def counted_lane(row: int, group: int) -> int:
+    """Return the first lane of a row that is counted, as every fourth after it is (docs/asc.md, "Counts").
+
+    row: of its group, 0..31; group: the group's number in its block.
+    """
+    return (row + (row >> 2) + (row >> 4) + group) % SAMPLE
+
+
+def group_cycle(block_log2: int) -> int:
+    """Return after how many groups of a frame numbers in blocks, mod SAMPLE, begin again; 0: SAMPLE."""
+    return min(SAMPLE, (1 << block_log2) // GROUP) if block_log2 else SAMPLE
+
+
 def count_step(values: int, live_rows: int) -> int:
-    """Return the distance between counted rows of a group; each counted row counts this many times.
+    """Return 1 if all rows of a group are counted, 2 if every other four of them.
 
     values: number of values of the frame; live_rows: rows of the group whose class is not 0.
     """
-    if values <= ALL_COUNTED or live_rows <= 8:
-        return 1
-    if live_rows <= 16:
-        return 2
-    return 4 if values <= QUARTER_COUNTED else 8
+    return 2 if values > HALF_COUNTED and live_rows > CROWD else 1
 
 
 @dataclass(frozen=True)
@@ -170,7 +179,11 @@ class AscParams:
     @cached_property
     def fingerprint(self) -> int:
         """CRC-32 of the format and the fields that both ends share; unequal ends refuse the first frame."""
-        return zlib.crc32(f"format={FORMAT},context={self.context},tables={self.tables}".encode())
+        return self.fingerprint_of(FORMAT)
+
+    def fingerprint_of(self, version: int) -> int:
+        """Return the fingerprint that these fields have in that version of the format."""
+        return zlib.crc32(f"format={version},context={self.context},tables={self.tables}".encode())
 
     def max_payload(self, count: int, width: int) -> int:
         """Return most bytes of the payload of `count` values of `width` bits (docs/asc.md, "Worst case")."""

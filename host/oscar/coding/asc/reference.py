@@ -48,6 +48,7 @@ from oscar.coding.asc.params import (
     RAW_STEP,
     SENT_GAIN,
     SENT_ROW_BYTES,
+    SENT_SYMBOL_GAIN,
     STATE_LOW,
     SYMBOLS,
     TABLE_ROWS,
@@ -55,6 +56,7 @@ from oscar.coding.asc.params import (
     VALUE_ROWS,
     AscParams,
     auto_block_log2,
+    group_cycle,
     raw_limit,
     seed_bits,
 )  # fmt: skip
@@ -84,7 +86,7 @@ class ReferenceCoder:
         check_range(min(numbers), max(numbers), width)
         shift = max(0, max(v ^ (v >> 31) for v in numbers).bit_length() - 15)
         groups = self._groups(numbers, self._positions(classes, len(numbers)), shift)
-        counts = _counted(groups, len(numbers), shift)
+        counts = _counted(groups, group_cycle(self.params.block_log2), len(numbers), shift)
         self._classes = [row.row_class for group in groups for row in group]
         last = symbol_of(min(LIMIT - 1, max(max(numbers), -min(numbers))), 0)[0]
         freq, sent = self._tables(state, counts, last)
@@ -126,7 +128,8 @@ class ReferenceCoder:
         for q in range(TABLE_ROWS) if self.params.sent_rows else ():
             levels = octaves(counts[q])
             own = from_octaves(levels, q, last)
-            if 10 * (cost(counts[q], freq[q]) - cost(counts[q], own)) > SENT_GAIN:
+            least = SENT_GAIN + SENT_SYMBOL_GAIN * sum(map(bool, levels))
+            if 10 * (cost(counts[q], freq[q]) - cost(counts[q], own)) > least:
                 freq[q], sent[q] = own, levels
         return freq, sent
 
@@ -192,7 +195,7 @@ class ReferenceCoder:
         data.end()
         for line in (line for group in groups for line in group):  # forged values may need more than 32 bits
             line.values = [_signed(v & 0xFFFFFFFF, 32) for v in line.values]
-        counts = _counted(groups, count, shift)
+        counts = _counted(groups, group_cycle(log2), count, shift)
         state.hist[:] = [learn(h, c) for h, c in zip(state.hist.tolist(), counts, strict=True)]
         size = 16 if width <= 16 else 32
         return [_signed(v & ((1 << size) - 1), size) for group in groups for row in group for v in row.values]
@@ -202,10 +205,10 @@ def _nothing() -> Rows:
     return [[0] * SYMBOLS for _ in range(TABLE_ROWS)]
 
 
-def _counted(groups: Sequence[Sequence[Row]], values: int, shift: int) -> Rows:
+def _counted(groups: Sequence[Sequence[Row]], cycle: int, values: int, shift: int) -> Rows:
     counts = _nothing()
-    for group in groups:
-        count_group(group, values, shift, counts)
+    for number, group in enumerate(groups):
+        count_group(group, number % cycle, values, shift, counts)
     return counts
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.asc.params import PRIOR, SYMBOLS, TABLE_ROWS, AscParams
+from oscar.coding.asc.params import FORMAT, PRIOR, SYMBOLS, TABLE_ROWS, AscParams
 from oscar.state import Reader, Saved, Stateful
 
 MOST = (1 << 16) - 1  # largest sum of a histogram row
@@ -49,7 +49,7 @@ class TableState(Stateful):
         """Return an independent copy."""
         return TableState(self.hist.copy(), self.sequence)
 
-    def checksum(self, params: AscParams) -> int:
+    def checksum(self, params: AscParams, version: int = FORMAT) -> int:
         """Return a 16-bit checksum of everything that the next frame is coded with."""
-        crc = zlib.crc32(self.hist.astype("<u2").tobytes(), params.fingerprint)
+        crc = zlib.crc32(self.hist.astype("<u2").tobytes(), params.fingerprint_of(version))
         return (crc ^ (crc >> 16)) & 0xFFFF

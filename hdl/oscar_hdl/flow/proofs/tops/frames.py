@@ -117,6 +117,6 @@ def raw_packer() -> Any:
     """Without fields at which it does not look."""
     from oscar_hdl.nic.send.raw_packer import raw_packer as made
 
-    job = without(RawJob(), "constant", "value", "bank", "thinning")
+    job = without(RawJob(), "constant", "value", "bank")
     source = without(ports.SourcePort(), "mean")
     return made(bit(), bit(), job, source, Stream(16, keep=2), depth_log2=4)

@@ -40,6 +40,7 @@ from oscar.coding.asc.params import (
     SYMBOLS,
     TABLE_ROWS,
     AscParams,
+    group_cycle,
 )  # fmt: skip
 from oscar.coding.asc.state import TableState
 from oscar.coding.asc.turns import cells_of, raw_rows
@@ -95,12 +96,13 @@ class CompiledCoder:
         return self._scratch_at + SCRATCH * thread
 
     def _frame(
-        self, values: np.ndarray, classes: np.ndarray | None, width: int, shift: int = 0,
+        self, values: np.ndarray, classes: np.ndarray | None, width: int, log2: int, shift: int = 0,
         plus: np.ndarray | None = None,
     ) -> Frame:  # fmt: skip
         """Return the kernels' description of a frame with `values`, to read or to fill.
 
-        plus: what decoded values are added to, or None.
+        log2: of the values of a block, 0 if the sender chooses; plus: what decoded values are added to, or
+        None.
         """
         positions, stride = self._zeros, 0
         if classes is not None and self.params.uses_position:
@@ -108,7 +110,8 @@ class CompiledCoder:
         least = self.params.least_class
         at, add = address(values), plus is not None
         far = np.uint64(0 if plus is None else (int(address(plus)) - int(at)) & (1 << 64) - 1)
-        return Frame(at, values.itemsize, values.size, positions, stride, shift, least, width, add, far)
+        size, cycle = values.itemsize, group_cycle(log2)
+        return Frame(at, size, values.size, positions, stride, shift, cycle, least, width, add, far)
 
     def _memory(self, name: str, size: int) -> np.uint64:
         """Return the address of at least `size` + PAD bytes under `name`, kept from call to call."""
@@ -141,7 +144,7 @@ class CompiledCoder:
         self._rows, self._values = -(-count // LANES), count
         if not count:
             return b""
-        frame = self._frame(values, classes, width)
+        frame = self._frame(values, classes, width, self.params.block_log2)
         if width > 16:
             frame = frame._replace(shift=max(0, sk.widest(frame.values, frame.size, count) - 15))
         groups, rows, threads = -(-count // GROUP), -(-count // LANES), self._begin(count)
@@ -217,7 +220,7 @@ class CompiledCoder:
         _refuse(read_directory(begin + head, end, count, log2, width, shift, blocks))
         copy = dk.BEFORE + (4 << log2) + dk.BEHIND
         copies = self._memory("copies", SIDES * threads * copy)
-        frame = self._frame(out, classes, width, shift, plus)
+        frame = self._frame(out, classes, width, log2, shift, plus)
 
         def code(thread: int, first: int, last: int) -> int:
             bank, own, scratch = self._bank(thread), copies + SIDES * copy * thread, self._scratch(thread)

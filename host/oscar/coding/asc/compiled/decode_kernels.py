@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oscar.coding.asc.compiled.count_kernels import count_classes, count_row, count_step
 from oscar.coding.asc.compiled.directory_kernels import BAD_END, BAD_STATE, LEFT_OVER, SHORT
 from oscar.coding.asc.compiled.pop_kernels import (
     AT,
@@ -25,6 +26,7 @@ from oscar.coding.asc.compiled.pop_kernels import (
     LAST,
     MASK,
     MEANS,
+    NUMBER,
     ORDER,
     ROWS,
     SIDE,
@@ -45,10 +47,6 @@ from oscar.coding.asc.compiled.row_kernels import (
     Block,
     Frame,
     block_at,
-    bump_some,
-    count_classes,
-    count_step,
-    find_cells,
     get_block,
     i64,
     lanes_of,
@@ -124,9 +122,10 @@ def _pop_classes(side: Any, frame: Frame, g: int, seeds: int, table: Any, counts
     at, x = pull(at, where(on, y, x))
     leave(side, at, x, i64(0))
     put64(side + u64(STEP), count_step(frame.length, live))
+    put64(side + u64(NUMBER), g & (frame.cycle - 1))
     put64(side + u64(MASK), _riding(side, rows, seeds) if seeds else i64(0))
     if live:
-        count_classes(side + u64(CLASSES), side + u64(MEANS), rows, counts)
+        count_classes(side + u64(CLASSES), side + u64(MEANS), rows, g & (frame.cycle - 1), counts)
     if live < GROUP_ROWS:
         _zeros(frame, GROUP * g, min(frame.length, GROUP * (g + 1)))
     if frame.shift or (SEARCHED and live >= DENSE):
@@ -209,16 +208,16 @@ def _open(block: Block, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, 
 
 
 @njit(**PART)
-def _finish(block: Block, left: int, mask: int, frame: Frame, side: Any, counts: Any, step: int) -> int:
+def _finish(block: Block, left: int, frame: Frame, side: Any, counts: Any) -> int:
     """Store and count a block's seed rows; return its status.
 
-    left: bytes not read; mask: seed rows of the first coded group; step: that group's count step. The states
-    hold 2^16 plus the seed rows and nothing else, or the block is refused.
+    left: bytes not read. The states hold 2^16 plus the seed rows and nothing else, or the block is refused.
     """
     if left:
         return i64(LEFT_OVER)
     bits, done, rest = 16 // block.seeds if block.seeds else i64(1), i64(0), load32(side) - STATE_LOW
-    cells = side + u64(CELLS)
+    cells, mask = side + u64(CELLS), get64(side + u64(MASK))
+    step, number = get64(side + u64(STEP)), get64(side + u64(NUMBER))
     for j in range(GROUP_ROWS):
         if (mask >> j) & 1:
             t = GROUP_ROWS * block.first + j
@@ -226,11 +225,10 @@ def _finish(block: Block, left: int, mask: int, frame: Frame, side: Any, counts:
             field = where(lane_numbers() < lanes, (rest >> done) & ((1 << bits) - 1), 0)
             rest, done = rest - (field << done), done + bits
             values = (field << (32 - bits)) >> (32 - bits)
-            if j & (step - 1) == 0:
-                copy_bytes(positions_at(frame, t), cells, lanes, LANES)
-                c, mean = get_byte(side + u64(CLASSES + j)), get_byte(side + u64(MEANS + j))
-                find_cells(values, cells, mean, c, low_bits(c, frame.shift), cells)
-                bump_some(counts, cells, lanes, step)
+            copy_bytes(positions_at(frame, t), cells, lanes, LANES)
+            c, mean = get_byte(side + u64(CLASSES + j)), get_byte(side + u64(MEANS + j))
+            low = low_bits(c, frame.shift)
+            count_row(values, cells, mean, c, low, lanes, j, number, step, counts, cells)
             put_row(values, lanes, frame, values_at(frame, t), cells)
     return i64(0) if bits_of(rest == 0) == 0xFFFFFFFF else i64(BAD_END)
 
@@ -264,7 +262,7 @@ def _plain_block(block: Block, g0: int, g1: int, frame: Frame, counts: Any, scra
         here = values - u64(4 * GROUP * g)
         own = Frame(
             here, i64(4), frame.length, frame.positions, frame.stride,
-            frame.shift, frame.least, frame.width, False, u64(0),
+            frame.shift, frame.cycle, frame.least, frame.width, False, u64(0),
         )  # fmt: skip
         t, group = u64(GROUP_ROWS * g), u64(4 * g)
         live, low = found + u64(128) - u64(g), found + u64(136) - group
@@ -306,8 +304,7 @@ def _check(at: Any, side: Any, g: int, frame: Frame, counts: Any) -> int:
     if left < 0:
         return SHORT
     if g == get64(side + u64(FIRST)):
-        step, mask = get64(side + u64(STEP)), get64(side + u64(MASK))
-        return _finish(get_block(at), left, mask, frame, side, counts, step)
+        return _finish(get_block(at), left, frame, side, counts)
     return i64(0)
 
 

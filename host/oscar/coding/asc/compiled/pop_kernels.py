@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oscar.coding.asc.compiled.count_kernels import FOURS, count_plain, count_row, plain_rows
 from oscar.coding.asc.compiled.look_ups import narrow, permute, weigh
 from oscar.coding.asc.compiled.row_kernels import (
     BITS_AT,
@@ -27,10 +28,7 @@ from oscar.coding.asc.compiled.row_kernels import (
     SEARCHED,
     SYMBOLS_AT,
     Frame,
-    bump_rows,
-    bump_some,
     contexts,
-    find_cells,
     i64,
     lanes_of,
     low_bits,
@@ -39,7 +37,6 @@ from oscar.coding.asc.compiled.row_kernels import (
     put_values,
     relative,
     scaled_class,
-    store_cells,
     store_values,
     u64,
     values_at,
@@ -52,7 +49,6 @@ from oscar.coding.asc.compiled.vectors import (
     get32,
     get64,
     get_byte,
-    greater,
     lane_numbers,
     load8,
     load32,
@@ -60,6 +56,7 @@ from oscar.coding.asc.compiled.vectors import (
     put32,
     put64,
     spread,
+    store16,
     store32,
     to16,
     upper_byte,
@@ -70,7 +67,6 @@ from oscar.coding.asc.compiled.vectors import (
 from oscar.coding.asc.params import (
     GROUP_ROWS,
     LANES,
-    NARROW_CLASS,
     PROB_BITS,
     RAW_STEP,
     TOTAL,
@@ -86,16 +82,19 @@ SIDES = 4 if SEARCHED else 2  # blocks decoded at once; with gathers, two keep a
 #   AT        int64           address behind the last byte not yet read; bytes are read backwards
 #   BEGIN     int64           address of the block's first byte
 #   FIRST, LAST  int64        first and last group that is coded
-#   STEP      int64           count step of the group: every STEP-th row is counted
+#   STEP      int64           count step of the group
+#   NUMBER    int64           the group's number in its block, mod SAMPLE
 #   ROWS      int64           how many entries of ORDER are valid
 #   DONE      int64           how many of these rows are decoded
 #   MASK      int64           bit j: row j is a seed row
 #   WIDE      int64           bit i: the row ORDER[i] is not plain
-#   CELLS     int32 [33][32]  for each row, which counter each value increments; the last row is scratch
+#   CELLS     int32 [8][32]   scratch: numbers of counters
+#   VALUES    int16 [32][32]  values of the plain rows, to be counted
 CLASSES, MEANS, ORDER = 128, 192, 256
-AT, BEGIN, FIRST, LAST, STEP, ROWS, DONE, MASK, WIDE = range(320, 392, 8)
+AT, BEGIN, FIRST, LAST, STEP, NUMBER, ROWS, DONE, MASK, WIDE = range(320, 400, 8)
 CELLS = 448
-SIDE = CELLS + 4 * LANES * (GROUP_ROWS + 1)
+VALUES = CELLS + 4 * LANES * FOURS
+SIDE = VALUES + 2 * LANES * GROUP_ROWS
 
 
 @njit(**INLINE)
@@ -164,14 +163,13 @@ _take = _take_by_search if SEARCHED else _take_by_gather
 
 
 @njit(**PART)
-def _pop_any_row(at: Any, side: Any, frame: Frame, t: int, table: Any, counts: Any, step: int) -> Any:
+def _pop_any_row(at: Any, side: Any, frame: Frame, t: int, table: Any, counts: Any) -> Any:
     """Decode row `t`, of any class and length, from the states at `side`.
 
-    at: address behind the bytes not yet read; counts: address of the counters; step: how often each symbol
-    counts, 0 for a row that is not counted. Returns the new `at`. Raw steps come first, highest bits first:
-    the encoder pushed them last.
+    at: address behind the bytes not yet read; counts: address of the counters. Returns the new `at`. Raw
+    steps come first, highest bits first: the encoder pushed them last.
     """
-    j, cells = t % GROUP_ROWS, side + u64(CELLS + 4 * LANES * GROUP_ROWS)
+    j, cells = t % GROUP_ROWS, side + u64(CELLS)
     c, mean, lanes = get_byte(side + u64(CLASSES + j)), get_byte(side + u64(MEANS + j)), lanes_of(frame, t)
     x, on, low, values = load32(side), lane_numbers() < lanes, low_bits(c, frame.shift), spread(0)
     done = (low - 1) // RAW_STEP * RAW_STEP if low else i64(-1)
@@ -185,9 +183,8 @@ def _pop_any_row(at: Any, side: Any, frame: Frame, t: int, table: Any, counts: A
         z, high = _take(x, load8(cells), mean, scaled_class(c, mean), table)
         values = values | (widen(high) << low)
         at, x = pull(at, where(on, z, x))
-        if step:
-            find_cells(values, cells, mean, c, low, cells)
-            bump_some(counts, cells, lanes, step)
+        number, step = get64(side + u64(NUMBER)), get64(side + u64(STEP))
+        count_row(values, cells, mean, c, low, lanes, j, number, step, counts, cells)
     store32(side, x)
     put_row(values, lanes, frame, values_at(frame, t), cells)
     return at
@@ -214,31 +211,27 @@ def put_row(values: Any, lanes: int, frame: Frame, out: Any, cells: Any) -> None
 
 
 @njit(**INLINE)
-def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, table: Any, step: int) -> Any:
+def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, table: Any) -> Any:
     """Decode row number `i` of ORDER, which is plain.
 
     at: address behind the bytes not yet read; x: states; t0: first row of the group. Returns the new at and
-    x. Cells are only stored here. `_count_rows` increments the counters later, so this loop has no scatter.
+    x. Values are kept for `_count_rows`: those in `frame` may be sums.
     """
     j = get_byte(side + u64(ORDER) + u64(i))
     c, mean = get_byte(side + u64(CLASSES) + u64(j)), get_byte(side + u64(MEANS) + u64(j))
     positions = load8(positions_at(frame, t0 + j))
     x, values = _take(x, positions, mean, c, table)
     put_values(values_at(frame, t0 + j), frame, values)
-    if j & (step - 1) == 0:
-        wide = widen(values)
-        store_cells(
-            side + u64(CELLS) + u64(4 * LANES * j), contexts(positions, mean, c), greater(wide, 0 - wide)
-        )
+    store16(side + u64(VALUES) + u64(2 * LANES) * u64(j), values)
     return pull(at, x)
 
 
 @njit(**PART)
 def _pop_one(a: Any, last: int, frame: Frame, t0: int, table: Any) -> None:
     """Decode rows DONE to last - 1 of one block; all are plain. t0: first row of its group."""
-    at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
+    at, x = u64(get64(a + u64(AT))), load32(a)
     for i in range(get64(a + u64(DONE)), last):
-        at, x = _pop_row(at, x, a, i, frame, t0, table, step)
+        at, x = _pop_row(at, x, a, i, frame, t0, table)
     leave(a, at, x, last)
 
 
@@ -257,11 +250,10 @@ def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, table: Any) -
     Their sides are adjacent in memory, their groups `apart` rows apart. DONE is equal for both.
     """
     b, u0 = a + u64(SIDE), t0 + apart
-    at, x, step = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
-    bt, y, pets = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
+    at, x, bt, y = u64(get64(a + u64(AT))), load32(a), u64(get64(b + u64(AT))), load32(b)
     for i in range(get64(a + u64(DONE)), last):
-        at, x = _pop_row(at, x, a, i, frame, t0, table, step)
-        bt, y = _pop_row(bt, y, b, i, frame, u0, table, pets)
+        at, x = _pop_row(at, x, a, i, frame, t0, table)
+        bt, y = _pop_row(bt, y, b, i, frame, u0, table)
     leave(a, at, x, last)
     leave(b, bt, y, last)
 
@@ -270,15 +262,13 @@ def _pop_two(a: Any, last: int, frame: Frame, t0: int, apart: int, table: Any) -
 def _pop_four(a: Any, last: int, frame: Frame, t0: int, apart: int, table: Any) -> None:
     """Decode rows DONE to last - 1 of four blocks; see `_pop_two`."""
     b, c, d = a + u64(SIDE), a + u64(2 * SIDE), a + u64(3 * SIDE)
-    at, x, step_a = u64(get64(a + u64(AT))), load32(a), get64(a + u64(STEP))
-    bt, y, step_b = u64(get64(b + u64(AT))), load32(b), get64(b + u64(STEP))
-    ct, z, step_c = u64(get64(c + u64(AT))), load32(c), get64(c + u64(STEP))
-    dt, w, step_d = u64(get64(d + u64(AT))), load32(d), get64(d + u64(STEP))
+    at, x, bt, y = u64(get64(a + u64(AT))), load32(a), u64(get64(b + u64(AT))), load32(b)
+    ct, z, dt, w = u64(get64(c + u64(AT))), load32(c), u64(get64(d + u64(AT))), load32(d)
     for i in range(get64(a + u64(DONE)), last):
-        at, x = _pop_row(at, x, a, i, frame, t0, table, step_a)
-        bt, y = _pop_row(bt, y, b, i, frame, t0 + apart, table, step_b)
-        ct, z = _pop_row(ct, z, c, i, frame, t0 + 2 * apart, table, step_c)
-        dt, w = _pop_row(dt, w, d, i, frame, t0 + 3 * apart, table, step_d)
+        at, x = _pop_row(at, x, a, i, frame, t0, table)
+        bt, y = _pop_row(bt, y, b, i, frame, t0 + apart, table)
+        ct, z = _pop_row(ct, z, c, i, frame, t0 + 2 * apart, table)
+        dt, w = _pop_row(dt, w, d, i, frame, t0 + 3 * apart, table)
     leave(a, at, x, last)
     leave(b, bt, y, last)
     leave(c, ct, z, last)
@@ -335,17 +325,16 @@ def pop_groups(sides: Any, number: int, frame: Frame, g: int, apart: int, table:
             _pop_one(one, _plain_end(one, 1), frame, t0 + rows * s, table)
             if get64(one + u64(DONE)) < get64(one + u64(ROWS)):
                 _pop_next(one, frame, t0 + rows * s, table, counts)
-        _count_rows(one, counts)
+        _count_rows(one, frame, t0 + rows * s, counts)
 
 
 @njit(**PART)
 def _pop_next(side: Any, frame: Frame, t0: int, table: Any, counts: Any) -> None:
     """Decode the next row of a group, plain or not."""
-    i, step = get64(side + u64(DONE)), get64(side + u64(STEP))
+    i = get64(side + u64(DONE))
     j = get_byte(side + u64(ORDER + i))
     if (get64(side + u64(WIDE)) >> i) & 1:
-        counted = step if j & (step - 1) == 0 else i64(0)
-        at = _pop_any_row(u64(get64(side + u64(AT))), side, frame, t0 + j, table, counts, counted)
+        at = _pop_any_row(u64(get64(side + u64(AT))), side, frame, t0 + j, table, counts)
         put64(side + u64(AT), i64(at))
         put64(side + u64(DONE), i + 1)
     else:
@@ -353,17 +342,17 @@ def _pop_next(side: Any, frame: Frame, t0: int, table: Any, counts: Any) -> None
 
 
 @njit(**PART)
-def _count_rows(side: Any, counts: Any) -> None:
-    """Count the symbols of a group's plain rows from their stored cells.
+def _count_rows(side: Any, frame: Frame, t0: int, counts: Any) -> None:
+    """Count the sample of a group's plain rows, whose values are in `side`; t0: the group's first row.
 
     Other rows were counted when they were decoded. Seed rows are counted by decode_kernels._finish.
     """
-    step = get64(side + u64(STEP))
-    for j in range(0, GROUP_ROWS, step):
-        c = get_byte(side + u64(CLASSES + j))
-        if c and c <= NARROW_CLASS and not (get64(side + u64(MASK)) >> j) & 1:
-            cells = side + u64(CELLS + 4 * LANES * j)
-            bump_rows(counts, cells, cells + u64(4 * LANES), step)
+    plain, _ = plain_rows(side + u64(CLASSES), i64(GROUP_ROWS))
+    count_plain(
+        plain & ~get64(side + u64(MASK)), side + u64(VALUES), i64(2), positions_at(frame, t0), frame.stride,
+        side + u64(CLASSES), side + u64(MEANS), get64(side + u64(NUMBER)), get64(side + u64(STEP)), counts,
+        side + u64(CELLS),
+    )  # fmt: skip
 
 
 @njit(**PART)
@@ -373,10 +362,10 @@ def pop_slowly(side: Any, frame: Frame, g: int, table: Any, counts: Any) -> None
     The check `at >= begin` holds for every row: a row reads at most 5 steps of 64 bytes, and
     decode_kernels.BEFORE bytes in front of the block are readable.
     """
-    at, step, begin = u64(get64(side + u64(AT))), get64(side + u64(STEP)), u64(get64(side + u64(BEGIN)))
+    at, begin = u64(get64(side + u64(AT))), u64(get64(side + u64(BEGIN)))
     for i in range(get64(side + u64(ROWS))):
         j = get_byte(side + u64(ORDER + i))
         if at >= begin:
             t = GROUP_ROWS * g + j
-            at = _pop_any_row(at, side, frame, t, table, counts, step if j & (step - 1) == 0 else i64(0))
+            at = _pop_any_row(at, side, frame, t, table, counts)
     put64(side + u64(AT), i64(at))

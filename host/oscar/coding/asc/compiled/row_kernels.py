@@ -14,12 +14,8 @@ import numpy as np
 from oscar.coding.asc.compiled.byte_stream import MACHINE, pull_bytes, push_bytes
 from oscar.coding.asc.compiled.vectors import (
     extend,
-    float_bits,
-    get32,
     get64,
-    get_byte,
     greater,
-    increment,
     lesser,
     load8,
     load16,
@@ -35,8 +31,6 @@ from oscar.coding.asc.compiled.vectors import (
     widen_unsigned,
 )  # fmt: skip
 from oscar.coding.asc.params import (
-    ALL_COUNTED,
-    BASE,
     GROUP_ROWS,
     LANES,
     LEAST_WIDE,
@@ -44,7 +38,6 @@ from oscar.coding.asc.params import (
     NARROW_CLASS,
     NEAR_ROWS,
     PROB_BITS,
-    QUARTER_COUNTED,
     STATE_LOW,
     SYMBOLS,
     TABLE_ROWS,
@@ -91,8 +84,6 @@ CUMULATIVE_AT, BITS_AT, SYMBOL_AT = 11, 21, 24
 FREQUENCY_MASK, CUMULATIVE_MASK, BITS_MASK = 2 * TOTAL - 1, TOTAL - 1, 7
 WIDE_1, WIDE_2, WIDE_3 = WIDE_SHIFT
 BLOCK_BYTES = 56  # bytes of a block's description: seven int64
-LAST_BASE = BASE[-1]
-SYMBOL_OFFSET = 2 * (127 + 2) - 4  # float32 bits 22.. of 4.0 are 2·(127 + 2); 4 is the base of symbol 4
 
 
 class Frame(NamedTuple):
@@ -101,6 +92,7 @@ class Frame(NamedTuple):
     values: address of the values; size: bytes of a value, 1, 2 or 4; length: number of values
     positions: address of the position classes, uint8; stride: 32, or 0 where one row of zeros serves all rows
     shift: low bits of every value that go round the tables (F of docs/asc.md)
+    cycle: of `group_cycle`, a power of two: the number of group g in its block is g % cycle, mod SAMPLE
     least: lowest class that a row may have; width: bits of a value
     add: whether decoded values are added to others; plus: bytes from where a value goes to the one that it is
     added to, modulo 2^64
@@ -112,6 +104,7 @@ class Frame(NamedTuple):
     positions: Any
     stride: int
     shift: int
+    cycle: int
     least: int
     width: int
     add: bool
@@ -266,65 +259,6 @@ def contexts(positions: Any, mean: int, row_class: int) -> Any:
 def relative(positions: Any, mean: int) -> Any:
     """Return the number of each value's context among the eight of its row's class, int16 [32]."""
     return extend(lesser(greater(positions - mean, -3), 4) + 3)
-
-
-@njit(**INLINE)
-def count_step(values: int, live: int) -> int:
-    """See oscar.coding.asc.params.count_step."""
-    if values <= ALL_COUNTED or live <= 8:
-        return 1
-    if live <= 16:
-        return 2
-    return 4 if values <= QUARTER_COUNTED else 8
-
-
-@njit(**INLINE)
-def bump_rows(counts: Any, cells: Any, end: Any, step: int) -> None:
-    """Add `step` to the counters whose numbers, int32 [rows][32], stand from `cells` to `end`.
-
-    Call it some rows after `store_cells`. Reading single integers of a vector that was just stored stalls,
-    since the store buffer cannot forward parts of it.
-    """
-    while cells < end:
-        for lane in range(LANES):
-            increment(counts + u64((lane % BANKS) * BANK_BYTES), get32(cells + u64(4 * lane)), step)
-        cells += u64(4 * LANES)
-
-
-@njit(**PART)
-def bump_some(counts: Any, cells: Any, lanes: int, step: int) -> None:
-    """Add `step` to the counters of the first `lanes` lanes only."""
-    for lane in range(lanes):
-        increment(counts, get32(cells + u64(4 * lane)), step)
-
-
-@njit(**INLINE)
-def store_cells(cells: Any, q: Any, magnitude: Any) -> None:
-    """Store the numbers of the counters of values, int32 [32] at `cells`.
-
-    q: table row of each value; magnitude: |high part|, below LIMIT or of a forged row. Counter 16·q + s
-    counts symbol s. Symbols 4 to 14 come two to an octave, so exponent and first mantissa bit of the
-    magnitude as a float number them. Below 4 the magnitude is the symbol, from 160 on the symbol is 15.
-    """
-    octave = (float_bits(magnitude) >> 22) - SYMBOL_OFFSET
-    large = where(magnitude < LAST_BASE, lesser(octave, SYMBOLS - 2), SYMBOLS - 1)
-    store32(cells, (q << 4) + where(magnitude < 4, magnitude, large))
-
-
-@njit(**INLINE)
-def find_cells(values: Any, positions: Any, mean: int, row_class: int, low: int, cells: Any) -> None:
-    """Store the numbers of a row's counters at `cells`; high parts of forged rows may be LIMIT or more."""
-    high = values >> low
-    store_cells(cells, contexts(load8(positions), mean, row_class), greater(high, 0 - high))
-
-
-@njit(**PART)
-def count_classes(classes: Any, means: Any, rows: int, counts: Any) -> None:
-    """Count the classes of a group's `rows` rows."""
-    for j in range(rows):
-        q = VALUE_ROWS + min(i64(7), get_byte(means + u64(j)))
-        bank = counts + u64(BANK_BYTES) * u64(j % BANKS)
-        increment(bank, SYMBOLS * q + get_byte(classes + u64(j)), 1)
 
 
 @njit(**INLINE)

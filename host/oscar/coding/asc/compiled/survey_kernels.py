@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from oscar.coding.asc.compiled.count_kernels import (
+    FOURS,
+    count_classes,
+    count_plain,
+    count_row,
+    count_step,
+    plain_rows,
+)
 from oscar.coding.asc.compiled.row_kernels import (
     INLINE,
     KERNEL,
     PART,
     Frame,
-    bump_rows,
-    bump_some,
-    count_classes,
-    count_step,
-    find_cells,
     i64,
     lanes_of,
     load_values,
@@ -48,8 +51,8 @@ from oscar.coding.asc.compiled.vectors import (
 from oscar.coding.asc.params import GROUP, GROUP_ROWS, LANES, LIMIT, NARROW_CLASS
 from oscar.kernels import njit
 
-# A short row padded with zeros, then the counter numbers of a group, int32 [33][32]
-SURVEY_BYTES = (5 + 4 * (GROUP_ROWS + 1)) * LANES
+# A short row padded with zeros, then numbers of counters, int32 [FOURS][32]
+SURVEY_BYTES = (5 + 4 * FOURS) * LANES
 
 
 @njit(**KERNEL)
@@ -164,22 +167,22 @@ def _row(frame: Frame, t: int, scratch: Any) -> Any:
 
 @njit(**PART)
 def _count_group(frame: Frame, g: int, live: int, found: Found, counts: Any, scratch: Any) -> None:
-    """Count the classes and symbols of a group with `live` rows whose class is not 0.
-
-    All rows' cells are stored first and incremented afterwards, see `bump_rows`.
-    """
-    rows, t0 = rows_of(frame, g), GROUP_ROWS * g
-    count_classes(found.classes + u64(t0), found.means + u64(t0), rows, counts)
-    step = count_step(frame.length, live)
-    cells = filled = scratch + u64(5 * LANES)
-    for t in range(t0, t0 + rows, step):
-        c = get_byte(found.classes + u64(t))
-        if c:
-            values, positions = _row(frame, t, scratch)
-            low, mean = low_bits(c, frame.shift), get_byte(found.means + u64(t))
-            find_cells(load_values(values, frame.size), positions, mean, c, low, filled)
-            if lanes_of(frame, t) == LANES:
-                filled += u64(4 * LANES)
-            else:
-                bump_some(counts, filled, lanes_of(frame, t), step)
-    bump_rows(counts, cells, filled, step)
+    """Count the sample of classes and symbols of a group with `live` rows whose class is not 0."""
+    rows, t0, cells = rows_of(frame, g), GROUP_ROWS * g, scratch + u64(5 * LANES)
+    classes, means, number = found.classes + u64(t0), found.means + u64(t0), g & (frame.cycle - 1)
+    count_classes(classes, means, rows, number, counts)
+    step, (plain, others) = count_step(frame.length, live), plain_rows(classes, rows)
+    short = i64(1) << (rows - 1) if lanes_of(frame, t0 + rows - 1) < LANES else i64(0)
+    slow = plain if frame.shift else plain & short
+    plain, others = plain ^ slow, others | slow
+    while others:
+        j = bit_length(others) - 1
+        others ^= i64(1) << j
+        values, positions = _row(frame, t0 + j, scratch)
+        c, mean, lanes = get_byte(classes + u64(j)), get_byte(means + u64(j)), lanes_of(frame, t0 + j)
+        row, low = load_values(values, frame.size), low_bits(c, frame.shift)
+        count_row(row, positions, mean, c, low, lanes, j, number, step, counts, cells)
+    count_plain(
+        plain, values_at(frame, t0), frame.size, positions_at(frame, t0), frame.stride, classes, means,
+        number, step, counts, cells,
+    )  # fmt: skip

@@ -42,6 +42,7 @@ from oscar.coding.asc.params import (
     PROB_BITS,
     RAW_BITS,
     SENT_GAIN,
+    SENT_SYMBOL_GAIN,
     SYMBOLS,
     TABLE_ROWS,
     TOTAL,
@@ -136,7 +137,8 @@ def choose_tables(hist: Any, last: int, counts: Any, may_send: bool, freq: Any, 
         if 10 * now > SENT_GAIN:
             octaves(counts[q], levels[q])
             from_octaves(levels[q], q, last, own)
-            if 10 * (now - cost(counts[q], own)) > SENT_GAIN:
+            least = SENT_GAIN + SENT_SYMBOL_GAIN * np.count_nonzero(counts[q])
+            if 10 * (now - cost(counts[q], own)) > least:
                 freq[q] = own
                 sent |= i64(1) << q
     return sent
