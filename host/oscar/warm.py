@@ -25,7 +25,7 @@ CODECS = {  # and a schedule whose kernels are run with it
 
 def main() -> None:
     """Do a little of what commands do: compare all methods on a tiny model, tune, predict, code an array."""
-    from oscar.errors import CautionWarning
+    from oscar.errors import OscarWarning
     from oscar.numerics.integers import extremes
     from oscar.numerics.meanwhile import Meanwhile
     from oscar.numerics.plans import in_order
@@ -39,7 +39,7 @@ def main() -> None:
     waiting.final(np.zeros(1, np.int16), 0, 1)
     while waiting.work():
         pass
-    warnings.simplefilter("ignore", CautionWarning)  # nothing is to be learnt here
+    warnings.simplefilter("ignore", OscarWarning)  # nothing is to be learnt here
     # Where `tune` finds coding slow, it tries floats in plan order.
     plain = [{"name": name, "method": name, "plans": ["snake"]} for name in ("fp32", "bf16")]
     _compare({}, plain)
