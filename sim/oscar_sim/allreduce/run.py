@@ -253,7 +253,7 @@ class Run:
                 "moved": expected.moved.frames.tree(),
                 "clocks": (clocks := max(node.clocks for node in self.nodes)),
                 "model_clocks": (model := model_clocks(self.options, expected.moved)),
-                "model_error": None if model is None else model / clocks - 1,
+                "model_error": model / clocks - 1 if model is not None and clocks else None,
                 "frames": len(sent),
                 "bytes": sum(map(len, sent)),
                 "equal": sent == wanted and all(right),
@@ -289,7 +289,7 @@ def report(run: Run, seconds: float) -> list[str]:
     ]
     for row in run.rows:
         model, error = "-", "-"
-        if row["model_clocks"] is not None:
+        if row["model_error"] is not None:
             model, error = f"{row['model_clocks']:.0f}", f"{row['model_error']:+.1%}"
         lines.append(
             f"{row['iteration']:>9} {row['clocks']:>8} {model:>8} {error:>6} {row['frames']:>6} "
