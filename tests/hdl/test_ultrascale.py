@@ -12,9 +12,9 @@ from oscar_hdl.streams.bundles import Stream, word
 def test_the_scarcest_cell_says_how_many() -> None:
     one = {"LUT": 100, "FF": 10, "CARRY8": 1, "DSP": 1, "RAMB36": 2}
     lines = card_lines(dict.fromkeys([*UNIT, *SHARED], one), 4)
-    assert lines[0].split() == ["unit", "1,800", "180", "18", "18", "36"]
-    assert lines[1].split()[3:] == ["7,800", "780", "78", "78", "156"]
-    assert "9 NICs, 36 units; of RAMB36 there is least" in lines[2]  # .7 * 2016 / 156
+    assert lines[0].split() == ["unit", "600", "60", "6", "6", "12"]
+    assert lines[1].split()[3:] == ["3,000", "300", "30", "30", "60"]
+    assert "23 NICs, 92 units; of RAMB36 there is least" in lines[2]  # .7 * 2016 / 60
 
 
 @block
