@@ -82,10 +82,8 @@ class DeviceQuantiser(WorkerQuantiser):
         plan: Any = None,
         out: Any = None,
         shifts: Any = None,
-        *,
-        part: bool = False,
     ) -> Any:
-        """See WorkerQuantiser.quantise; plan: its Places. Returns int16. No other options are used."""
+        """See WorkerQuantiser.quantise; plan: its Places. Returns int16. dtype, out, shifts are not used."""
         if any(exponent is not None and exponent not in NORMAL_EXPONENTS for exponent in exponents):
             return self._by_the_host(tensors, exponents, plan.plan)
         layout, feedback, had = self._layout, self.params.error_feedback, self.residual is not None

@@ -143,6 +143,7 @@ class WorkerQuantiser(Member):
         energies: Sum of squares of the last iteration's integers, by tensor.
         clipped: Number of values that saturated, by tensor.
         lost: Energy that saturation cut off, by tensor. Only tensors with saturated values are in it.
+        cut_off: Energy that was cut off residuals, by tensor.
         grown: Tensors whose steps are too small (oscar.numerics.renewal).
         room: Memory for integers, reused from call to call so that its pages stay mapped.
     """
@@ -163,6 +164,7 @@ class WorkerQuantiser(Member):
         self.energies: list[int] = []
         self.clipped: list[int] = []
         self.lost: dict[int, float] = {}
+        self.cut_off: dict[int, float] = {}
         self.grown: list[int] = []
         self._edges: tuple[list[int], np.ndarray] = [], offsets_of([])  # sizes of tensors, and their offsets
         self._cut: Sequence[Any] | None = None  # the tensors of this call
@@ -206,8 +208,6 @@ class WorkerQuantiser(Member):
         plan: ChunkPlan | None = None,
         out: np.ndarray | None = None,
         shifts: np.ndarray | None = None,
-        *,
-        part: bool = False,
     ) -> np.ndarray:
         """Return the integers of all tensors, corrected by the residual, as one flat array.
 
@@ -221,7 +221,6 @@ class WorkerQuantiser(Member):
             plan: The order of the result. None is the natural order.
             out: Memory for the result, used if it has the right size and dtype.
             shifts: int8, by how much each value's exponent is above its tensor's. None: all are 0.
-            part: These are some of a call's tensors: the caller bounds residuals and sums up losses.
 
         Raises:
             ValueError: The residual belongs to other tensors.
@@ -233,7 +232,7 @@ class WorkerQuantiser(Member):
             exponents = [None if self.is_idle(t) else e for t, e in zip(tensors, exponents, strict=True)]
         if not all_normal(exponents, 0 if shifts is None else MOST_SHIFT):
             check_finite(tensors, self.rank)
-            integers = self._quantise_plainly(tensors, exponents, dtype, shifts, part)
+            integers = self._quantise_plainly(tensors, exponents, dtype, shifts)
             return integers if plan is None else plan.gather(integers)
         places = (plan or in_order(values)).places
         if out is None or out.shape != (values,) or out.dtype != dtype:
@@ -246,28 +245,32 @@ class WorkerQuantiser(Member):
         value_shifts = NO_SHIFTS if shifts is None else shifts
         noise, limit = self._generator(), np.float32(self.params.limit)
         flat, addresses = addresses_of(tensors)
-        edges = self._offsets(flat)
         given = grids_of(exponents), limit, residual, value_shifts, *places, noise, out, keep
 
         def run(_: int, first: int, last: int) -> tuple[int, np.ndarray, np.ndarray]:
             """Quantise the values `first` to `last`; return what `to_grids` does, its tallies and weights."""
             tallies, weights = np.zeros((len(flat), 2), np.int64), np.zeros((len(flat), 2))
-            bad = to_grids(addresses, edges, first, last, *given, tallies, weights)
+            bad = to_grids(addresses, self._offsets(flat), first, last, *given, tallies, weights)
             return bad, tallies, weights
 
         parts = share(run, values, threads_for(values), PIECE)
         check_finite(flat, self.rank, sorted(bad for bad, *_ in parts if bad >= 0))
         self.pending = keep if feedback else None
         self.clipped, self.energies = sum(tallies for _, tallies, _ in parts).T.tolist()
-        lost, energies = sum(weights for *_, weights in parts).T.tolist()
+        self._take_weights(sum(weights for *_, weights in parts), tensors, exponents, shifts)
+        return out
+
+    def _take_weights(
+        self, weights: Any, tensors: Any, exponents: Sequence[int | None], shifts: np.ndarray | None
+    ) -> None:
+        """Set what saturation took, and the gradient's energies, from the weights of `to_grids`."""
+        lost, energies = weights.T.tolist()
         self._cut, self._gradient_energies = tensors, [] if None in exponents else energies
         if shifts is None:
             self.lost = {t: lost[t] for t, clipped in enumerate(self.clipped) if clipped}
         else:
             self._weigh(tensors, exponents, shifts)
-        if not part:
-            self.sum_up(tensors, exponents, shifts)
-        return out
+        self.sum_up(tensors, exponents, shifts)
 
     def fetched(self, values: Any) -> np.ndarray:
         """Return values, which may be on a device, as an array of the host."""
@@ -319,6 +322,7 @@ class WorkerQuantiser(Member):
             if beyond:
                 lost[t] = lost.get(t, 0.0) + beyond
                 self.store(here, bounded)
+        self.cut_off = lost
         self.dropped = Saturation.of(0, lost, tensors, self.gradient_energies)
 
     def _quantise_plainly(
@@ -327,11 +331,9 @@ class WorkerQuantiser(Member):
         exponents: Sequence[int | None],
         dtype: Any,
         shifts: np.ndarray | None,
-        part: bool,
     ) -> np.ndarray:
         """Do what `quantise` does in NumPy, with any rounding and at any exponent."""
-        limit = self.params.limit
-        out = np.zeros(sum(t.size for t in tensors), dtype)
+        limit, out = self.params.limit, np.zeros(sum(t.size for t in tensors), dtype)
         noise = self.noise(out.size)
         keep = np.zeros(out.size, np.float32) if self.params.error_feedback else None
         self.clipped, self.energies, at = [0] * len(tensors), [0] * len(tensors), 0
@@ -351,8 +353,7 @@ class WorkerQuantiser(Member):
                 keep[here] = tensor - np.ldexp(quantised.astype(np.float32), power)
         self.pending = keep
         self._weigh(tensors, exponents, shifts)
-        if not part:
-            self.sum_up(tensors, exponents, shifts)
+        self.sum_up(tensors, exponents, shifts)
         return out
 
     def _check_residual(self, tensors: Sequence[np.ndarray]) -> None:

@@ -227,7 +227,6 @@ def requantise(
         [steps.exponents[t] for t in changed],
         steps.params.sum_dtype(steps.nodes),  # for which kernels are compiled
         shifts=None if shifts is None else np.concatenate([shifts[here] for here in places.values()]),
-        part=True,
     )
 
     first = 0
@@ -236,6 +235,8 @@ def requantise(
         worker.lost.pop(t, None)
         if slot in part.lost:
             worker.lost[t] = part.lost[slot]
+        if slot in part.cut_off:
+            dropped[t] = dropped.get(t, 0.0) + part.cut_off[slot]
         end = first + here.stop - here.start
         if part.pending is not None:
             worker.store(here, part.pending[first:end])
