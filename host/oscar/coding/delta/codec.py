@@ -109,10 +109,12 @@ class DeltaCoder:
     def _scan(self, new: Array, base: Array) -> tuple[int, int, int]:
         """Return the base's digest, the changed words and the new ones that are not 0; keep the changes."""
         most = new.size // MOST_SPARSE
-        gaps, changes = (self._memory(name, np.int32, most + 64) for name in ("gaps", "changes"))
+        gaps, changes = (self._memory(name, np.int32, most + 1) for name in ("gaps", "changes"))
+        scratch = self._memory("scratch", np.uint8, kernels.SCRATCH)
         found = kernels.scan(
-            address(new), address(base), new.itemsize, new.size, most, address(gaps), address(changes)
-        )
+            address(new), address(base), new.itemsize, new.size, most, address(gaps), address(changes),
+            address(scratch),
+        )  # fmt: skip
         digest, changed, filled = map(int, found)
         return digest, changed, filled
 

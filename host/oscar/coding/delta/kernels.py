@@ -22,6 +22,7 @@ from oscar.coding.asc.compiled.vectors import (
     popcount,
     put16,
     put32,
+    put64,
     put_byte,
     reaches,
 )  # fmt: skip
@@ -37,6 +38,8 @@ PRIMES = (
 )
 P1, P2, P3, P4, P5 = PRIMES
 BLOCK = 1 << 15  # bytes that are hashed and compared in turn, while they are in the first cache
+ROWS = BLOCK // LANES + 1  # most rows of a block, of words of one byte, and room for one more
+SCRATCH = 16 * ROWS
 BAD_POSITION, BAD_CHANGE = -1, -2
 
 
@@ -124,40 +127,71 @@ def _write(new: Any, base: Any, size: int, target: Any) -> None:
     put32(target, ((change + half) & (2 * half - 1)) - half)
 
 
+@njit(**PART)
+def _survey(new: Any, base: Any, size: int, low: int, high: int, scratch: Any) -> tuple[Any, Any, Any]:
+    """Note rows of 32 words that changed; return their number, that of their changes, of words not zero.
+
+    scratch: ROWS first words of rows, then ROWS masks, int64 each.
+    """
+    rows, found, filled = i64(0), i64(0), i64(0)
+    for first in range(low, high, LANES):
+        offset = u64(size * first)
+        changed, there = _masks(new + offset, base + offset, size)
+        put64(scratch + u64(8 * rows), first)
+        put64(scratch + u64(8 * (ROWS + rows)), i64(changed))
+        rows += changed != u64(0)
+        found += popcount(i64(changed))
+        filled += popcount(i64(there))
+    return rows, found, filled
+
+
+@njit(**PART)
+def _list(
+    new: Any, base: Any, size: int, before: int, number: int, gaps: Any, changes: Any, scratch: Any
+) -> int:
+    """Write the gaps and changes of `number` words that `_survey` noted; return the last one's position."""
+    row = scratch
+    mask = get64(row + u64(8 * ROWS))
+    for k in range(number):
+        here = get64(row) + popcount((mask & -mask) - 1)
+        put32(gaps + u64(4 * k), here - before - 1)
+        _write(new + u64(size * here), base + u64(size * here), size, changes + u64(4 * k))
+        before = here
+        rest = mask & (mask - 1)
+        done = i64(rest == 0)  # the next row without a branch, which no processor could foresee
+        row += u64(8 * done)
+        mask = rest | (get64(row + u64(8 * ROWS)) & -done)
+    return before
+
+
 @njit(**KERNEL)
 def scan(
-    new: Any, base: Any, size: int, count: int, most: int, gaps: Any, changes: Any
+    new: Any, base: Any, size: int, count: int, most: int, gaps: Any, changes: Any, scratch: Any
 ) -> tuple[Any, Any, Any]:
     """Return XXH64 of the base, the number of words that changed, and of new ones that are not zero.
 
-    size: bytes of a word; count: words of each. gaps, changes: int32, room for `most` and 32 more, for the
-    first ones: gaps before changed words, and by how much they changed.
+    size: bytes of a word; count: words of each. gaps, changes: int32, room for `most`: gaps before changed
+    words, and by how much they changed; complete if no more than `most` changed. scratch: SCRATCH bytes.
     """
     lanes = (P1 + P2, P2, u64(0), u64(0) - P1)
     found, filled, before = i64(0), i64(0), i64(-1)
+    whole = count - count % LANES
     for low in range(0, count, BLOCK // size):
         high = min(low + BLOCK // size, count)
         lanes = _hash_stripes(base + u64(size * low), size * (high - low) // 32, lanes)
-        for first in range(low, high - high % LANES, LANES):
-            offset = u64(size * first)
-            changed, there = _masks(new + offset, base + offset, size)
-            filled += popcount(i64(there))
-            if found > most:
-                found += popcount(i64(changed))
-                continue
-            while changed:
-                here = first + popcount(i64((changed & (~changed + u64(1))) - u64(1)))
-                changed &= changed - u64(1)
-                put32(gaps + u64(4 * found), here - before - 1)
-                _write(new + u64(size * here), base + u64(size * here), size, changes + u64(4 * found))
-                before = here
-                found += 1
-    for here in range(count - count % LANES, count):
+        rows, number, there = _survey(new, base, size, low, min(high, whole), scratch)
+        filled += there
+        put64(scratch + u64(8 * (ROWS + rows)), 0)
+        if number > 0 and found + number <= most:
+            target = u64(4 * found)
+            before = _list(new, base, size, before, number, gaps + target, changes + target, scratch)
+        found += number
+    for here in range(whole, count):
         value, offset = _get(new + u64(size * here), size), u64(size * here)
         filled += value != 0
         if value == _get(base + offset, size):
             continue
-        if found <= most:
+        if found < most:
             put32(gaps + u64(4 * found), here - before - 1)
             _write(new + offset, base + offset, size, changes + u64(4 * found))
         before = here
