@@ -223,7 +223,9 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     print(f"# a trainer and {RANKS - 1} inference processes, {args.steps} steps of Adam")
-    print(f"{'over':<10} {'weights':>9} {'changed':>8} {'full sync':>10} {'delta':>8} {'bits':>6}  weights are")
+    print(
+        f"{'over':<10} {'weights':>9} {'changed':>8} {'full sync':>10} {'delta':>8} {'bits':>6}  weights are"
+    )
     rows = []
     for over in args.over:
         row = run(args, over)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import random as plain_random
 import tracemalloc
@@ -86,7 +87,9 @@ def test_a_wrong_base_is_refused(seed: int) -> None:
     for place in random.choice(base.size, 20):
         wrong = base.copy()
         wrong.view(WHOLE)[place] ^= WHOLE(1 << int(random.integers(32)))
-        with pytest.raises(WrongBaseError, match=r"expected a base of digest \w{16}, got \w{16}; give decode"):
+        with pytest.raises(
+            WrongBaseError, match=r"expected a base of digest \w{16}, got \w{16}; give decode"
+        ):
             delta.decode(data, wrong)
     swapped = base.copy()
     swapped[:2] = base[1::-1][:2]
@@ -144,10 +147,8 @@ def test_forged_pieces_are_refused_or_give_values(seed: int) -> None:
             if chooser.random() < 0.3:
                 del forged[chooser.randrange(8, len(forged)) :]
             frame = pack_frame(Header(layout.CODE, 0, base.size, width=32), forged)
-            try:
+            with contextlib.suppress(FrameError):
                 assert delta.decode(data[:start] + frame, base).shape == base.shape
-            except FrameError:
-                pass
 
 
 def test_mismatches_of_state_dicts_are_named() -> None:
@@ -162,7 +163,7 @@ def test_mismatches_of_state_dicts_are_named() -> None:
     for text, other in others.items():
         with pytest.raises(WrongBaseError, match=text.replace("new tensors", "(new tensors|base)")):
             delta.encode(other, base)
-        with pytest.raises(WrongBaseError, match="in the base|in the message"):
+        with pytest.raises(WrongBaseError, match=r"in the base|in the message"):
             delta.decode(data, other)
     with pytest.raises(WrongBaseError, match="two mappings of them, got dict and ndarray"):
         delta.encode(base, base["a"])
@@ -235,7 +236,7 @@ def test_tensors_of_torch_come_back_as_such(seed: int) -> None:
         there = {name: tensor.cuda() for name, tensor in base.items()}
         far = delta.decode(delta.encode(new, there), there)
         assert all(tensor.is_cuda for tensor in far.values())
-    with pytest.raises(TypeError, match="'w': expected a dense tensor, got the layout torch.sparse_coo"):
+    with pytest.raises(TypeError, match="'w': expected a dense tensor, got the layout"):
         delta.encode({"w": torch.ones(3).to_sparse()}, {"w": torch.ones(3)})
 
 

@@ -18,7 +18,8 @@ from oscar.array import Array
 from oscar.errors import FrameError, WrongBaseError
 
 DTYPES = (
-    "float32", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "bool", "complex64",
+    "float32", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "bool",
+    "complex64",
 )  # fmt: skip
 SHARES = (0.0, 1e-4, 0.003, 0.02, 0.1, 0.3, 0.5, 0.8, 1.0)
 SHOWN = 5
@@ -68,7 +69,7 @@ def drawn_pair(seed: int) -> Pair:
     base, other = (_values(random, dtype, math.prod(shape)) for _ in range(2))
     share = float(random.choice(SHARES))
     changes = random.random(base.size) < share
-    if dtype != bool and random.random() < 0.6:  # by a little
+    if dtype.kind != "b" and random.random() < 0.6:  # by a little
         word = base.view(f"u{min(4, dtype.itemsize)}")
         other = (word + random.integers(-3, 4, word.size).astype(word.dtype)).view(dtype)
     new = np.where(changes, other, base)
@@ -79,7 +80,7 @@ def drawn_pair(seed: int) -> Pair:
 
 def _values(random: np.random.Generator, dtype: np.dtype[Any], count: int) -> Array:
     """Return values, flat."""
-    if dtype == bool:
+    if dtype.kind == "b":
         return random.random(count) < random.random()
     if dtype.kind != "f" or random.random() < 0.3:
         return random.integers(0, 256, count * dtype.itemsize, np.uint8).view(dtype)

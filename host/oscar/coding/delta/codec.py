@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 import numpy as np
@@ -27,6 +26,7 @@ from oscar.coding.floats.codec import FloatCoder
 from oscar.coding.floats.layout import HEAD as FLOATS_HEAD
 from oscar.coding.floats.layout import packed_bytes
 from oscar.errors import MissingExtraError, WrongBaseError, lacking
+from oscar.numerics.integers import extremes
 
 MOST_SPARSE = 2  # sparse is tried where at most a half of the words changed
 LEAST_DENSE = 8  # others are tried where at least an eighth changed
@@ -58,19 +58,19 @@ class DeltaCoder:
         """
         count, size = new.size, new.itemsize
         digest, changed, filled = self._scan(new, base)
-        mode, body = RAW, memoryview(_little(new))
+        mode, body, most = RAW, b"", new.nbytes
         if not changed:
-            mode, body = SAME, memoryview(b"")
+            mode, most = SAME, 0
         trials: list[tuple[int, int, Callable[[], bytes | memoryview | None]]] = [
-            (SPARSE, 0 if MOST_SPARSE * changed <= count else len(body), lambda: self._sparse(changed, size)),
-            (FLOATS, _least_floats(filled, size) if floats else len(body), lambda: self.floats.encode(new)),
+            (SPARSE, 0 if MOST_SPARSE * changed <= count else most, lambda: self._sparse(changed, size)),
+            (FLOATS, _least_floats(filled, size) if floats else most, lambda: self.floats.encode(new)),
         ]
         if LEAST_DENSE * changed > count:
             trials += [(DENSE, 0, lambda: self._dense(new, base)), (XOR, 0, lambda: _xor(new, base))]
         for other, least, trial in trials:
-            if least < len(body) and (coded := trial()) is not None and len(coded) < len(body):
-                mode, body = other, memoryview(bytes(coded))
-        return b"".join((PIECE_HEAD.pack(digest, mode), body))
+            if least < most and (coded := trial()) is not None and len(coded) < most:
+                mode, body, most = other, bytes(coded), len(coded)
+        return b"".join((PIECE_HEAD.pack(digest, mode), _little(new) if mode == RAW else body))
 
     def decode(self, payload: memoryview, base: Array, out: Array, *, floats: bool) -> None:
         """Write the words of a piece to `out`, an array like `base`.
@@ -82,7 +82,11 @@ class DeltaCoder:
         if len(payload) < PIECE_HEAD.size:
             raise damaged(f"a piece of at least {PIECE_HEAD.size} bytes", f"{len(payload)}")
         wanted, mode = PIECE_HEAD.unpack_from(payload)
-        if wanted != (digest := kernels.hash_of(base)):
+        if mode in (SAME, SPARSE):
+            digest = int(kernels.copy_and_hash(address(base), address(out), base.nbytes))
+        else:
+            digest = kernels.hash_of(base)
+        if wanted != digest:
             raise WrongBaseError(
                 f"expected a base of digest {wanted:016x}, got {digest:016x}; give decode the base that "
                 "encode had, or send all weights anew"
@@ -130,26 +134,22 @@ class DeltaCoder:
     def _sparse(self, changed: int, size: int) -> bytes:
         """Return the body with the changes that the last scan found."""
         gaps, changes = self._memory("gaps", np.int32, changed), self._memory("changes", np.int32, changed)
-        width = NARROW if int(gaps.max()) < 1 << NARROW else WIDE
-        folded = (gaps >> 1) ^ -(gaps & 1)
-        coded = bytes(self._asc(folded.astype(np.int16) if width == NARROW else folded, width))
-        head = SPARSE_HEAD.pack(changed, len(coded), width)
-        return b"".join((head, coded, self._asc(_narrow(changes, size), 8 * size)))
+        low, high = extremes(gaps)
+        width = NARROW if low >= -(1 << NARROW - 1) and high < 1 << NARROW - 1 else WIDE
+        coded = bytes(self._asc(gaps, width))
+        return b"".join((SPARSE_HEAD.pack(changed, len(coded), width), coded, self._asc(changes, 8 * size)))
 
     def _read_sparse(self, body: memoryview, base: Array, out: Array) -> None:
+        """Change the copy of the base that `out` has."""
         if len(body) < SPARSE_HEAD.size:
             raise damaged(f"at least {SPARSE_HEAD.size} bytes of changes", f"{len(body)}")
         changed, length, width = SPARSE_HEAD.unpack_from(body)
         end = SPARSE_HEAD.size + length
         if not 0 < changed <= out.size or width not in (NARROW, WIDE) or end > len(body):
             raise damaged(f"a head of changes of {out.size} words", bytes(body[: SPARSE_HEAD.size]).hex())
-        folded = self._open(body[SPARSE_HEAD.size : end], changed, width, "gaps")
-        gaps = folded << 1 ^ folded >> 31
+        gaps = self._open(body[SPARSE_HEAD.size : end], changed, width, "gaps")
         changes = self._open(body[end:], changed, 8 * out.itemsize, "changes")
-        np.copyto(out, base)
-        fault = kernels.change(
-            address(out), out.itemsize, out.size, address(gaps), address(changes), changed
-        )
+        fault = kernels.change(address(out), out.itemsize, out.size, address(gaps), address(changes), changed)
         if fault:
             raise damaged(FAULTS[fault], "others")
 
@@ -165,15 +165,10 @@ class DeltaCoder:
     def _read_same(self, body: memoryview, base: Array, out: Array) -> None:
         if len(body):
             raise damaged("no bytes of a piece without changes", f"{len(body)}")
-        np.copyto(out, base)
 
 
 def _little(words: Array) -> bytes:
     return words.astype(words.dtype.newbyteorder("<"), copy=False).tobytes()
-
-
-def _narrow(changes: Array, size: int) -> Array:
-    return changes.astype(np.int16) if size < 4 else changes
 
 
 def _least_floats(filled: int, size: int) -> int:

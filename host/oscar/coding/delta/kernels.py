@@ -19,6 +19,7 @@ from oscar.coding.asc.compiled.vectors import (
     load8,
     load16,
     load32,
+    move,
     popcount,
     put16,
     put32,
@@ -99,6 +100,17 @@ def xxh64(source: Any, count: int) -> Any:
     return _finish_hash(source + u64(32 * stripes), count, lanes)
 
 
+@njit(**KERNEL)
+def copy_and_hash(source: Any, target: Any, count: int) -> Any:
+    """Copy `count` bytes, and return their XXH64, seed 0; the bytes are read from memory once."""
+    lanes = (P1 + P2, P2, u64(0), u64(0) - P1)
+    for low in range(0, count, BLOCK):
+        here = min(BLOCK, count - low)
+        move(source + u64(low), target + u64(low), here)
+        lanes = _hash_stripes(source + u64(low), here // 32, lanes)
+    return _finish_hash(source + u64(count // 32 * 32), count, lanes)
+
+
 @njit(**INLINE)
 def _get(at: Any, size: int) -> int:
     if size == 1:
@@ -117,6 +129,12 @@ def _masks(new: Any, base: Any, size: int) -> tuple[Any, Any]:
         return bits_of(reaches(half ^ load16(base), 1)), bits_of(reaches(half, 1))
     whole = load32(new)
     return bits_of(reaches(whole ^ load32(base), 1)), bits_of(reaches(whole, 1))
+
+
+@njit(**INLINE)
+def _folded(gap: int) -> int:
+    """Return 0, -1, 1, -2 for 0, 1, 2, 3: a sign takes a bit in ASC whatever the tables (docs/pseudo.md)."""
+    return (gap >> 1) ^ -(gap & 1)
 
 
 @njit(**INLINE)
@@ -154,7 +172,7 @@ def _list(
     mask = get64(row + u64(8 * ROWS))
     for k in range(number):
         here = get64(row) + popcount((mask & -mask) - 1)
-        put32(gaps + u64(4 * k), here - before - 1)
+        put32(gaps + u64(4 * k), _folded(here - before - 1))
         _write(new + u64(size * here), base + u64(size * here), size, changes + u64(4 * k))
         before = here
         rest = mask & (mask - 1)
@@ -170,8 +188,9 @@ def scan(
 ) -> tuple[Any, Any, Any]:
     """Return XXH64 of the base, the number of words that changed, and of new ones that are not zero.
 
-    size: bytes of a word; count: words of each. gaps, changes: int32, room for `most`: gaps before changed
-    words, and by how much they changed; complete if no more than `most` changed. scratch: SCRATCH bytes.
+    size: bytes of a word; count: words of each. gaps, changes: int32, room for `most`: folded gaps
+    before changed words, and by how much they changed; complete if no more than `most` changed.
+    scratch: SCRATCH bytes.
     """
     lanes = (P1 + P2, P2, u64(0), u64(0) - P1)
     found, filled, before = i64(0), i64(0), i64(-1)
@@ -192,7 +211,7 @@ def scan(
         if value == _get(base + offset, size):
             continue
         if found < most:
-            put32(gaps + u64(4 * found), here - before - 1)
+            put32(gaps + u64(4 * found), _folded(here - before - 1))
             _write(new + offset, base + offset, size, changes + u64(4 * found))
         before = here
         found += 1
@@ -209,8 +228,8 @@ def change(words: Any, size: int, count: int, gaps: Any, changes: Any, number: i
     half, here = i64(1) << (8 * size - 1), i64(-1)
     for k in range(number):
         gap, change = get32(gaps + u64(4 * k)), get32(changes + u64(4 * k))
-        here += gap + 1
-        if gap < 0 or here >= count:
+        here += ((gap << 1) ^ (gap >> 63)) + 1
+        if here >= count:
             return BAD_POSITION
         if change == 0 or change < -half or change >= half:
             return BAD_CHANGE

@@ -50,8 +50,8 @@ def _pack_entry(entry: Entry) -> bytes:
     name, dtype = entry.name.encode("utf-8", "surrogatepass"), entry.dtype.encode()
     if len(name) > MAX_NAME or len(entry.shape) > MAX_DIMS:
         raise ValueError(
-            f"expected names of up to {MAX_NAME} bytes and up to {MAX_DIMS} dimensions, got {len(name)} bytes "
-            f"and {len(entry.shape)} dimensions; rename or reshape the tensor"
+            f"expected names of up to {MAX_NAME} bytes and up to {MAX_DIMS} dimensions, got "
+            f"{len(name)} bytes and {len(entry.shape)} dimensions; rename or reshape the tensor"
         )
     sizes = struct.pack(f"<{len(entry.shape)}Q", *entry.shape)
     return _ENTRY.pack(len(name), len(dtype), len(entry.shape)) + name + dtype + sizes

@@ -34,8 +34,8 @@ def encode(new: Any, base: Any) -> bytes:
         base: what the receiver has already: of the same names, shapes and dtypes.
 
     Returns:
-        The message. It has at most 9 bytes for each 2^22 values more than that of `oscar.floats`, or than the
-        values themselves where `oscar.floats` does not take the dtype, beside the head, which lists the tensors.
+        The message. Beside its head, which lists the tensors, it has at most 9 bytes for each 2^22 values
+        more than that of `oscar.floats`, or 33 more than the values themselves for other dtypes.
 
     Raises:
         WrongBaseError: names, shapes or dtypes differ; the text names them.
@@ -99,7 +99,8 @@ def decode(data: bytes, base: Any) -> Any:
         base: the same values as the base that `encode` had. It is not changed.
 
     Returns:
-        New tensors of the base's kind, NumPy's or PyTorch's, on its device; for a mapping a dict in its order.
+        New tensors of the base's kind, NumPy's or PyTorch's, on its device; for a mapping a dict in its
+        order.
 
     Raises:
         WrongBaseError: the base has other names, shapes, dtypes or values.
@@ -143,4 +144,3 @@ def _read_run(rest: memoryview, base: Run, out: Run) -> memoryview:
         out.store(low, high, target)
         rest = rest[end:]
     return rest
-

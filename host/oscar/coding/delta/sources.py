@@ -37,7 +37,7 @@ class Source:
         if not CARRIED.fullmatch(dtype):
             raise TypeError(f"{_prefix(name)}expected a dtype of numbers, got {dtype}; convert it first")
         try:
-            self.flat = _flat_of_torch(tensor) if self.of_torch else _flat_of_numpy(tensor)
+            self.flat: Any = _flat_of_torch(tensor) if self.of_torch else _flat_of_numpy(tensor)
         except TypeError as error:
             raise TypeError(f"{_prefix(name)}{error}") from None
         self.entry = Entry(name, dtype, tuple(map(int, tensor.shape)))
@@ -136,7 +136,7 @@ class Run:
         return room
 
     def target(self, low: int, high: int) -> Array:
-        """Return an array for words `low` to `high`, which `store` takes: the tensor's own memory if it can."""
+        """Return an array for words `low` to `high`, which `store` takes: the tensor's memory if it can."""
         parts = list(parts_of(self.offsets.tolist(), low, high))
         if len(parts) == 1 and self.sources[parts[0][0]].on_host():
             return self.read(low, high)
