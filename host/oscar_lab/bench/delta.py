@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
     parser.add_argument("--model", default="transformer", choices=["transformer", "cnn", "embedding"])
     parser.add_argument("--warmup", type=int, default=30, help="steps of training before")
-    parser.add_argument("--rates", type=float, nargs="+", default=[1e-6, 3e-6, 1e-5, 1e-4, 1e-3])
-    parser.add_argument("--drawn", type=float, nargs="*", default=[3e-6, 1e-5], help="rates of drawn weights")
+    parser.add_argument("--rates", type=float, nargs="+", default=[1e-6, 3e-6, 7e-6, 3e-5, 1e-3])
+    parser.add_argument("--drawn", type=float, nargs="*", default=[1e-6, 1e-5], help="rates of drawn weights")
     parser.add_argument("--drawn-values", type=int, default=1 << 24)
     parser.add_argument("--turns", type=int, default=10, help="times everything is timed")
     parser.add_argument("--seed", type=int, default=0)
