@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import random as plain_random
+import subprocess
+import sys
 import tracemalloc
+import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +26,12 @@ from oscar.coding.frame import HEADER_BYTES, Header, pack_frame
 from oscar.errors import FrameError, WrongBaseError
 from oscar_lab.trials.deltas import DTYPES, drawn_pair
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 HALF, WHOLE = np.uint16, np.uint32
+FROZEN_MODES, FROZEN = (
+    [RAW, SAME, SPARSE, SPARSE, DENSE],
+    (1194, 3957304927),
+)  # bytes of a message, and their CRC-32
 
 
 def mode_of(data: bytes) -> int:
@@ -78,6 +87,21 @@ def test_two_weights_of_a_hundred_take_less_than_a_quarter_of_a_bit(seed: int) -
     data = delta.encode(new, base)
     assert 8 * len(data) / base.size < 0.22
     assert same_bits(delta.decode(data, base), new)
+
+
+def test_messages_are_frozen() -> None:
+    """The format cannot change unnoticed: a state dict with a piece of each mode but xor and floats."""
+    names = ("uint16", "float32", "int64", "uint8", "int16")
+    base = {name: np.arange(200).astype(name) for name in names}
+    new = {name: array.copy() for name, array in base.items()}
+    new["uint16"][[3, 50]] += np.array([1, 7], np.uint16)
+    new["float32"] = (np.arange(200, dtype=WHOLE) * WHOLE(0x9E3779B1)).view(np.float32)
+    new["int64"] += 1 << 33
+    new["uint8"] += np.uint8(3)
+    data = delta.encode(new, base)
+    starts = [at for at in range(len(data)) if data[at : at + 2] == b"\xa1\x15"]
+    assert [data[at + HEADER_BYTES + 8] for at in starts] == FROZEN_MODES
+    assert (len(data), zlib.crc32(data)) == FROZEN
 
 
 def test_a_wrong_base_is_refused(seed: int) -> None:
@@ -268,3 +292,12 @@ def test_the_trial_draws_all_dtypes_and_finds_nothing() -> None:
 
     assert trial(first=0, pairs=40) == []
     assert {drawn_pair(seed).base.dtype.name for seed in range(300)} == set(DTYPES)
+
+
+def test_the_example_keeps_three_processes_equal() -> None:
+    needs("torch")
+    program = [sys.executable, str(EXAMPLES / "weight_sync.py"), "--steps", "3"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[2:]]
+    assert [(row[0], row[-1]) for row in rows] == [("broadcast", "equal"), ("files", "equal")]

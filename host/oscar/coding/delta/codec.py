@@ -29,7 +29,8 @@ from oscar.errors import MissingExtraError, WrongBaseError, lacking
 from oscar.numerics.integers import extremes
 
 MOST_SPARSE = 2  # sparse is tried where at most a half of the words changed
-LEAST_DENSE = 8  # others are tried where at least an eighth changed
+LEAST_DENSE = 3  # dense and xor are tried where more than a third changed,
+LEAST_XOR = 2  # and xor, which is slow, where the others leave more than a half of the bytes
 NARROW, WIDE = 16, 32  # bits of raw gaps
 FAULTS = {
     kernels.BAD_POSITION: "positions inside the piece",
@@ -61,14 +62,19 @@ class DeltaCoder:
         mode, body, most = RAW, b"", new.nbytes
         if not changed:
             mode, most = SAME, 0
-        trials: list[tuple[int, int, Callable[[], bytes | memoryview | None]]] = [
-            (SPARSE, 0 if MOST_SPARSE * changed <= count else most, lambda: self._sparse(changed, size)),
-            (FLOATS, _least_floats(filled, size) if floats else most, lambda: self.floats.encode(new)),
-        ]
-        if LEAST_DENSE * changed > count:
-            trials += [(DENSE, 0, lambda: self._dense(new, base)), (XOR, 0, lambda: _xor(new, base))]
-        for other, least, trial in trials:
-            if least < most and (coded := trial()) is not None and len(coded) < most:
+        dense = LEAST_DENSE * changed > count
+        trials: tuple[tuple[int, bool, Callable[[], bytes | memoryview | None]], ...] = (
+            (SPARSE, MOST_SPARSE * changed <= count, lambda: self._sparse(changed, size)),
+            (DENSE, dense, lambda: self._dense(new, base)),
+            (FLOATS, floats, lambda: self.floats.encode(new)),
+            (XOR, dense, lambda: _xor(new, base)),
+        )
+        least = {FLOATS: _least_floats(filled, size), XOR: new.nbytes // LEAST_XOR}
+        for other, possible, trial in trials:
+            if not possible or most <= least.get(other, 0):
+                continue
+            coded = trial()
+            if coded is not None and len(coded) < most:
                 mode, body, most = other, bytes(coded), len(coded)
         return b"".join((PIECE_HEAD.pack(digest, mode), _little(new) if mode == RAW else body))
 
