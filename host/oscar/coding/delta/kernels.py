@@ -26,6 +26,7 @@ from oscar.coding.asc.compiled.vectors import (
     put64,
     put_byte,
     reaches,
+    store8,
 )  # fmt: skip
 from oscar.coding.asc.params import LANES
 from oscar.kernels import njit
@@ -38,7 +39,7 @@ PRIMES = (
     u64(0x27D4EB2F165667C5),
 )
 P1, P2, P3, P4, P5 = PRIMES
-BLOCK = 1 << 15  # bytes that are hashed and compared in turn, while they are in the first cache
+BLOCK = 1 << 15  # bytes that are compared before their changes are listed, while they are in a cache
 ROWS = BLOCK // LANES + 1  # most rows of a block, of words of one byte, and room for one more
 SCRATCH = 16 * ROWS
 BAD_POSITION, BAD_CHANGE = -1, -2
@@ -102,13 +103,13 @@ def xxh64(source: Any, count: int) -> Any:
 
 @njit(**KERNEL)
 def copy_and_hash(source: Any, target: Any, count: int) -> Any:
-    """Copy `count` bytes, and return their XXH64, seed 0; the bytes are read from memory once."""
-    lanes = (P1 + P2, P2, u64(0), u64(0) - P1)
-    for low in range(0, count, BLOCK):
-        here = min(BLOCK, count - low)
-        move(source + u64(low), target + u64(low), here)
-        lanes = _hash_stripes(source + u64(low), here // 32, lanes)
-    return _finish_hash(source + u64(count // 32 * 32), count, lanes)
+    """Copy `count` bytes, and return their XXH64, seed 0; copying hides behind the hash's latency."""
+    lanes, whole = (P1 + P2, P2, u64(0), u64(0) - P1), count // 32 * 32
+    for low in range(0, whole, 32):
+        store8(target + u64(low), load8(source + u64(low)))
+        lanes = _hash_stripes(source + u64(low), 1, lanes)
+    move(source + u64(whole), target + u64(whole), count - whole)
+    return _finish_hash(source + u64(whole), count, lanes)
 
 
 @njit(**INLINE)
@@ -146,21 +147,25 @@ def _write(new: Any, base: Any, size: int, target: Any) -> None:
 
 
 @njit(**PART)
-def _survey(new: Any, base: Any, size: int, low: int, high: int, scratch: Any) -> tuple[Any, Any, Any]:
+def _survey(
+    new: Any, base: Any, size: int, low: int, high: int, scratch: Any, lanes: tuple[Any, Any, Any, Any]
+) -> tuple[Any, Any, Any, tuple[Any, Any, Any, Any]]:
     """Note rows of 32 words that changed; return their number, that of their changes, of words not zero.
 
-    scratch: ROWS first words of rows, then ROWS masks, int64 each.
+    scratch: ROWS first words of rows, then ROWS masks, int64 each. lanes: of XXH64, returned with the base's
+    words; to compare them hides behind the hash's latency.
     """
     rows, found, filled = i64(0), i64(0), i64(0)
     for first in range(low, high, LANES):
         offset = u64(size * first)
         changed, there = _masks(new + offset, base + offset, size)
+        lanes = _hash_stripes(base + offset, size, lanes)
         put64(scratch + u64(8 * rows), first)
         put64(scratch + u64(8 * (ROWS + rows)), i64(changed))
         rows += changed != u64(0)
         found += popcount(i64(changed))
         filled += popcount(i64(there))
-    return rows, found, filled
+    return rows, found, filled, lanes
 
 
 @njit(**PART)
@@ -195,16 +200,16 @@ def scan(
     lanes = (P1 + P2, P2, u64(0), u64(0) - P1)
     found, filled, before = i64(0), i64(0), i64(-1)
     whole = count - count % LANES
-    for low in range(0, count, BLOCK // size):
-        high = min(low + BLOCK // size, count)
-        lanes = _hash_stripes(base + u64(size * low), size * (high - low) // 32, lanes)
-        rows, number, there = _survey(new, base, size, low, min(high, whole), scratch)
+    for low in range(0, whole, BLOCK // size):
+        high = min(low + BLOCK // size, whole)
+        rows, number, there, lanes = _survey(new, base, size, low, high, scratch, lanes)
         filled += there
         put64(scratch + u64(8 * (ROWS + rows)), 0)
         if number > 0 and found + number <= most:
             target = u64(4 * found)
             before = _list(new, base, size, before, number, gaps + target, changes + target, scratch)
         found += number
+    lanes = _hash_stripes(base + u64(size * whole), size * (count - whole) // 32, lanes)
     for here in range(whole, count):
         value, offset = _get(new + u64(size * here), size), u64(size * here)
         filled += value != 0
