@@ -24,7 +24,7 @@ from oscar.coding.delta.codec import DeltaCoder
 from oscar.coding.delta.layout import DENSE, FLOATS, PIECE_HEAD, RAW, SAME, SPARSE, XOR
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame
 from oscar.errors import FrameError, WrongBaseError
-from oscar_lab.trials.deltas import DTYPES, drawn_pair
+from oscar_lab.trials.deltas import DTYPES, bits_of, drawn_pair, trial
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HALF, WHOLE = np.uint16, np.uint32
@@ -254,8 +254,7 @@ def test_tensors_of_torch_come_back_as_such(seed: int) -> None:
     for name, tensor in new.items():
         assert again[name].dtype == tensor.dtype
         assert again[name].shape == tensor.shape
-        flat = (one.contiguous().reshape(-1).view(torch.uint8) for one in (again[name], tensor))
-        assert torch.equal(*flat)
+        assert bits_of(again[name]) == bits_of(tensor)
     if torch.cuda.is_available():
         there = {name: tensor.cuda() for name, tensor in base.items()}
         far = delta.decode(delta.encode(new, there), there)
@@ -288,8 +287,6 @@ def test_dtypes_of_ml_dtypes(seed: int) -> None:
 
 
 def test_the_trial_draws_all_dtypes_and_finds_nothing() -> None:
-    from oscar_lab.trials.deltas import trial
-
     assert trial(first=0, pairs=40) == []
     assert {drawn_pair(seed).base.dtype.name for seed in range(300)} == set(DTYPES)
 

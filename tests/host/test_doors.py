@@ -22,6 +22,7 @@ from oscar.errors import ConfigError, GradientError
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.transports.threads import local_transports
+from oscar_lab.trials.deltas import bits_of
 from support import doors
 
 EXACT = Config(method="fp32", nodes=2)
@@ -47,15 +48,6 @@ def through_floats(tensor: Any) -> Any:
 
 def through_delta(tensor: Any) -> Any:
     return delta.decode(delta.encode(tensor, tensor), tensor)
-
-
-def bits_of(tensor: Any) -> bytes:
-    if isinstance(tensor, np.ndarray):
-        return np.ascontiguousarray(tensor).tobytes()
-    import torch
-
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return bytes(flat.view(torch.uint8).numpy().tobytes())
 
 
 ENTRIES: dict[str, list[Callable[[Any], Any]]] = {

@@ -1,14 +1,19 @@
 """Random pairs of tensors through oscar.delta: every bit comes back, or the bytes or the base are refused.
 
 Each pair is drawn from a seed of its own: dtype, shape, values (normal, random bits, NaN, infinities,
-denormals and both zeros), and how many of them change, from none to all, and how. The message is decoded with
-its base, then cut, with a flipped bit, and with a base of which one bit differs.
+denormals and both zeros), and how many of them change, from none to all, and how. uint16 and uint8 are tried
+as bfloat16 and float8, too, where PyTorch is installed. The message is decoded with its base, then cut, with
+a flipped bit, and with a base of which one bit differs.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import math
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +26,7 @@ DTYPES = (
     "float32", "float16", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "bool",
     "complex64",
 )  # fmt: skip
+VIEWS = {"uint16": ("bfloat16",), "uint8": ("float8_e4m3fn", "float8_e5m2")}  # dtypes of PyTorch
 SHARES = (0.0, 1e-4, 0.003, 0.02, 0.1, 0.3, 0.5, 0.8, 1.0)
 SHOWN = 5
 
@@ -82,6 +88,8 @@ def _values(random: np.random.Generator, dtype: np.dtype[Any], count: int) -> Ar
     """Return values, flat."""
     if dtype.kind == "b":
         return random.random(count) < random.random()
+    if dtype == np.uint16 and random.random() < 0.6:
+        return (_values(random, np.dtype("float32"), count).view(np.uint32) >> 16).astype(np.uint16)
     if dtype.kind != "f" or random.random() < 0.3:
         return random.integers(0, 256, count * dtype.itemsize, np.uint8).view(dtype)
     values = random.normal(0, 0.02, count).astype(dtype)
@@ -94,29 +102,52 @@ def _values(random: np.random.Generator, dtype: np.dtype[Any], count: int) -> Ar
     return values
 
 
-def _tried(seed: int) -> list[str]:
-    """Return what is wrong with the pair of a seed."""
-    pair, random = drawn_pair(seed), np.random.default_rng([seed, 1])
-    data = delta.encode(pair.new, pair.base)
-    result = delta.decode(data, pair.base)
-    about = f"seed {seed}, {pair.base.dtype} {list(pair.base.shape)}"
-    wrong = []
-    if result.tobytes() != pair.new.tobytes() or result.shape != pair.new.shape:
-        wrong.append(f"{about}: other bits came back")
-    flipped = bytearray(data)
-    flipped[int(random.integers(len(data)))] ^= 1 << int(random.integers(8))
-    attempts = {
-        "a flipped bit": (bytes(flipped), pair.base),
-        "cut bytes": (data[: int(random.integers(len(data)))], pair.base),
-    }
-    if pair.base.size:
-        other = pair.base.copy()
-        other.reshape(-1).view(np.uint8)[int(random.integers(other.nbytes))] ^= 1
-        attempts["another base"] = data, other
-    for name, (bytes_given, base) in attempts.items():
-        try:
-            delta.decode(bytes_given, base)
-            wrong.append(f"{about}: {name} was not refused")
-        except (FrameError, WrongBaseError):
-            pass
-    return wrong
+def _tried(seed: int) -> Iterator[str]:
+    """Yield what is wrong with the pair of a seed."""
+    pair = drawn_pair(seed)
+    for name, form in _forms(pair.base.dtype.name):
+        about, random = f"seed {seed}, {name} {list(pair.base.shape)}", np.random.default_rng([seed, 1])
+        data = delta.encode(form(pair.new), form(pair.base))
+        result = delta.decode(data, form(pair.base))
+        if bits_of(result) != pair.new.tobytes() or tuple(result.shape) != pair.new.shape:
+            yield f"{about}: other bits came back"
+        flipped = bytearray(data)
+        flipped[int(random.integers(len(data)))] ^= 1 << int(random.integers(8))
+        attempts = [
+            ("a flipped bit", bytes(flipped), pair.base),
+            ("cut bytes", data[: int(random.integers(len(data)))], pair.base),
+        ]
+        if pair.base.size:
+            other = pair.base.copy()
+            other.reshape(-1).view(np.uint8)[int(random.integers(other.nbytes))] ^= 1
+            attempts.append(("another base", data, other))
+        for what, damaged, base in attempts:
+            try:
+                delta.decode(damaged, form(base))
+                yield f"{about}: {what} was not refused"
+            except (FrameError, WrongBaseError):
+                pass
+
+
+def _forms(dtype: str) -> Iterator[tuple[str, Callable[[Array], Any]]]:
+    """Yield the dtype, and those of PyTorch that a tensor of it is tried as, with what makes the tensor."""
+    yield dtype, lambda array: array
+    if dtype not in VIEWS or importlib.util.find_spec("torch") is None:
+        return
+    for name in VIEWS[dtype]:
+        yield name, partial(_of_torch, name)
+
+
+def _of_torch(name: str, array: Array) -> Any:
+    """Return the tensor of PyTorch, of the dtype `name`, with the bits of unsigned integers."""
+    torch: Any = importlib.import_module("torch")
+    return torch.from_numpy(array.view(f"i{array.itemsize}")).view(getattr(torch, name))
+
+
+def bits_of(tensor: Any) -> bytes:
+    """Return the bytes of a tensor of NumPy or PyTorch, on any device."""
+    if isinstance(tensor, np.ndarray):
+        return tensor.tobytes()
+    torch: Any = importlib.import_module("torch")
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return bytes(flat.view(torch.uint8).numpy().tobytes())
