@@ -46,6 +46,10 @@ class FrameError(OscarError):
     """A frame is damaged, foreign, out of order, or its tables drifted from the receiver's."""
 
 
+class WrongBaseError(OscarError, ValueError):
+    """Tensors that a message of `oscar.delta` changes are other ones than those it was made for."""
+
+
 class GradientError(OscarError, ValueError):
     """A gradient cannot be reduced: NaN or Inf, or shapes that differ between nodes."""
 

@@ -54,6 +54,7 @@ def main() -> None:
     _compare({"quantiser": {"error_feedback": True}}, codecs + direct)  # feedback has kernels of its own
     _compare({"quantiser": {"step": "value", "error_feedback": True}}, direct)
     _compare({}, [*schemes, *coded])
+    _change_weights()
     _renew_steps()
     _tune()
     _run_commands()
@@ -80,6 +81,19 @@ def _run(words: list[str]) -> None:
         raise OscarError(
             f"expected `oscar {words[0]}` to run, it ended with status {status}: {printed.getvalue()}"
         )
+
+
+def _change_weights() -> None:
+    """Code words of each size as changes from a base, few and many."""
+    from oscar import delta
+
+    base = np.random.default_rng(0).normal(size=5000).astype(np.float32)
+    for share in (100, 2):
+        new = base.copy()
+        new[::share] *= np.float32(1.01)
+        for dtype in ("u1", "u2", "u4"):
+            delta.decode(delta.encode(new.view(dtype), base.view(dtype)), base.view(dtype))
+        delta.decode(delta.encode(-new, base), base)
 
 
 def _renew_steps() -> None:

@@ -15,7 +15,7 @@ SCRIPT = """
 import contextlib, gc, io, json, sys
 import numpy as np
 from numba.core.dispatcher import Dispatcher
-from oscar import Config, LocalCluster, warm
+from oscar import Config, LocalCluster, delta, warm
 from oscar.cli import main
 
 def known():
@@ -35,6 +35,11 @@ cluster = LocalCluster(Config(nodes=2))
 for factor in (1, 1, 1e4, 1):
     cluster.allreduce([[own * np.float32(factor)]] * 2)
 missing.append(["a spike", 0, sorted(known() - before)])
+weights = {"half": own.astype(np.float16), "whole": own, "wide": own.astype(float), "flags": own > 0}
+for change in (weights["whole"], own[::-1].copy()):
+    new = {**weights, "half": weights["half"] * 2, "whole": change, "flags": own < 0.1}
+    delta.decode(delta.encode(new, weights), weights)
+missing.append(["delta", 0, sorted(known() - before)])
 print(json.dumps(missing))
 """
 
@@ -68,6 +73,6 @@ def test_commands_compile_nothing_after_warming_up(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert [new for _, _, new in found] == [[]] * (len(commands) + 1), found
+    assert [new for _, _, new in found] == [[]] * (len(commands) + 2), found
     assert not any(status for name, status, _ in found if name not in ("tune", "predict")), found
     assert all(status in (0, 3) for _, status, _ in found)  # 3: does not pay

@@ -161,7 +161,16 @@ def _no_float(dtype: Any) -> TypeError:
 def on_host(tensor: Any) -> Any:
     """Return a tensor of PyTorch on the CPU, contiguous and without a graph; copied only where needed.
 
-    Raises TypeError where it has no plain values: sparse, distributed (DTensor), quantised, or on `meta`.
+    Raises TypeError where `check_plain` does.
+    """
+    check_plain(tensor)
+    return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+
+
+def check_plain(tensor: Any) -> None:
+    """Raise TypeError where a tensor of PyTorch has no plain values.
+
+    So has one that is sparse, distributed (DTensor), quantised, or on `meta`.
     """
     if hasattr(tensor, "to_local"):
         raise TypeError("expected a plain tensor, got a DTensor; give to_local() or full_tensor()")
@@ -173,7 +182,6 @@ def on_host(tensor: Any) -> Any:
     if tensor.device.type == "meta" or tensor.is_quantized:
         kind = "a quantised tensor" if tensor.is_quantized else "a tensor on meta, which has no values"
         raise TypeError(f"expected a tensor with plain values, got {kind}")
-    return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
 
 
 def narrowed(array: Array) -> Array:

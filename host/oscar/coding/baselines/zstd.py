@@ -46,7 +46,7 @@ class Zstd(BlockCodec):
                 f"{len(payload)} bytes carry 1 to 4 planes of at most {BYTES_PER_BYTE * len(payload)} "
                 f"bytes in all, got {planes} of {count} values"
             )
-        raw = np.frombuffer(_inflate(payload[1:], size), np.uint8).reshape(planes, count)
+        raw = np.frombuffer(inflate(payload[1:], size), np.uint8).reshape(planes, count)
         parts = np.zeros((count, 4), np.uint8)
         parts[:, :planes] = raw.T
         fold = parts.view("<u4").ravel().astype(np.uint32)
@@ -54,7 +54,7 @@ class Zstd(BlockCodec):
         return check_range(values.view(np.int32), width)
 
 
-def _inflate(data: memoryview, size: int) -> bytes:
+def inflate(data: memoryview, size: int) -> bytes:
     """Return exactly `size` bytes from one zstd frame; raises FrameError for anything else."""
     try:
         # A content size in the frame would override max_output_size, and it cannot be trusted.
