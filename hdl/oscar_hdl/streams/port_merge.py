@@ -31,14 +31,14 @@ def port_ready(taken, hot, ports: Sequence[Stream]):
     """Let the port whose bit is 1 give its word when it is taken."""
 
     @block
-    def answer(port: Stream, at: int):
+    def answer(port: Stream, taken, hot, at: int):
         @always_comb
         def tell():
             port.tready.next = taken and hot[at]
 
         return tell
 
-    return [answer(port, at) for at, port in enumerate(ports)]
+    return [answer(port, taken, hot, at) for at, port in enumerate(ports)]
 
 
 @block
