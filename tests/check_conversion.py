@@ -33,7 +33,7 @@ def faults(folder: Path, names: Sequence[str] = tuple(TOPS)) -> list[str]:
     for name in sorted(made | {"files.txt", "oscar.core"}):
         text = (folder / name).read_text(encoding="utf-8")
         found += [f"{name} tells {what}: {part}" for what, part in told.items() if part in text]
-        if text.count("\n") > LONGEST:
+        if name in made and text.count("\n") > LONGEST:  # the other two list all files
             found.append(f"{name} has {text.count(chr(10)):,} lines, more than {LONGEST:,}")
         if name.startswith("verilog/"):
             found += [
