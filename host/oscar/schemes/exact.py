@@ -88,6 +88,7 @@ class Exact(Scheme):
         self.costs: Array | None = None
         self.plan: ChunkPlan | None = None
         self._sums: Array | None = None
+        self._classes_digest = 0  # of the classes with which this call began
         self.renewed: dict[int, int] = {}  # by how much exponents changed within the last call, by tensor
 
     def _place(self) -> None:
@@ -288,11 +289,16 @@ class Exact(Scheme):
 
     def digests(self) -> dict[str, int]:
         position, steps = self.position, self.steps.digest()
-        classes = None if position is None else position.classes
+        # Passes move classes while frames are due, on each rank as far as its time allows. A digest within
+        # the call is that of the classes with which the call began.
+        if "passes" not in self._memory:
+            classes = None if position is None else position.classes
+            is_plain = isinstance(position, PositionState)
+            self._classes_digest = position.digest() if is_plain else crc(classes)  # type: ignore[union-attr]
         return {
             "iterations": self.iteration & 0xFFFFFFFF,
             "steps": position.digest(steps) if isinstance(position, ValueSteps) else steps,
-            "classes": position.digest() if isinstance(position, PositionState) else crc(classes),
+            "classes": self._classes_digest,
             "costs": crc(self.costs),
         }
 
