@@ -28,11 +28,10 @@ def add_commands(commands: Any, known: tuple[str, ...]) -> None:
         if name in known:
             continue
         try:
-            add = entry.load()
+            entry.load()(commands)
         except Exception as error:
+            commands.choices.pop(name, None)  # what it had begun to declare
             _add_missing(commands, entry, error)
-        else:
-            add(commands)
 
 
 def modules() -> Iterator[ModuleType]:

@@ -292,9 +292,10 @@ class Exact(Scheme):
         # Passes move classes while frames are due, on each rank as far as its time allows. A digest within
         # the call is that of the classes with which the call began.
         if "passes" not in self._memory:
-            classes = None if position is None else position.classes
-            is_plain = isinstance(position, PositionState)
-            self._classes_digest = position.digest() if is_plain else crc(classes)  # type: ignore[union-attr]
+            if isinstance(position, PositionState):
+                self._classes_digest = position.digest()
+            else:
+                self._classes_digest = crc(None if position is None else position.classes)
         return {
             "iterations": self.iteration & 0xFFFFFFFF,
             "steps": position.digest(steps) if isinstance(position, ValueSteps) else steps,

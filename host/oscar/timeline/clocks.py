@@ -142,7 +142,9 @@ def frame_terms(cells: NDArray[np.integer], count: int, units: int, block: int) 
 def engaged(terms: Terms, stage: Stage) -> Engaged:
     """Return how long a frame with these terms engages a stage.
 
-    No frame holds the units for less than its turns: larger ones than were measured keep to that.
+    No frame holds the units for less than its turns, unless values take a stage no time at all: larger
+    frames than were measured keep to that.
     """
-    hold = max(TURN * terms.mean, float(np.dot(terms, stage.hold)))
+    least = TURN * terms.mean if any(stage.hold[:-1]) else 0.0
+    hold = max(least, float(np.dot(terms, stage.hold)))
     return Engaged(round(float(np.dot(terms, stage.result))), round(hold))

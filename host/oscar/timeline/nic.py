@@ -275,7 +275,13 @@ def parse_nic(text: str, place: str) -> NicFile:
                 f"clocks: expected {', '.join(NIC)} of a NIC, or {', '.join(CORE)} of a core, got "
                 f"{', '.join(nic.clocks) or 'none'}"
             )
+        form = StageFile if wanted is NIC else tuple
         for name, clocks in nic.clocks.items():
+            if not isinstance(clocks, form):
+                raise ValueError(
+                    f"clocks.{name}: expected {'result and hold' if wanted is NIC else 'two numbers'}, as "
+                    f"{', '.join(wanted)} of {'a NIC' if wanted is NIC else 'a core'} have them"
+                )
             each = sum(clocks.hold.terms()[:-1]) if isinstance(clocks, StageFile) else clocks[0]
             if not each > 0:
                 raise ValueError(f"clocks.{name}: expected more than 0 for values, got {each:g}")
