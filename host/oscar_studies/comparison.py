@@ -33,7 +33,7 @@ MEANS = (  # of Stats, in a row of the results
     "bits_per_value", "step_sync_bits", "step_sync_bytes", "wire_bytes", "time_s", "busiest_egress",
     "busiest_ingress", "efficiency", "clipped", "clipped_energy",
 )  # fmt: skip
-RTL_ITERATIONS = 4  # last ones, timed with the RTL's clock: its model goes turn by turn, a second a call
+RTL_ITERATIONS = 4  # last ones, timed with the RTL's clock, as in all published tables
 WARM_UP = 2  # iterations that do not count: tables, steps and plans come from what was seen before
 
 

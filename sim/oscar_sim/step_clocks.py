@@ -66,7 +66,7 @@ def queues_of(model: str, number: int, seed: int) -> Iterator[list[Given]]:
             yield [Given(rng.integers(-most, most, size).astype(np.int16), None, n) for n in range(NOISY)]
         return
     frames = frames_of(model, number, seed)
-    yield [_joined(frames[n % 2 :], n) for n in range(JOINED_FRAMES)]
+    yield [_joined(frames[n % len(frames) % 2 :], n) for n in range(JOINED_FRAMES)]
     sizes = dict.fromkeys(max(1024, frames[0].values.size // parts) for parts in PARTS)
     for size, coarser in ((size, coarser) for size in sizes for coarser in COARSER):
         yield [

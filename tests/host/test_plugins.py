@@ -55,10 +55,13 @@ def test_a_command_that_does_not_load_says_so_and_hurts_no_other(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "broken_command.py").write_text("raise RuntimeError('no such luck')\n")
+    half = "def add(commands):\n    commands.add_parser('half')\n    raise RuntimeError('half way')\n"
+    (tmp_path / "half_command.py").write_text(half)
     monkeypatch.syspath_prepend(tmp_path)
-    give(monkeypatch, broken="broken_command:add", lost="no_such_package:add")
+    give(monkeypatch, broken="broken_command:add", lost="no_such_package:add", half="half_command:add")
     assert main(["init", "--list"]) == 0
-    for name, reason in (("broken", "no such luck"), ("lost", "No module named 'no_such_package'")):
+    reasons = {"broken": "no such luck", "lost": "No module named 'no_such_package'", "half": "half way"}
+    for name, reason in reasons.items():
         assert main([name, "--anything"]) == 2
         error = capsys.readouterr().err
         assert f"oscar {name}: error: expected the command at" in error

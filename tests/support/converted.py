@@ -25,7 +25,7 @@ def compare_verilog(
     ports: inputs and outputs with their names; trace: their values in each clock. Before clock `warm` nothing
     is compared: combinational processes do not run before one of their inputs changes.
     """
-    convert.convert_all([name], folder, parameters, languages=("verilog",))
+    flat = convert.convert_top(name, "verilog", folder, parameters)
     name = convert.block_name(name)
     inputs, outputs = ([(n, len(s) or 1) for n, s in side] for side in ports)
     lines = []
@@ -59,7 +59,6 @@ def compare_verilog(
   end
 endmodule
 """)
-    files = [str(file) for file in convert.sources(folder, "verilog", name)]
-    subprocess.run(["iverilog", "-g2005", "-o", "t", "tb.v", *files], cwd=folder, check=True)
+    subprocess.run(["iverilog", "-g2005", "-o", "t", "tb.v", str(flat)], cwd=folder, check=True)
     told = subprocess.run(["vvp", "t"], cwd=folder, check=True, capture_output=True, text=True).stdout
     assert told.split() == ["equal"], told

@@ -199,6 +199,10 @@ module tb_oscar_nic;
         repeat (4) @(negedge clk);
         rst = 0;
         file = $fopen(name, "r");
+        if (file == 0) begin
+            $display("tb_oscar_nic: failed, no file %0s", name);
+            $stop;
+        end
         number = 0;
         checked = 0;
         while ($fscanf(file, " %c", kind) == 1) begin
@@ -217,7 +221,11 @@ module tb_oscar_nic;
                     got = $fscanf(file, "%h", data);
                     repeat (data) @(negedge clk);
                 end
-                default: give;
+                "V", "S", "Q", "X": give;
+                default: begin
+                    $display("tb_oscar_nic: failed, unknown action %0s", kind);
+                    $stop;
+                end
             endcase
             if (kind == "T" || kind == "M" || kind == "R") checked = checked + 1;
         end

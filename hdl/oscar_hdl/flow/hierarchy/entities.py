@@ -221,8 +221,10 @@ class Namer:
             packed = "[" not in key and self.design.signals[key].depth
             return name + PACKED if packed else name
         parent = self.interfaces.blocks[number].parent
-        assert parent is not None
-        assert number != self.entity.number, key
+        if parent is None or number == self.entity.number:
+            raise HierarchyError(
+                f"{self.interfaces.path(number)} uses signal {key}, expected one that it declares or is given"
+            )
         base, indices = split(key)
         driven = self.interfaces.uses[number][key]
         above, taken = self.interfaces.resolve(parent, base, indices, driven)
