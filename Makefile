@@ -23,7 +23,7 @@ apt = absent=; for program in $(1); do command -v $$program >/dev/null || absent
   [ -z "$$absent" ] || \
   if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
     echo "installing $(2)"; \
-    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(2) >/dev/null; \
+    apt-get -o DPkg::Lock::Timeout=300 update -qq && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends $(2) >/dev/null; \
   else echo "missing$$absent: sudo apt-get install -y $(2)" >&2; exit 1; fi
 
 help: ## list the targets
