@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-OWN_FOLDERS = tuple(  # of the packages that are OSCAR
-    f"{Path(__file__).parents[1] / name}{os.sep}" for name in ("oscar", "oscar_gpu", "oscar_studies")
-)
+PACKAGES = "oscar", "oscar_gpu", "oscar_studies", "oscar_lab"  # that are OSCAR; the last one in a clone alone
+OWN_FOLDERS = tuple(f"{Path(__file__).parents[1] / name}{os.sep}" for name in PACKAGES)
 IN_CLONE = (Path(__file__).parents[2] / "pyproject.toml").is_file()  # else installed from a wheel
 
 
@@ -107,7 +106,7 @@ class MissingExtraError(OscarError, ImportError):
     """An optional package is needed; the text names the extra to install."""
 
 
-PACKAGES = {  # what every installation has: the module that is imported, and the package that brings it
+REQUIRED = {  # what every installation has: the module that is imported, and the package that brings it
     **{
         name: name
         for name in ["isal", "matplotlib", "numba", "numpy", "pydantic", "rich", "shtab", "zstandard"]
@@ -118,15 +117,15 @@ PACKAGES = {  # what every installation has: the module that is imported, and th
 
 def lacking(*modules: str) -> str:
     """Return the line for modules of other packages that are not installed: which, and what to do."""
-    names = " ".join(PACKAGES.get(module, module).replace("sklearn", "scikit-learn") for module in modules)
-    setup = IN_CLONE and modules[0] in PACKAGES
+    names = " ".join(REQUIRED.get(module, module).replace("sklearn", "scikit-learn") for module in modules)
+    setup = IN_CLONE and modules[0] in REQUIRED
     remedy = "`make setup`, or pip install -e . in the checkout" if setup else f"pip install {names}"
     return f"expected Python packages that are not installed: {names}; {remedy}"
 
 
 def check_packages() -> None:
-    """Raise MissingExtraError where one of PACKAGES is not installed; imports none of them."""
-    gone = [module for module in PACKAGES if importlib.util.find_spec(module) is None]
+    """Raise MissingExtraError where one of REQUIRED is not installed; imports none of them."""
+    gone = [module for module in REQUIRED if importlib.util.find_spec(module) is None]
     if gone:
         raise MissingExtraError(lacking(*gone))
 

@@ -6,17 +6,18 @@ import importlib.util
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
+from oscar.errors import PACKAGES
+
 COMMANDS = "oscar.commands"  # NAME = "package.module:function", which declares the command NAME
 METHODS = "oscar.methods"  # NAME = "package.module:Class", of a Scheme
 STUDIES = "oscar_studies"  # has entry points of both groups
-OWN = STUDIES, "oscar_lab"  # come with OSCAR, the second one in a clone alone
 
 
 @cache
 def entries(group: str) -> dict[str, EntryPoint]:
     """Return the entry points of a group by name; of equal names OSCAR's own counts, or the first one."""
     named: dict[str, EntryPoint] = {}
-    for entry in sorted(entry_points(group=group), key=lambda entry: package_of(entry) not in OWN):
+    for entry in sorted(entry_points(group=group), key=lambda entry: package_of(entry) not in PACKAGES):
         named.setdefault(entry.name, entry)
     return named
 

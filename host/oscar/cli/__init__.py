@@ -27,7 +27,6 @@ COMMANDS = (  # of this package; others come by entry points (oscar.cli.installe
 )
 
 CACHE_ELSEWHERE = "set NUMBA_CACHE_DIR to a folder you can write to"  # as oscar.kernels has it
-PACKAGES = "oscar", "oscar_gpu", "oscar_lab", "oscar_studies"  # whose missing modules are faults of ours
 NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # our own writes name their file
 
 SMALLER = "lower nodes, iterations or the workload's sizes (batch, hidden, ...)"
@@ -127,11 +126,11 @@ def _one_line(default: Any, message: Any, category: Any, *place: Any, **more: An
 
 def _said(error: BaseException) -> str | None:
     """Return the line for an error that the user or the machine caused; None for any other error."""
-    from oscar.errors import OscarError, lacking, one_line
+    from oscar.errors import PACKAGES, OscarError, lacking, one_line
 
     if isinstance(error, ModuleNotFoundError) and error.name and not isinstance(error, OscarError):
         root = error.name.partition(".")[0]
-        return None if root in PACKAGES else lacking(root)
+        return None if root in PACKAGES else lacking(root)  # a missing module of ours is our fault
     if isinstance(error, MemoryError):
         return one_line(f"not enough memory ({error or 'an allocation failed'}); {SMALLER}")
     if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:  # numba's cache

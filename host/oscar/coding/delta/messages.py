@@ -137,8 +137,9 @@ def _read_run(rest: memoryview, base: Run, out: Run) -> memoryview:
             raise damaged(f"a piece of {end} bytes", f"{len(rest)}")
         header, payload = unpack_frame(rest[:end])
         check_header(header, codec=CODE, step=0, sequence=number & 0xFFFF)
-        if header.count != high - low:
-            raise damaged(f"a piece of {high - low} words", f"{header.count}")
+        size, sent = (high - low, 8 * base.word.itemsize), (header.count, header.width)
+        if sent != size:
+            raise damaged("a piece of {} words of {} bits".format(*size), "{} of {}".format(*sent))
         target = out.target(low, high)
         _coder().decode(payload, base.read(low, high), target, floats=base.dtype in FLOATS)
         out.store(low, high, target)

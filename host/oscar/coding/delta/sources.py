@@ -115,11 +115,7 @@ class Run:
         self.words = int(self.offsets[-1])
         self.dtype = sources[0].entry.dtype
         self.word = np.dtype(f"u{min(4, sources[0].itemsize)}")
-        self._rooms: dict[str, Array] = {}
-
-    def like(self) -> Run:
-        """Return a run of new tensors, whose values are not set."""
-        return Run([source.like() for source in self.sources])
+        self._room = np.empty(0, self.word)
 
     def read(self, low: int, high: int) -> Array:
         """Return words `low` to `high`; overwritten by the next call where several tensors have them."""
@@ -152,10 +148,9 @@ class Run:
 
     def room(self, words: int) -> Array:
         """Return memory for that many words, kept from call to call."""
-        kept = self._rooms.get("words")
-        if kept is None or kept.size < words:
-            kept = self._rooms["words"] = np.empty(words, self.word)
-        return kept[:words]
+        if self._room.size < words:
+            self._room = np.empty(words, self.word)
+        return self._room[:words]
 
 
 def runs_of(sources: list[Source]) -> list[Run]:
