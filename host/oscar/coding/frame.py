@@ -98,11 +98,9 @@ def parted(frame: bytes | memoryview) -> tuple[bytes | memoryview, int]:
 
 
 def _with_width(frame: bytes | memoryview, width: int) -> bytes:
-    changed = bytearray(frame)
-    changed[_WIDTH_BYTE] = width
-    end = HEADER_BYTES - _CRC.size
-    _CRC.pack_into(changed, end, crc32(memoryview(changed)[HEADER_BYTES:], crc32(memoryview(changed)[:end])))
-    return bytes(changed)
+    payload, head = memoryview(frame)[HEADER_BYTES:], bytearray(frame[: HEADER_BYTES - _CRC.size])
+    head[_WIDTH_BYTE] = width
+    return b"".join((head, _CRC.pack(crc32(payload, crc32(head))), payload))
 
 
 def peek(frame: bytes) -> Header:

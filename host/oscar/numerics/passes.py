@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from oscar.cores import share, threads_for
 from oscar.numerics.integers import sum_of_squares
 from oscar.numerics.plans import ChunkPlan, in_order
 from oscar.numerics.position import PositionState
-from oscar.numerics.sum_kernels import PIECE, settle_range
+from oscar.numerics.sum_kernels import PIECE, rescale, settle_range
 
 if TYPE_CHECKING:
     from oscar.numerics.steps import StepTracker
@@ -56,17 +56,27 @@ class Passes:
             self._over(self._done, end)
             self._done = end
 
-    def renew(self, tensors: Collection[int]) -> None:
-        """Make the passes anew over `tensors`, whose sums and steps are others now."""
+    def renew(self, changed: Mapping[int, int]) -> None:
+        """Make the passes anew over tensors whose sums and steps are others now, after `through` all values.
+
+        The call may still fail, so the position's means stay as they are. Rescaled copies of the changed
+        tensors' means lie where the next ones go: a copy of all would take as long as quantising.
+
+        Args:
+            changed: By how much exponents rose, by tensor.
+        """
         self._follow_steps()
-        for t in tensors:
+        before, after, classes = self._moving
+        for t, rise in changed.items():
             first, end = self._tracker.offsets[t : t + 2].tolist()
             self._squares[t] = 0
-            self._over(first, min(end, self._done))
+            after[first:end] = before[first:end]
+            rescale(after[first:end], np.array([0, end - first]), np.array([rise]), classes[first:end])
+            self._over(first, end, (after, after, classes))
 
-    def _over(self, first: int, end: int) -> None:
+    def _over(self, first: int, end: int, moving: tuple[Array, Array, Array] | None = None) -> None:
         edges, nodes = self._tracker.offsets, float(self._tracker.nodes)
-        given = edges, nodes, self._rules, self.sums, self.mean, self._before, *self._moving
+        given = edges, nodes, self._rules, self.sums, self.mean, self._before, *(moving or self._moving)
 
         def part(_: int, low: int, high: int) -> Array:
             """Make the passes over the values from `low` to `high` after the first; return their squares."""

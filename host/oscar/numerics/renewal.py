@@ -107,14 +107,11 @@ def confirmed(steps: StepTracker, energies: Sequence[int]) -> list[int]:
     energies: the sum of squares of each tensor's sums.
     """
     share, of = CONFIRMED
-    fallen = []
-    for t in _with_steps(steps):
-        expected = _expected(steps, t) or Fraction(0)
-        if steps.params.step == "value":
-            expected /= FALL
-        if of * energies[t] < share * steps.nodes * expected:
-            fallen.append(t)
-    return fallen
+    if steps.params.step == "value":
+        expected = {t: (_expected(steps, t) or Fraction(0)) / FALL for t in _with_steps(steps)}
+        return [t for t, energy in expected.items() if of * energies[t] < share * steps.nodes * energy]
+    nodes, sizes, variances = steps.nodes, steps.sizes, steps.variances  # integers, as in `_is_coarse`
+    return [t for t in _with_steps(steps) if of * energies[t] << 32 < share * nodes * variances[t] * sizes[t]]
 
 
 def confirmed_by_peak(steps: StepTracker, peak: int) -> list[int]:
