@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 
-from oscar.coding.asc.link import Decoder, Encoder, max_frame
+from oscar.coding.asc.link import Decoder, Encoder
 from oscar.coding.asc.params import AUTO_BLOCK_LOG2, AscParams
 from oscar.coding.asc.state import TableState
 from oscar.coding.codec import Codec, check_width
 from oscar.coding.frame import HEADER_BYTES, Header, put_head
+from oscar.coding.registry import asc_codec
 from oscar_gpu.coder import SUMS, TritonCoder
 
 
@@ -50,14 +51,10 @@ def device_codec(params: AscParams, device: torch.device) -> Codec:
     frame should run at a time. All links share a coder, so that one thread alone may use them.
     """
     coder: Any = TritonCoder(replace(params, block_log2=params.block_log2 or AUTO_BLOCK_LOG2), device)
-    return Codec(
-        name="asc",
-        domain="int",
-        lossless=True,
+    return replace(
+        asc_codec(params),
         make_encoder=lambda: DeviceEncoder(params, coder=coder),
         make_decoder=lambda: DeviceDecoder(params, coder=coder),
-        max_frame=lambda count, width: max_frame(params, count, width),
-        uses_context=params.uses_position,
-        decodes_into=True,
+        work=None,
         options=f"triton {params}",
     )

@@ -167,14 +167,19 @@ class Exact(Scheme):
         The passes of `_settle` find them. They are made early: a rank may give notice of small values in
         every call, and calls whose sums do not confirm it should not take longer.
         """
-        position, memory = self.position, self._memory
-        if isinstance(position, ValueSteps):
+        if isinstance(self.position, ValueSteps):
             return self.steps.energies(plan.scatter(sums))
-        if "passes" not in memory:
-            memory["passes"] = Passes(self.steps, sums, plan, position)
-        memory["passes"].through(sums.size)
-        energies: list[int] = memory["passes"].energies()
-        return energies
+        passes = self._passes(sums, plan)
+        passes.through(sums.size)
+        return passes.energies()
+
+    def _passes(self, sums: Array, plan: ChunkPlan) -> Passes:
+        """Return the passes over the sums of this call, in the order of `plan`."""
+        position: Any = self.position  # not ValueSteps, which settle otherwise
+        if "passes" not in self._memory:
+            self._memory["passes"] = Passes(self.steps, sums, plan, position)
+        passes: Passes = self._memory["passes"]
+        return passes
 
     def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> dict[int, int]:
         """Put the sums of the changed tensors, in their order, in the place of the first ones."""
@@ -197,16 +202,9 @@ class Exact(Scheme):
 
     def _meanwhile(self, plan: ChunkPlan) -> Meanwhile | None:
         """Return what a rank may do while frames are due; None where that is not worth a look."""
-        position, memory = self.position, self._memory
-        if self.values < EARLY_VALUES or isinstance(position, ValueSteps):
+        if self.values < EARLY_VALUES or isinstance(self.position, ValueSteps):
             return None
-
-        def settle(sums: Array, end: int) -> None:
-            if "passes" not in memory:
-                memory["passes"] = Passes(self.steps, sums, plan, position)
-            memory["passes"].through(end)
-
-        return Meanwhile(plan, settle)
+        return Meanwhile(plan, lambda sums, end: self._passes(sums, plan).through(end))
 
     def _summaries(self, worker: WorkerQuantiser, tensors: Sequence[Array]) -> list[tuple[int, int]]:
         """Return the sizes of the tensors without a step; raises GradientError: one of NaN has no summary."""
