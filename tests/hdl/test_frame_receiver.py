@@ -15,7 +15,6 @@ from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.coder.ports import BANKS
 from oscar_sim.seeds import dice
-from support.bench import run_until
 from support.frame_receiver_bench import ReceiverBench, blocks_of, peer_of
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -164,43 +163,6 @@ def test_damaged_frames_and_strangers_are_dropped_and_the_right_one_is_taken():
         bench.bads.clear()
         same(bench, frame)
         old = frame
-
-
-@pytest.mark.parametrize(("units", "bus_bits"), [(1, 64), (2, 128), (4, 256), (8, 512)])
-def test_tables_are_built_while_a_frame_comes_and_nothing_else_comes_of_a_damaged_one(
-    units: int, bus_bits: int
-):
-    rng = dice(f"receiver early {units}")
-    bench = ReceiverBench(rng, units=units, bus_bits=bus_bits, store_log2=11)
-    encoder = Encoder(AscParams(block_log2=10, sent_rows=False))
-    frame = encode(rng, 12_288, encoder, ["coded"])
-    words = -(-len(frame) // bench.size)
-    bench.start(frame, where=(0, True))
-    for at in sorted({1, 2, words - 2, words - 1, *(rng.randrange(1, words) for _ in range(8))}):
-        bench.gaps = rng.choice((0.0, 0.3))
-        broken = bytearray(frame)
-        broken[min(at * bench.size + rng.randrange(bench.size), len(frame) - 1)] ^= 1 << rng.randrange(8)
-        bench.send(rng.choice((bytes(broken), frame[: at * bench.size])))
-        seen = len(bench.bads)
-        run_until(bench.sim, lambda seen=seen: len(bench.bads) > seen)
-        if rng.random() < 0.5:  # else the next one comes at once
-            bench.sim.run(rng.randrange(400))
-        assert not bench.given
-        assert not bench.wiped
-        assert not bench.learns
-    bench.gaps, lost = 0.0, bench.rebuilt
-    bench.send(frame)
-    assert bench.wait() == GOOD
-    same(bench, frame)
-    assert lost > 2
-    # The tables of a good one are there with its last word.
-    bench.until_idle()
-    bench.start(frame, where=(0, False))
-    bench.sim.run(20)
-    bench.send(frame)
-    run_until(bench.sim, lambda: not bench.queue and not bench.rx.tvalid)
-    run_until(bench.sim, lambda: bench.given, limit=48)
-    assert bench.wait() == GOOD
 
 
 def test_a_frame_that_stops_while_it_comes_does_not_keep_its_command():

@@ -319,8 +319,6 @@ class ReceiverBench:
         self.saves: dict[int, int] = {}  # of a bank that was built, before it is learnt
         self.drained = self.learning = -1  # the bank that is, and its set
         self.early = 0  # builds while blocks were dealt
-        self.rebuilt = 0  # builds of frames behind one that was lost
-        self.rested = 0  # clocks since tables were built
         self.learn_clocks = 60
         self.checksums: dict[tuple[int, int], int] = {}
         self.spoil, self.jammed = -1, False
@@ -406,16 +404,11 @@ class ReceiverBench:
         self.asked.append((self.checksums.get(query, 0) if steady else 0, steady))
         tables.checksum.next, tables.steady.next = self.asked.popleft()
         tables.built.next = tables.learnt.next = False
-        self.rested = 0 if tables.built or self.rows is not None else self.rested + 1
         if tables.build:
             assert self.rows is None
             self.rows = []
             told = {n: int(getattr(tables, n)) for n in ("last", "mask", "bank", "load", "fresh", "save")}
-            if told["bank"] in self.saves:  # of a frame that was lost
-                lost = self.built.pop()
-                assert (lost["bank"], self.rested > 24) == (told["bank"], True), "that one is not learnt"
-                self.rebuilt += 1
-                del self.saves[told["bank"]]
+            assert told["bank"] not in self.saves, "that one is not learnt"
             assert told["fresh"] or told["load"] not in (*self.saves.values(), self.learning), (
                 "the set is going to change"
             )

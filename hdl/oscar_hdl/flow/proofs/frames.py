@@ -13,11 +13,11 @@ DEFRAMER = """
       assume(tail == $past(tail) || (tail - $past(tail)) <= (head - $past(tail)));
       `RULE(head == $past(head) || head == $past(wr_addr));
       `RULE(!wr_en || used >= kept);
-      `RULE(!(coming_lost && head != $past(head)));
+      `RULE(!(came_lost && head != $past(head)));
       `RULE(came_push == (head != $past(head)));
     end
     if (rst || (began && $past(rst))) assume(tail == 0);
-    `SEEN(came && s_axis_rx_tlast); `SEEN(coming_lost);
+    `SEEN(came && s_axis_rx_tlast); `SEEN(came_lost);
   end
 """
 

@@ -67,10 +67,8 @@ def frame_receiver(
     span, chunk = ThreadSpan(3 + len(jobs).bit_length() - 1, CHUNK), ChunkAsk(CHUNK)
     store = frame_store(clk, wr_en, wr_addr, wr_data, line, tag, chunks, tags)
     feeder = byte_feeder(clk, rst, span, chunk, line, tag, chunks, tags, feeds)
-    came, coming, match = ports.CameFrame(), ports.ComingFrame(), ports.MatchPort()
-    frames = deframer(
-        clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, came, coming, fault, block_log2=block_log2
-    )  # fmt: skip
+    came, match = ports.CameFrame(), ports.MatchPort()
+    frames = deframer(clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, came, fault)
     names = frame_names(clk, rst, came, match.gone, oldest_frame)
 
     # One reader of units: prefix, directory and raw blocks have their turns.
@@ -109,7 +107,7 @@ def frame_receiver(
     use, prefix, listing, raw_feed = ports.ReaderUse(), ports.StepPort(), ports.StepPort(), ports.StepPort()
     matcher = frame_match(
         clk, rst, match=match, command=command, checksum=tables.checksum, head=head, oldest=oldest,
-        named=oldest_frame, coming=coming, held=held_frame, places=match_places, use=use, word_bits=word_bits,
+        named=oldest_frame, held=held_frame, places=match_places, use=use, word_bits=word_bits,
     )  # fmt: skip
     read_prefix = prefix_reader(
         clk, rst, go=prefix.go, units=prefix_units, log2=log2, build=tables.build, last=tables.last,
@@ -139,7 +137,7 @@ def frame_receiver(
         opened_at.next = deal_places.start[UNIT_ADDRESS + 1 : 1]
         if use.opens:
             opened_at.next = places.start[UNIT_ADDRESS + 1 : 1]
-        match.heard.next = match.refuse and not coming.lost
+        match.heard.next = match.refuse and not came.lost
         port.get.next = prefix_units.get or list_units.get or raw_units.get
         port.amount.next = list_units.amount
         if prefix_units.get:
@@ -156,10 +154,10 @@ def frame_receiver(
     def run():
         places.get.next = port.get and not raw_units.get
         places.amount.next = port.amount
-        dropped.bad.next = coming.lost or match.refuse
+        dropped.bad.next = came.lost or match.refuse
         dropped.reason.next = match.reason
         dropped.peer.next = oldest_frame.peer
-        if coming.lost:
+        if came.lost:
             dropped.reason.next = fault
             dropped.peer.next = came.peer
         if keep:
