@@ -81,8 +81,7 @@ def actions(block_log2: int) -> Iterator[str]:
     yield from load(lines, 0, frame_rows(own, positions))
     sent = Encoder(params).encode(own, step=0, context=positions, width=16, chunk=0)
     yield from command(
-        "SEND", count=COUNT, row=0, peer=PEER, block_log2=block_log2, step=0, chunk=0, width=16, sequence=0,
-        load=0, save=0, fresh=1,
+        "SEND", count=COUNT, row=0, peer=PEER, step=0, chunk=0, width=16, sequence=0, load=0, save=0, fresh=1,
     )  # fmt: skip
     yield f"# expect the host's frame of {len(sent)} bytes"
     yield from frame("T", sent)

@@ -126,7 +126,6 @@ class Traffic:
         values, positions = data
         rows, link = frame_rows(values, positions), int(self.rng.integers(LINKS))
         fields = self._fields(1, link, values.size, self._place(rows))
-        fields["block_log2"] = self.log2
         frame = self.encoders[link].encode(
             values, step=link, context=positions, width=16, chunk=fields["chunk"], sub=7
         )

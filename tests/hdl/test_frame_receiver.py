@@ -70,10 +70,11 @@ def same(bench: ReceiverBench, frame: bytes) -> None:
 )  # fmt: skip
 def test_blocks_reach_their_units(units: int, bus_bits: int, gaps: float, speed: float):
     rng = dice(f"receiver {units} {bus_bits}")
+    log2, store_log2 = rng.choice((10, 11, 12)), 11 if bus_bits == 64 else 9
     bench = ReceiverBench(
-        rng, units=units, bus_bits=bus_bits, gaps=gaps, speed=speed, store_log2=11 if bus_bits == 64 else 9
+        rng, units=units, bus_bits=bus_bits, gaps=gaps, speed=speed, store_log2=store_log2, block_log2=log2
     )
-    encoders = [Encoder(AscParams(block_log2=log2 if units == 1 else 10)) for log2 in (10, 11, 12)]
+    encoders = [Encoder(AscParams(block_log2=log2)) for _ in range(3)]
     for n in range(3):
         at = rng.randrange(3)
         count = rng.choice([1, 31, 1024, rng.randrange(1, 3500)])
@@ -299,6 +300,7 @@ def overlapping(rng: random.Random) -> ReceiverBench:
 # one raw block: entry at 2.
 FORGED: list[tuple[str, dict[int, int | None], dict[str, Any], int]] = [
     ("coded", {0: 0x09}, {}, PREFIX),
+    ("coded", {0: 0x0B}, {}, PREFIX),
     ("coded", {0: 0x12}, {}, PREFIX),
     ("coded", {0: 0x2A}, {}, PREFIX),  # a shift
     ("coded", {1: 0x80}, {}, PREFIX),
@@ -336,14 +338,15 @@ FORGED: list[tuple[str, dict[int, int | None], dict[str, Any], int]] = [
 def test_forged_frames_are_refused_before_a_block_is_dealt():
     rng = dice("receiver forged")
     bench = ReceiverBench(rng, store_log2=9)
+    params = AscParams(block_log2=10, sent_rows=False)
     ramp = np.arange(1061) % 23 - 11
     ramp[1024:] = np.arange(37) * 7919 % 65536 - 32768
     ramp[1040:] = 3
     frames = {
-        "coded": Encoder(AscParams(block_log2=10, sent_rows=False)).encode(ramp, step=3, width=16),
-        "constant": Encoder(AscParams(sent_rows=False)).encode(np.full(5, 3), step=3, width=16),
-        "raw": Encoder(AscParams(sent_rows=False)).encode(np.arange(13) * 300, step=3, width=16),
-        "empty": Encoder(AscParams()).encode(np.zeros(0, np.int16), step=3, width=16),
+        "coded": Encoder(params).encode(ramp, step=3, width=16),
+        "constant": Encoder(params).encode(np.full(5, 3), step=3, width=16),
+        "raw": Encoder(params).encode(np.arange(13) * 300, step=3, width=16),
+        "empty": Encoder(params).encode(np.zeros(0, np.int16), step=3, width=16),
     }
     for of, changes, more, error in FORGED:
         frame = frames[of]

@@ -73,7 +73,7 @@ class Exchange:
         self.final = frame, PEERS[1]
         adopts = header_fields(frame) | {"peer": PEERS[1], "save": 3, "fresh": 1, "row": OTHER, "adopt": 1}
         self.entries.append(entry("RECEIVE", {"gate": 4, "need": 2}, **adopts))
-        where = {"count": COUNT, "width": WIDTH, "block_log2": ASC.block_log2}
+        where = {"count": COUNT, "width": WIDTH}
         push = fresh | where | {"step": 0, "chunk": 2, "save": 4, "peer": PEERS[1], "row": OTHER}
         values = 2 * COUNT if self.made else 0  # a packet of values, and one of side rows
         self.entries.append(entry("SEND", {"next": 4, "values": values}, **push))

@@ -169,7 +169,7 @@ def test_a_slice_sends_all_ports_the_exact_sum(pause: float) -> None:
         where = header_fields(frames[port]) | {"peer": port, "save": port, "fresh": 1, "row": 0, "add": 1}
         words += entry_words(packed("RECEIVE", **where), trigger(gate=4))
     whole = {"step": 3, "chunk": 1, "save": 4, "fresh": 1, "count": count, "width": 12, "peer": ALL}
-    send = packed("SEND", **whole, block_log2=ASC.block_log2)
+    send = packed("SEND", **whole)
     words += entry_words(send, trigger(kind=1, events=4, next=4))
 
     def start() -> Any:

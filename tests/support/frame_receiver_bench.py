@@ -275,7 +275,7 @@ class ReceiverBench:
 
     def __init__(
         self, dice: random.Random, *, units: int = 1, bus_bits: int = 64, store_log2: int = 10,
-        gaps: float = 0.0, speed: float = 1.0, block_log2: int = 0,
+        gaps: float = 0.0, speed: float = 1.0, block_log2: int = 10,
     ) -> None:  # fmt: skip
         self.banks = banks_of(units)
         self.dice, self.units, self.size, self.gaps, self.speed = dice, units, bus_bits // 8, gaps, speed
@@ -283,9 +283,7 @@ class ReceiverBench:
         self.rx, self.sent, self.raw_stream = frames_in(bus_bits), Stream(64), Stream(16)
         self.oldest, self.named = OldestFrame(), []
         self.command, self.tables, self.raw = FrameCommand(), TablesPort(), RawJob()
-        if units > 1:
-            block_log2 = block_log2 or 10
-        self.block_rows_log2 = max(0, block_log2 - 5)
+        self.block_rows_log2 = block_log2 - 5
         jobs, feeds = [DecoderJob() for _ in range(units)], [FeedPort() for _ in range(units)]
         places = [BankBlock(18 - units.bit_length()) for _ in range(units)]
         self.row, self.clear, self.cleared, self.clear_rows = word(17), bit(), bit(), word(14)

@@ -211,7 +211,7 @@ class Bench:
     def send(self, values: np.ndarray, positions: np.ndarray, *, row: int, **fields: int) -> Script:
         """Load values and give the command to encode them."""
         yield from self.load(row, frame_rows(values, positions))
-        yield from self.give("SEND", count=values.size, row=row, block_log2=ASC.block_log2, **fields)
+        yield from self.give("SEND", count=values.size, row=row, **fields)
 
 
 def header_fields(frame: bytes) -> dict[str, int]:

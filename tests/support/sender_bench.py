@@ -220,7 +220,7 @@ class SenderBench:
         command, header = self.command, frame.header
         for name in ("step", "chunk", "sub", "width", "sequence", "count"):
             getattr(command, name).next = getattr(header, name)
-        for name in ("load", "save", "fresh", "block_log2"):
+        for name in ("load", "save", "fresh"):
             getattr(command, name).next = getattr(frame, name)
         command.peer.next = frame.peer
         self.row.next = frame.row

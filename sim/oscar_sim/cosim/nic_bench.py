@@ -157,8 +157,8 @@ class NicBench(ABC):
         """Give the command to send what is in memory; return the frame that has to leave."""
         n = self.numbers["SEND"]
         self.command(
-            "SEND", count=values.size, row=row, peer=self.peer, block_log2=BLOCK_LOG2, step=0, chunk=n,
-            width=16, sequence=n, load=0, save=0, fresh=int(n == 0),
+            "SEND", count=values.size, row=row, peer=self.peer, step=0, chunk=n, width=16, sequence=n,
+            load=0, save=0, fresh=int(n == 0),
         )  # fmt: skip
         return self.ours.encode(values, step=0, context=positions, width=16, chunk=n)
 
@@ -195,10 +195,7 @@ def exchange_list(nic: NicBench, count: int) -> None:
     first = packed(
         "RECEIVE", **shape, step=1, chunk=into, sequence=into, load=1, save=1, fresh=int(into == 0), add=1
     )
-    second = packed(
-        "SEND", **shape, step=0, chunk=out, sequence=out, load=0, save=0, fresh=int(out == 0),
-        block_log2=BLOCK_LOG2,
-    )  # fmt: skip
+    second = packed("SEND", **shape, step=0, chunk=out, sequence=out, load=0, save=0, fresh=int(out == 0))
     words = entry_words(first, trigger(gate=1)) + entry_words(second, trigger(kind=1, events=1, next=1))
     nic.packet("s_axis_list", words)
     nic.wait(lambda: nic.taken_in("s_axis_list"), "a list is not taken")

@@ -65,7 +65,7 @@ def add(nic: SwitchBuses, count: int) -> None:
         entry_words(packed("RECEIVE", **fields, peer=port, save=port, add=1), trigger(gate=PORTS))
         for port in range(PORTS)
     ]
-    send = packed("SEND", **fields, chunk=1, peer=TO_ALL, block_log2=BLOCK_LOG2)
+    send = packed("SEND", **fields, chunk=1, peer=TO_ALL)
     entries.append(entry_words(send, trigger(kind=1, events=PORTS, next=PORTS)))
     nic.packet("s_axis_list", [word for entry in entries for word in entry])
     nic.wait(lambda: nic.taken_in("s_axis_list"), "a list is not taken")

@@ -90,7 +90,7 @@ class NicDriver:
         if config["version"] != VERSION:
             raise RtlError(f"the NIC has registers of version {config['version']}, expected {VERSION}")
         status = BY_NAME["STATUS"].unpack((yield from self.bus.read(BY_NAME["STATUS"].offset)))
-        if status["block_log2"] not in (0, self.block_log2):
+        if status["block_log2"] != self.block_log2:
             raise RtlError(f"the NIC has blocks of 2^{status['block_log2']} values, not 2^{self.block_log2}")
         sets = 1 << config["sets_log2"]
         self.books = {"RECEIVE": TableSets(sets), "SEND": TableSets(sets)}
@@ -193,8 +193,6 @@ class NicDriver:
         place = self.places(frame.chunk, frame.sub)
         tables = self.books[name].take(link_of(command), frame.table)
         fields = {"row": place.row, "count": place.count, "width": self.width(frame.workers)}
-        if name == "SEND":
-            fields["block_log2"] = self.block_log2
         return packed(name, **named(command), **fields, **tables._asdict())
 
     def _give(self, name: str, command: Receive | Send) -> Script:

@@ -180,9 +180,8 @@ another.
 A RECEIVE command for another frame drops the oldest one. So clear IRQ_STATUS.arrived, read both registers,
 and give the command for this frame.""",
     "LIST_SHOW": """ENTRY_STATE is of this entry 20 clocks later.""",
-    "SEND_COMMAND": """The command is refused for the reasons of RECEIVE_COMMAND, with `block_log2` in the
-place of `add` and `adopt`: it has to be that of STATUS. [Rows](hardware.md#rows) says where the frame's rows
-have to end.""",
+    "SEND_COMMAND": """The command is refused for the reasons of RECEIVE_COMMAND, but for `add` and `adopt`.
+[Rows](hardware.md#rows) says where the frame's rows have to end.""",
     "SEND_RESULT": """A SEND ends when its frame is whole, so before the frame's last word has left.""",
     "PLAN_SEGMENT": """[Plan](hardware.md#plan) has the steps. Write it when the packet before has ended, and
 ask for rows when the write is answered. Packets after that one go on where it ended, and count if it did.

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from oscar.coding.asc.params import MIN_BLOCK_LOG2
 from oscar_hdl.nic.ports import ENTRIES_LOG2, ERROR_BITS, PEER_BITS, ROW_BITS, TO_ALL
 
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
 SPACE = 256  # bytes of addresses
-VERSION = 10
+VERSION = 11
 ID_VALUE = int.from_bytes(b"OSCA", "big")
 COUNTERS, EDGES = 0x80, 0xC0
 PLAN_EDGES = 15  # boundaries of a plan, at most
@@ -20,13 +19,12 @@ KEPT_ERRORS = 5  # commands whose errors a result shows: four under way, one tha
 
 @dataclass(frozen=True)
 class Field:
-    """Bits `low` and up of a register, which hold a number minus `less`."""
+    """Bits `low` and up of a register, which hold a number."""
 
     name: str
     low: int
     bits: int
     text: str
-    less: int = 0
 
     @property
     def mask(self) -> int:
@@ -35,14 +33,14 @@ class Field:
 
     def of(self, value: int) -> int:
         """Return the field's number in a register."""
-        return ((value & self.mask) >> self.low) + self.less
+        return (value & self.mask) >> self.low
 
     def put(self, value: int) -> int:
         """Return `value` at the field's place; raises ValueError when it does not fit."""
-        most = self.less + (1 << self.bits) - 1
-        if not self.less <= value <= most:
-            raise ValueError(f"{self.name} is {self.less} to {most}, got {value}")
-        return value - self.less << self.low
+        most = (1 << self.bits) - 1
+        if not 0 <= value <= most:
+            raise ValueError(f"{self.name} is 0 to {most}, got {value}")
+        return value << self.low
 
 
 @dataclass(frozen=True)
@@ -228,9 +226,7 @@ REGISTERS: tuple[Register, ...] = (
     )),
     Register("LIST_SHOW", 0x3C, "WO", "a write says which entry ENTRY_STATE is of",
              (Field("entry", 0, 8, "of the list that runs, or ran last"),)),
-    *_port("SEND", 0x40, "encode", f"to whom the frame goes: its m_axis_tx_tdest; {TO_ALL}: to all", (
-        Field("block_log2", 29, 3, f"STATUS.block_log2 less {MIN_BLOCK_LOG2}", less=MIN_BLOCK_LOG2),
-    ), ()),
+    *_port("SEND", 0x40, "encode", f"to whom the frame goes: its m_axis_tx_tdest; {TO_ALL}: to all", (), ()),
     Register("PLAN_SEGMENT", 0x54, "WO", "a write says which values the next packet of sums has", (
         Field("first", 0, 27, "number of the packet's first value in the gradient"),
         Field("count", 31, 1, "1: this packet and those after it count for the plan; 0: they do not"),

@@ -3,7 +3,7 @@
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.ports import BANK_BITS, TablesPort, banks_of
-from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.ports import FrameCommand, check_block
 from oscar_hdl.nic.receive import ports
 from oscar_hdl.nic.receive.block_counter import Blocks, block_counter
 from oscar_hdl.nic.receive.block_places import block_places
@@ -33,22 +33,20 @@ def frame_receiver(
     clk, rst, s_axis_rx: Stream, command: FrameCommand, row, dropped: ports.Dropped,
     oldest_frame: ports.OldestFrame, held_frame: ports.HeldFrame, tables: TablesPort, m_axis_sent: Stream,
     units: ports.DecodeUnits, clear: ports.ClearPort, *, bus_bits: int = 64, store_log2: int = 12,
-    block_log2: int = 0,
+    block_log2: int = 12,
 ):  # fmt: skip
     """Take the frames that commands name, and give their blocks to barrel decoders, several at a time.
 
     s_axis_rx: frames_in(bus_bits). row (14 bits or more, holds as the command's fields do): the first one of
     the frame. tables, m_axis_sent Stream(64): link_tables. units: raw_base is as wide as row. store_log2: of
-    the words of bus_bits in which frames wait; 8 stay empty. block_log2: of frames that are not refused; 0:
-    any, if there is one decoder.
+    the words of bus_bits in which frames wait; 8 stay empty. block_log2: of frames that are not refused.
     """
     jobs, feeds = units.jobs, units.feeds
     if bus_bits not in (64, 128, 256, 512):
         raise ValueError(f"bus_bits is 64, 128, 256 or 512, got {bus_bits}")
     if not 6 <= store_log2 <= 17:
         raise ValueError(f"store_log2 is 6 to 17, got {store_log2}")
-    if not block_log2 and len(jobs) > 1:
-        raise ValueError(f"blocks go to {len(jobs)} decoders by their numbers: give block_log2, their size")
+    check_block(block_log2)
     word_bits, COLUMNS = (bus_bits // 8 - 1).bit_length(), columns_of(bus_bits)
     CHUNK, LINE = chunk_bits(bus_bits, store_log2), min(chunk_bits(bus_bits, store_log2), store_log2)
     banks = banks_of(len(units.jobs))
@@ -79,14 +77,14 @@ def frame_receiver(
     reader = chunk_reader(clk, rst, opened, opened_at, chunk, port)
 
     # Where things are, and the walk over blocks: of the directory's reader, and of the dealer.
-    places, log2, frame = Places(store_log2, word_bits), word(5), ports.FrontFrame()
+    places, frame = Places(store_log2, word_bits), ports.FrontFrame()
     match_places, list_places = Places(store_log2, word_bits), Places(store_log2, word_bits)
     for user in (match_places, list_places):
         user.start, user.end, user.same = places.start, places.end, places.same
     match_places.begin, match_places.at = places.begin, places.at
     entry = word(48)  # of the directory, as it is read
     deal = ports.DealPort(len(row), len(places.start), entry_bits=48)
-    list_blocks, deal_blocks, deal_places, deal_log2 = Blocks(len(row)), deal.blocks, deal.places, word(5)
+    list_blocks, deal_blocks, deal_places = Blocks(len(row)), deal.blocks, deal.places
     deal_places.begin, deal_places.first = frame.taken, places.start
     block_bytes = word(20)
     placing = [
@@ -94,8 +92,8 @@ def frame_receiver(
         block_places(clk, deal_places, block_bytes),
     ]
     counting = [
-        block_counter(clk, list_blocks, command.count, log2, row),
-        block_counter(clk, deal_blocks, deal.count, deal_log2, deal.row),
+        block_counter(clk, list_blocks, command.count, row, block_log2=block_log2),
+        block_counter(clk, deal_blocks, deal.count, deal.row, block_log2=block_log2),
     ]
 
     # Entries of the directories of all frames wait here until they are dealt.
@@ -110,7 +108,7 @@ def frame_receiver(
         named=oldest_frame, held=held_frame, places=match_places, use=use, word_bits=word_bits,
     )  # fmt: skip
     read_prefix = prefix_reader(
-        clk, rst, go=prefix.go, units=prefix_units, log2=log2, build=tables.build, last=tables.last,
+        clk, rst, go=prefix.go, units=prefix_units, build=tables.build, last=tables.last,
         mask=tables.mask, m_axis_sent=m_axis_sent, done=prefix.done, right=prefix.right,
         block_log2=block_log2,
     )  # fmt: skip
@@ -165,7 +163,6 @@ def frame_receiver(
         if listing.go:
             keep_at.next = 0
         if frame.taken:
-            deal_log2.next = log2
             begins[frame.bank].next = oldest
         tail.next = oldest
         if held != 0:

@@ -2,25 +2,23 @@
 
 from myhdl import Signal, always, always_comb, block, enum
 
-from oscar_hdl.nic.ports import block_sizes
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 
 @block
 def prefix_reader(
-    clk, rst, go, units, log2, build, last, mask, m_axis_sent: Stream, done, right, *, block_log2: int
+    clk, rst, go, units, build, last, mask, m_axis_sent: Stream, done, right, *, block_log2: int
 ):
     """Read what is before the directory.
 
-    go (strobe): the next unit is the prefix. units: UnitPort. log2 u5: of the prefix's block size. build
-    (strobe) with last u4 and mask u32, then m_axis_sent: for link_tables; all hold until the next go. done
-    (strobe) with right: whether the prefix may be as it is; if not, nothing is built. block_log2: the only
-    log2 that is right, or 0: each that a frame may have.
+    go (strobe): the next unit is the prefix. units: UnitPort. build (strobe) with last u4 and mask u32, then
+    m_axis_sent: for link_tables; all hold until the next go. done (strobe) with right: whether the prefix may
+    be as it is, with blocks of 2^block_log2 values; if not, nothing is built.
     """
-    LEAST, MOST = block_sizes(block_log2)
+    BLOCK = block_log2
     states = enum("IDLE", "PREFIX", "JUDGE", "MASK", "LOOK", "ROW", "FETCH", "SEND")
     state = Signal(states.IDLE)
-    row, chosen, size_right, got = word(6), bit(), bit(), bit()
+    row, chosen, got = word(6), bit(), bit()
     prefix = word(16)
 
     @always_comb
@@ -29,10 +27,6 @@ def prefix_reader(
         prefix.next = units.units[64:48]
         m_axis_sent.tdata.next = units.units
         m_axis_sent.tlast.next = False
-
-    @always_comb
-    def judge():
-        size_right.next = prefix[5:] >= LEAST and prefix[5:] <= MOST
 
     @always(clk.posedge)
     def run():
@@ -47,9 +41,8 @@ def prefix_reader(
                 units.get.next = True
                 state.next = states.PREFIX
         elif state == states.PREFIX:
-            log2.next = prefix[5:]
             last.next = prefix[15:11]
-            right.next = size_right and prefix[10:5] == 0 and not prefix[15]
+            right.next = prefix[10:] == BLOCK and not prefix[15]
             if got:
                 state.next = states.JUDGE
         elif state == states.JUDGE:
@@ -93,4 +86,4 @@ def prefix_reader(
             done.next = False
             m_axis_sent.tvalid.next = False
 
-    return give, judge, run
+    return give, run

@@ -40,7 +40,7 @@ def command_port() -> Any:
 
     return made(
         bit(), bit(), CommandAsk(), CommandFields(), FrameCommand(), word(20), CommandState(),
-        receive=True, sets=16, rows_log2=10, block_log2=0,
+        receive=True, sets=16, rows_log2=10, block_log2=10,
     )  # fmt: skip
 
 

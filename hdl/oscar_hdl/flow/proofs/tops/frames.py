@@ -86,8 +86,8 @@ def prefix_reader() -> Any:
 
     units = without(UnitPort(), "soon")
     return made(
-        bit(), bit(), bit(), units, word(5), bit(), word(4), word(32), Stream(64), bit(), bit(),
-        block_log2=0,
+        bit(), bit(), bit(), units, bit(), word(4), word(32), Stream(64), bit(), bit(),
+        block_log2=12,
     )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def _head_writer(clk, rst, start, write, entry, entry_last, fields, m_axis):  # 
 
     entries = EntryPort()
     entries.write, entries.entry, entries.last = write, entry, entry_last
-    return made(clk, rst, start, entries, fields, m_axis, directory_log2=3)
+    return made(clk, rst, start, entries, fields, m_axis, block_log2=12, directory_log2=3)
 
 
 def head_writer() -> Any:
