@@ -125,8 +125,8 @@ def nic_core(
     links = [Link() for _ in range(units + 1)]
     links[0].reset, first, last = rst, links[0].phase, links[units].phase
     tables_rst, own_rst, send_rst, receive_rst = resets = [bit() for _ in range(4)]
-    raw, raw_bytes, sent, raw_phase = RawJob(), Stream(16), Stream(64), word(5)
-    none_sent, raw_count, raw_chain = Stream(64), CountPort(), CountChain()
+    raw, raw_bytes, raw_phase = RawJob(), Stream(16), word(5)
+    raw_count, raw_chain = CountPort(), CountChain()
 
     parts = [
         axi_lite_registers(clk, own_rst, s_axil, values, locked, write_refused, wr, rd, events, irq, fill),
@@ -152,7 +152,7 @@ def nic_core(
         event_counters(clk, own_rst, counter_events, second_events, third_events, rd_counter, counted),
         frame_receiver(
             clk, receive_rst, s_axis_rx, command=receive, row=clear_row, dropped=dropped, oldest_frame=oldest,
-            held_frame=held, tables=decoder_port, m_axis_sent=sent, clear=clearing, bus_bits=bus_bits,
+            held_frame=held, tables=decoder_port, clear=clearing, bus_bits=bus_bits,
             store_log2=store_log2, block_log2=block_log2,
             units=DecodeUnits(
                 [one.job for one in decoding], [one.feed for one in decoding], rows.decode_blocks, raw,
@@ -168,11 +168,11 @@ def nic_core(
             bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2,
         ),
         link_tables(
-            clk, tables_rst, decoder_port, sent, links[0].decoder_tables, links[0].decoder_counts, raw_chain,
+            clk, tables_rst, decoder_port, links[0].decoder_tables, links[0].decoder_counts, raw_chain,
             encoding=False, sets=sets,
         ),
         link_tables(
-            clk, tables_rst, encoder_port, none_sent, links[0].encoder_tables, links[0].encoder_counts,
+            clk, tables_rst, encoder_port, links[0].encoder_tables, links[0].encoder_counts,
             links[units].encoder_counts, encoding=True, sets=sets,
         ),
         raw_decoder(clk, tables_rst, raw_phase, raw, raw_bytes, raw_rows.position, raw_rows.sums, raw_count),
@@ -187,7 +187,7 @@ def nic_core(
     ]
     parts += [first_phase(clk, first), next_phase(clk, last, memory.phase)]
     parts += [next_reset(clk, rst, *two) for two in pairwise([links[units].reset, *resets, rows_rst])]
-    parts += [zero(clk, signal) for signal in (send_state.abort, none_sent.tvalid)]
+    parts += [zero(clk, send_state.abort)]
     decoder_idle, encoder_idle = ([word(THREADS) for _ in range(units)] for _ in range(2))
     described, taken, headed, located = ([bit() for _ in range(units)] for _ in range(4))
     decode_takes, encode_takes, rows_in, rows_out = word(units + 1), word(units + 1), word(3), word(3)

@@ -82,30 +82,23 @@ RAW_FEEDER = """
 """
 
 PREFIX_READER = """
-  // Units come some clocks after they were asked for, and stay until others are.
-  reg busy = 0, waits = 0, built = 0; reg [1:0] came = 0; reg [15:0] prefix; reg [5:0] sent = 0; integer i;
-  reg [5:0] chosen;
-  wire there = waits && units_ready, gone = m_axis_sent_tvalid && m_axis_sent_tready;
-  wire fits = prefix[9:0] == 12 && !prefix[15];
-  always @* begin chosen = 0; for (i = 0; i < 32; i = i + 1) chosen = chosen + mask[i]; end
+  // The unit comes some clocks after it was asked for, and stays until another is.
+  reg busy = 0, waits = 0, built = 0, came = 0; reg [15:0] prefix;
+  wire there = waits && units_ready, fits = prefix[10:0] == 12 && !prefix[15];
   always @(posedge clk) begin
     assume(!go || !busy);
     if (waits && $past(units_get)) assume(!units_ready);
     if (began && $past(units_ready && !units_get)) assume(units_ready && $stable(units_units));
     if (!rst) begin
-      `RULE(!units_get || (busy && !waits));
-      if (m_axis_sent_tvalid) `RULE(built && m_axis_sent_tdata == units_units && units_ready);
-      if (m_axis_sent_tvalid) `RULE(sent < chosen);
-      if (build) `RULE(busy && !built && fits && right && came == (prefix[10] ? 2 : 1));
-      if (build) `RULE(last == prefix[14:11]);
-      if (done) `RULE(busy && came != 0 && right == fits && (built || build) == fits);
-      if (done) `RULE(sent == (fits && prefix[10] ? chosen : 0));
+      `RULE(!units_get || (busy && !waits && units_amount == 1));
+      if (build) `RULE(busy && !built && came && fits && right && last == prefix[14:11]);
+      if (done) `RULE(busy && came && right == fits && (built || build) == fits);
     end
-    if (there) begin came <= came == 2 ? 2 : came + 1; if (came == 0) prefix <= units_units[63:48]; end
-    waits <= units_get || (waits && !units_ready); sent <= sent + gone; built <= built || build;
-    if (go) begin came <= 0; sent <= 0; built <= 0; end
+    if (there) begin came <= 1; if (!came) prefix <= units_units[63:48]; end
+    waits <= units_get || (waits && !units_ready); built <= built || build;
+    if (go) begin came <= 0; built <= 0; end
     busy <= go || (busy && !done);
-    `SEEN(done && !fits); `SEEN(done && fits && sent == 1);
+    `SEEN(done && !fits); `SEEN(done && fits);
     if (rst) begin busy <= 0; waits <= 0; end
   end
 """

@@ -107,8 +107,8 @@ COUNTER_EVENTS = (
 )
 
 _RECEIVE_ERRORS = (
-    "0 none, 1 prefix, or another block size than STATUS.block_log2, 2 directory, 3 a block does not decode, "
-    "7 aborted"
+    "0 none, 1 prefix, or another block size than STATUS.block_log2, or table rows, 2 directory, 3 a block "
+    "does not decode, 7 aborted"
 )
 _SEND_ERRORS = "0 none, 4 the frame is too long for the store, 5 a descriptor does not fit its row"
 _REASONS = (

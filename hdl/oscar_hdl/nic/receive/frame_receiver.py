@@ -31,14 +31,14 @@ KEPT_BITS = 44  # of an entry of the directory that is right: 20 of its bytes
 @block
 def frame_receiver(
     clk, rst, s_axis_rx: Stream, command: FrameCommand, row, dropped: ports.Dropped,
-    oldest_frame: ports.OldestFrame, held_frame: ports.HeldFrame, tables: TablesPort, m_axis_sent: Stream,
+    oldest_frame: ports.OldestFrame, held_frame: ports.HeldFrame, tables: TablesPort,
     units: ports.DecodeUnits, clear: ports.ClearPort, *, bus_bits: int = 64, store_log2: int = 12,
     block_log2: int = 12,
 ):  # fmt: skip
     """Take the frames that commands name, and give their blocks to barrel decoders, several at a time.
 
     s_axis_rx: frames_in(bus_bits). row (14 bits or more, holds as the command's fields do): the first one of
-    the frame. tables, m_axis_sent Stream(64): link_tables. units: raw_base is as wide as row. store_log2: of
+    the frame. tables: link_tables. units: raw_base is as wide as row. store_log2: of
     the words of bus_bits in which frames wait; 8 stay empty. block_log2: of frames that are not refused.
     """
     jobs, feeds = units.jobs, units.feeds
@@ -108,9 +108,8 @@ def frame_receiver(
         named=oldest_frame, held=held_frame, places=match_places, use=use, word_bits=word_bits,
     )  # fmt: skip
     read_prefix = prefix_reader(
-        clk, rst, go=prefix.go, units=prefix_units, build=tables.build, last=tables.last,
-        mask=tables.mask, m_axis_sent=m_axis_sent, done=prefix.done, right=prefix.right,
-        block_log2=block_log2,
+        clk, rst, go=prefix.go, units=prefix_units, build=tables.build, last=tables.last, done=prefix.done,
+        right=prefix.right, block_log2=block_log2,
     )  # fmt: skip
     directory = directory_reader(
         clk, rst, go=listing.go, width=command.width, units=list_units, blocks=list_blocks,

@@ -37,7 +37,6 @@ def send_front(
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
         tables.last.next = last
-        tables.mask.next = 0
         tables.bank.next = frame.bank
         command.idle.next = state == states.IDLE and not crowded
         asks.next = (state == states.QUERY and wait == LOOK_UP and tables.steady and not frame.empty) or (

@@ -85,10 +85,7 @@ def prefix_reader() -> Any:
     from oscar_hdl.nic.receive.prefix_reader import prefix_reader as made
 
     units = without(UnitPort(), "soon")
-    return made(
-        bit(), bit(), bit(), units, bit(), word(4), word(32), Stream(64), bit(), bit(),
-        block_log2=12,
-    )  # fmt: skip
+    return made(bit(), bit(), bit(), units, bit(), word(4), bit(), bit(), block_log2=12)
 
 
 @block
