@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from oscar_hdl.nic.control.command_port import command_port
-from oscar_hdl.nic.control.register_ports import CommandAsk, CommandFields, CommandState
+from oscar_hdl.nic.control.register_ports import CommandAsk, CommandState
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, ROW_BITS
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.streams.bundles import bit, word
@@ -66,11 +66,11 @@ def random_order(rng: Any, name: str) -> Order:
 def test_commands_start_once_or_are_refused(name: str) -> None:
     rng = dice(f"command_port {name}")
     clk, rst, row = bit(), bit(), word(ROW_BITS)
-    ask, fields, state = CommandAsk(), CommandFields(), CommandState()
+    ask, state = CommandAsk(), CommandState()
     command = FrameCommand()
     command.idle._val = True
     dut = command_port(
-        clk, rst, ask, fields, command, row, state, receive=name == "RECEIVE", sets=SETS, rows_log2=ROWS_LOG2,
+        clk, rst, ask, command, row, state, receive=name == "RECEIVE", sets=SETS, rows_log2=ROWS_LOG2,
         block_log2=10,
     )  # fmt: skip
     given: list[Order] = []  # valid, not started yet
@@ -116,20 +116,15 @@ def test_commands_start_once_or_are_refused(name: str) -> None:
             command.idle.next = True
 
     simulator = CycleSimulator(dut, clk, each)
-    held = random_order(rng, name)
     for drawn in range(3000):
         if drawn >= 150 and seen["started"] > 5:
             break
         wanted = random_order(rng, name)
-        if ask.locked:  # registers keep what they hold
-            wanted = replace(wanted, frame=held.frame, shape=held.shape, tables=held.tables)
-        else:
-            for signal, part in ((fields.frame, "frame"), (fields.shape, "shape"), (fields.tables, "tables")):
-                register = BY_NAME[f"{name}_{part.upper()}"]
-                signal.next = register.pack(**getattr(wanted, part))
+        fields = ask.fields
+        for signal, part in ((fields.frame, "frame"), (fields.shape, "shape"), (fields.tables, "tables")):
+            signal.next = BY_NAME[f"COMMAND_{part.upper()}"].pack(**getattr(wanted, part))
         ask.order.next = BY_NAME[f"{name}_COMMAND"].pack(**wanted.order) | wanted.stray << 29
         ask.issue.next = True
-        held = wanted
         simulator.run(1)
         ask.issue.next = False
         if not ask.locked and rng.random() < 0.2:  # only judged

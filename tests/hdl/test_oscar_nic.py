@@ -222,8 +222,8 @@ def test_streams_wait_until_a_reset_is_over() -> None:
         bench.rst.next = False
         bench.simulator.run(gap)
         bench.put(frame)
-        bench.run(bench.write("RECEIVE_FRAME", step=clocks))
-        assert bench.run(bench.read("RECEIVE_FRAME"))["step"] == clocks
+        bench.run(bench.write("COMMAND_FRAME", step=clocks))
+        assert bench.run(bench.read("COMMAND_FRAME"))["step"] == clocks
         bench.run(bench.load(BLOCK, frame_rows(values, positions)))
         found, described = bench.run(bench.fetch(BLOCK, 700))
         np.testing.assert_array_equal(found, values)

@@ -3,7 +3,14 @@
 from myhdl import Signal, always, always_comb, block, concat, enum
 
 from oscar_hdl.nic.control.register_ports import CommandAsk, CommandFields, CommandState
-from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, KEPT_ERRORS, ROW_BITS, places
+from oscar_hdl.nic.control.registers import (
+    BY_NAME,
+    COMMAND_PARTS,
+    ERROR_ABORTED,
+    KEPT_ERRORS,
+    ROW_BITS,
+    places,
+)
 from oscar_hdl.nic.ports import ERROR_BITS, FRAME_ROW_BITS, FrameCommand
 from oscar_hdl.streams.balance import balance
 from oscar_hdl.streams.bundles import bit, word
@@ -11,18 +18,15 @@ from oscar_hdl.streams.bundles import bit, word
 
 @block
 def command_port(
-    clk, rst, ask: CommandAsk, fields: CommandFields, command: FrameCommand, row, state: CommandState, *,
-    receive: bool, sets: int, rows_log2: int, block_log2: int,
+    clk, rst, ask: CommandAsk, command: FrameCommand, row, state: CommandState, *, receive: bool, sets: int,
+    rows_log2: int, block_log2: int,
 ):  # fmt: skip
-    """Turn writes to a command's registers into frames for the receiver or the sender.
+    """Turn commands into frames for the receiver or the sender.
 
-    fields hold while ask.locked. row u20: of the last command that was started. Frames begin at multiples of
-    a block's rows.
+    row u20: of the last command that was started. Frames begin at multiples of a block's rows.
     """
     NAME = "RECEIVE" if receive else "SEND"
-    frame, shape, tables, order = (
-        BY_NAME[f"{NAME}_{part}"].fields for part in ("FRAME", "SHAPE", "TABLES", "COMMAND")
-    )
+    frame, shape, tables, order = (BY_NAME[name].fields for name in (*COMMAND_PARTS, f"{NAME}_COMMAND"))
     (STEP, STEP_END), (CHUNK, CHUNK_END) = places(frame, "step", "chunk")
     (COUNT, COUNT_END), (WIDTH, WIDTH_END), (SUB, SUB_END) = places(shape, "count", "width", "sub")
     (SEQUENCE, SEQUENCE_END), (LOAD, LOAD_END), (SAVE, SAVE_END) = places(tables, "sequence", "load", "save")
@@ -35,7 +39,7 @@ def command_port(
 
     steps = enum("NOTHING", "LOOK", "MEASURE", "WEIGH", "DECIDE", "WAITING")
     at = Signal(steps.NOTHING)
-    wanted, rows = word(32), word(FRAME_ROW_BITS)
+    wanted, fields, rows = word(32), CommandFields(), word(FRAME_ROW_BITS)  # what waits
     bad_shape, bad_tables, bad_order, bad = bit(), bit(), bit(), bit()
     behind = word(ROW_BITS + 1)
     idle, starting, aborting, ended, errors = bit(), bit(), bit(), word(8), word(KEPT_ERRORS * ERROR_BITS)
@@ -76,6 +80,9 @@ def command_port(
         if at == steps.NOTHING:
             if ask.issue:
                 wanted.next = ask.order
+                fields.frame.next = ask.fields.frame
+                fields.shape.next = ask.fields.shape
+                fields.tables.next = ask.fields.tables
                 at.next = steps.LOOK
         elif at == steps.LOOK:
             at.next = steps.MEASURE

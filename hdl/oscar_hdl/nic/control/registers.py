@@ -102,7 +102,7 @@ COUNTER_EVENTS = (
     ("FRAMES_BAD", "frames that were dropped, and commands that ended with an error"),
     ("STALL_IN", "clocks in which s_axis_rx has a word, and the NIC does not take it"),
     ("STALL_OUT", "clocks in which m_axis_tx has a word, and nobody takes it"),
-    ("REFUSED", "writes that did nothing: see IRQ_STATUS.refused"),
+    ("REFUSED", "commands that were refused: see IRQ_STATUS.refused"),
     ("PACKETS_BAD", "packets of rows and of lists that were wrong: see IRQ_STATUS.bad_packet"),
 )
 
@@ -127,7 +127,7 @@ _IRQ = (
     Field("sent", 3, 1, "a SEND command has ended: read SEND_RESULT. Its frame may still go out"),
     Field("send_error", 4, 1, "a SEND command has ended with an error"),
     Field("bad_packet", 5, 1, "a packet of rows or of a list was wrong"),
-    Field("refused", 6, 1, "a write did nothing: its register is locked, or its command is not valid"),
+    Field("refused", 6, 1, "a command is not valid, or cannot be taken now: it was refused"),
     Field("planned", 7, 1, "a plan is made: read PLAN_RESULT and PLAN_EDGE_n"),
     Field("arrived", 8, 1, "another frame is the oldest: read OLDEST_NAME and OLDEST_FRAME"),
     Field("list", 9, 1, "a list has ended: read LIST_RESULT"),
@@ -139,7 +139,7 @@ _SUB = "number of the sub-frame"
 def _port(
     name: str, offset: int, what: str, peer: str, command: tuple[Field, ...], reason: tuple[Field, ...]
 ) -> list:  # fmt: skip
-    """Return the registers of a direction."""
+    """Return the registers of a direction alone."""
     errors = _RECEIVE_ERRORS if name == "RECEIVE" else _SEND_ERRORS
     shown = [Field("ended", 0, 8, "commands that have ended, modulo 256")]
     shown.append(Field("error", 8, ERROR_BITS, f"of the last command: {errors}"))
@@ -148,24 +148,13 @@ def _port(
         for n in range(1, KEPT_ERRORS)
     ]
     return [
-        Register(f"{name}_FRAME", offset, "RW", f"the frame to {what}: step and chunk", _FRAME),
-        Register(f"{name}_SHAPE", offset + 4, "RW", f"the frame to {what}: size and sub-frame", (
-            Field("count", 0, 19, f"values, 1 to {MOST_VALUES:,}"),
-            Field("width", 19, 5, "bits of a raw value, 1 to 16"),
-            Field("sub", 24, 8, _SUB),
-        )),
-        Register(f"{name}_TABLES", offset + 8, "RW", f"the frame to {what}: its table sets", (
-            Field("sequence", 0, 16, "frames of this link and step before this one, modulo 2^16"),
-            Field("load", 16, 8, f"set to {what} the frame with; nobody looks at it if fresh"),
-            Field("save", 24, 8, "set that takes what is learnt. If the command fails it stays as it is"),
-        )),
-        Register(f"{name}_COMMAND", offset + 12, "WO", f"a write is the command to {what} a frame", (
+        Register(f"{name}_COMMAND", offset, "WO", f"a write is the command to {what} a frame", (
             Field("row", 0, ROW_BITS, "row of memory at which the frame begins"),
             Field("peer", 20, PEER_BITS, peer),
             Field("fresh", 28, 1, "1: begin with the initial tables, not with those of `load`"),
             *command,
         )),
-        Register(f"{name}_RESULT", offset + 16, "RO", f"how {name} commands ended", (*shown, *reason)),
+        Register(f"{name}_RESULT", offset + 4, "RO", f"how {name} commands ended", (*shown, *reason)),
     ]  # fmt: skip
 
 
@@ -213,7 +202,18 @@ REGISTERS: tuple[Register, ...] = (
         Field("entry", 16, 8, "which entry, if error is 1 to 4"),
         Field("running", 31, 1, "1: a list runs"),
     )),
-    *_port("RECEIVE", 0x20, "decode", "who made the frame: its s_axis_rx_tid", (
+    Register("COMMAND_FRAME", 0x20, "RW", "the next command's frame: step and chunk", _FRAME),
+    Register("COMMAND_SHAPE", 0x24, "RW", "the next command's frame: size and sub-frame", (
+        Field("count", 0, 19, f"values, 1 to {MOST_VALUES:,}"),
+        Field("width", 19, 5, "bits of a raw value, 1 to 16"),
+        Field("sub", 24, 8, _SUB),
+    )),
+    Register("COMMAND_TABLES", 0x28, "RW", "the next command's frame: its table sets", (
+        Field("sequence", 0, 16, "frames of this link and step before this one, modulo 2^16"),
+        Field("load", 16, 8, "set to code the frame with; nobody looks at it if fresh"),
+        Field("save", 24, 8, "set that takes what is learnt. If the command fails it stays as it is"),
+    )),
+    *_port("RECEIVE", 0x2C, "decode", "who made the frame: its s_axis_rx_tid", (
         Field("add", 30, 1, "1: add the values to the rows"),
         Field("adopt", 31, 1, "1: replace the rows by the values. One of the two is 1"),
     ), (Field("reason", 8 + ERROR_BITS * KEPT_ERRORS, 4, _REASONS),)),
@@ -226,7 +226,7 @@ REGISTERS: tuple[Register, ...] = (
     )),
     Register("LIST_SHOW", 0x3C, "WO", "a write says which entry ENTRY_STATE is of",
              (Field("entry", 0, 8, "of the list that runs, or ran last"),)),
-    *_port("SEND", 0x40, "encode", f"to whom the frame goes: its m_axis_tx_tdest; {TO_ALL}: to all", (), ()),
+    *_port("SEND", 0x4C, "encode", f"to whom the frame goes: its m_axis_tx_tdest; {TO_ALL}: to all", (), ()),
     Register("PLAN_SEGMENT", 0x54, "WO", "a write says which values the next packet of sums has", (
         Field("first", 0, 27, "number of the packet's first value in the gradient"),
         Field("count", 31, 1, "1: this packet and those after it count for the plan; 0: they do not"),
@@ -267,9 +267,22 @@ REGISTERS: tuple[Register, ...] = (
 )  # fmt: skip
 
 BY_NAME = {register.name: register for register in REGISTERS}
+COMMAND_PARTS = "COMMAND_FRAME", "COMMAND_SHAPE", "COMMAND_TABLES"  # what a command takes besides its own
 STORED = tuple(register.name for register in REGISTERS if register.access == "RW")  # order of their values
 
 ERROR_ABORTED = 7
+
+
+def command_values(direction: str, **fields: int) -> dict[str, int]:
+    """Return what to write for a command, RECEIVE or SEND, by registers' names in their order.
+
+    fields: of all four registers; those that are none of them are left out.
+    """
+    found = {}
+    for name in (*COMMAND_PARTS, f"{direction}_COMMAND"):
+        known = {field.name for field in BY_NAME[name].fields}
+        found[name] = BY_NAME[name].pack(**{key: value for key, value in fields.items() if key in known})
+    return found
 
 
 def check(registers: tuple[Register, ...] = REGISTERS) -> None:
