@@ -76,7 +76,6 @@ def measure(nic: WholeNic, frames: Sequence[Given], *, send: bool, apart: bool) 
         made.append(data)
         if send:
             memory.load(at, rows)
-            fields["block_log2"] = block_log2
         else:
             local = rng.integers(-99, 99, count).astype(np.int16)
             memory.load(at, frame_rows(local, frame.positions))

@@ -9,8 +9,8 @@ import numpy as np
 from oscar.coding.asc.params import GROUP_ROWS, LANES
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.list_ports import AFTER, COUNTS, NO_GATE, OWN
-from oscar_hdl.nic.control.registers import LIST_ENTRIES
-from oscar_sim.driver.lists import PACKETS, entry_words, packed, trigger
+from oscar_hdl.nic.control.registers import LIST_ENTRIES, command_values
+from oscar_sim.driver.lists import PACKETS, entry_words, trigger
 from oscar_sim.frames import Generator
 from oscar_sim.whole import Making, Told, WholeNic
 from oscar_sim.whole_stress import Target, Traffic, batch
@@ -79,12 +79,12 @@ class ListTraffic(Traffic):
             before[link] = n
         triggers = self._gates(first, chain, events)
         words = [
-            entry_words(packed("RECEIVE", **order.fields), trigger(gate=gate, need=need))
+            entry_words(command_values("RECEIVE", **order.fields), trigger(gate=gate, need=need))
             for order, (gate, need) in zip(self.receives, triggers, strict=True)
         ]
         words += [
             entry_words(
-                packed("SEND", **order.fields),
+                command_values("SEND", **order.fields),
                 trigger(
                     kind=1,
                     events=events[n],

@@ -15,7 +15,7 @@ from oscar_hdl.coder.rows import FrameRows, frame_rows
 from oscar_hdl.flow.delivery.archive import BENCH
 from oscar_hdl.flow.delivery.fusesoc import VECTORS
 from oscar_hdl.flow.tools import write_text
-from oscar_hdl.nic.control.registers import BY_NAME, ID_VALUE
+from oscar_hdl.nic.control.registers import BY_NAME, ID_VALUE, command_values
 from oscar_sim.driver.row_packets import Lines, packet_start
 
 PEER = 2  # of both frames, as the bench has it
@@ -54,10 +54,8 @@ def frame(kind: str, data: bytes) -> Iterator[str]:
 
 def command(name: str, **fields: int) -> Iterator[str]:
     """Yield the four writes of a command."""
-    for part in ("FRAME", "SHAPE", "TABLES", "COMMAND"):
-        register = f"{name}_{part}"
-        known = {field.name for field in BY_NAME[register].fields}
-        yield write(register, **{key: value for key, value in fields.items() if key in known})
+    for register, value in command_values(name, **fields).items():
+        yield f"W {BY_NAME[register].offset:02X} {value:08X}"
 
 
 def load(lines: Lines, row: int, rows: FrameRows) -> Iterator[str]:
@@ -81,8 +79,7 @@ def actions(block_log2: int) -> Iterator[str]:
     yield from load(lines, 0, frame_rows(own, positions))
     sent = Encoder(params).encode(own, step=0, context=positions, width=16, chunk=0)
     yield from command(
-        "SEND", count=COUNT, row=0, peer=PEER, block_log2=block_log2, step=0, chunk=0, width=16, sequence=0,
-        load=0, save=0, fresh=1,
+        "SEND", count=COUNT, row=0, peer=PEER, step=0, chunk=0, width=16, sequence=0, load=0, save=0, fresh=1,
     )  # fmt: skip
     yield f"# expect the host's frame of {len(sent)} bytes"
     yield from frame("T", sent)

@@ -12,7 +12,7 @@ import numpy as np
 
 from oscar.coding.asc.params import LANES
 from oscar_hdl.coder.rows import DESCRIBED, DESCRIBED_TOP_AT, TOP_AT, FrameRows
-from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS
+from oscar_hdl.nic.control.registers import COUNTER_EVENTS, command_values
 from oscar_hdl.nic.ports import TO_ALL
 from oscar_sim.driver.row_packets import Lines, packet_start, side_bytes
 from oscar_sim.units import HERE, Stress, faults
@@ -172,12 +172,7 @@ class Order:
 
     def registers(self, name: str) -> tuple[int, ...]:
         """Return FRAME, SHAPE, TABLES and COMMAND."""
-        words = []
-        for part in ("FRAME", "SHAPE", "TABLES", "COMMAND"):
-            register = BY_NAME[f"{name}_{part}"]
-            known = {f.name for f in register.fields}
-            words.append(register.pack(**{k: v for k, v in self.fields.items() if k in known}))
-        return tuple(words)
+        return tuple(command_values(name, **self.fields).values())
 
 
 @dataclass

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,7 @@ LINKS = 3  # of a direction, a table set each
 MOST_BYTES = 30_000  # of a frame: a store has to hold it
 LONG_BYTES = 66_000  # no store holds it
 ABORTED, BAD_BLOCK, REFUSABLE = 7, 3, (1, 2, 3)  # errors of RECEIVE
+SENT_ROWS = 4  # of the second byte of a prefix
 DAMAGES = LENGTH, VERSION, CODEC, DAMAGED, TOO_LONG  # reasons of the deframer
 NAMES = STEP, CHUNK, SUB_WIDTH, SEQUENCE, CHECKSUM, COUNT, PEER  # and of frame_match
 Sum = tuple[int, FrameRows]
@@ -70,7 +72,7 @@ class Traffic:
         # Of the last RECEIVE: positions, row, sums (None: it fails).
         self.last: tuple[np.ndarray, int, np.ndarray | None] | None = None
         self.encoders = [Encoder(AscParams(sent_rows=False, block_log2=self.log2)) for _ in range(LINKS)]
-        self.senders = [Encoder(AscParams(block_log2=self.log2)) for _ in range(LINKS)]
+        self.senders = [Encoder(AscParams(sent_rows=False, block_log2=self.log2)) for _ in range(LINKS)]
         self.decoders = [Decoder(AscParams()) for _ in range(LINKS)]
         self.counts = [[0] * LINKS, [0] * LINKS]
         while len(self.receives) + len(self.sends) < frames:
@@ -126,7 +128,6 @@ class Traffic:
         values, positions = data
         rows, link = frame_rows(values, positions), int(self.rng.integers(LINKS))
         fields = self._fields(1, link, values.size, self._place(rows))
-        fields["block_log2"] = self.log2
         frame = self.encoders[link].encode(
             values, step=link, context=positions, width=16, chunk=fields["chunk"], sub=7
         )
@@ -144,9 +145,8 @@ class Traffic:
         link, rng = int(self.rng.integers(LINKS)), self.rng
         fields = self._fields(0, link, values.size, at)
         before = self.senders[link].state_dict()
-        frame = self.senders[link].encode(
-            values, step=link, context=positions, width=16, chunk=fields["chunk"], sub=7
-        )
+        how = {"step": link, "context": positions, "width": 16, "chunk": fields["chunk"], "sub": 7}
+        frame = self.senders[link].encode(values, **how)
         if len(frame) > MOST_BYTES:
             return False
         kind, ends = rng.random(), False
@@ -167,21 +167,18 @@ class Traffic:
             broken[int(rng.integers(len(broken)))] ^= 1 << int(rng.integers(8))
             frame = pack_frame(head, bytes(broken))
             try:
-                if broken[0] & 31 != self.log2:  # the software would take it
-                    raise FrameError("blocks of another size")
+                if broken[0] & 31 != self.log2 or broken[1] & SENT_ROWS:  # the software would take it
+                    raise FrameError("blocks of another size, or table rows")
                 expected = self.decoders[link].decode(frame, step=link, context=positions)
                 ends = True  # it can be decoded: the link's ends part here
             except FrameError:
                 self.senders[link].load_state_dict(before)
                 self.counts[0][link] -= 1
                 expected = None
-        elif self.refusable and 0.3 <= kind < 0.34:  # of other blocks
-            other = Encoder(AscParams(block_log2=self.log2 + int(rng.integers(1, 3))))
-            other.load_state_dict(before)
+        elif self.refusable and 0.3 <= kind < 0.36 and (other := self._other(before, values, how)) != frame:
+            frame, expected = other, None
             self.senders[link].load_state_dict(before)
-            frame = other.encode(values, step=link, context=positions, width=16, chunk=fields["chunk"], sub=7)
             self.counts[0][link] -= 1
-            expected = None
         else:
             self.decoders[link].decode(frame, step=link, context=positions)
             self.good.append(frame)
@@ -194,6 +191,12 @@ class Traffic:
         self.sums.append(None if total is None else (at, frame_rows(total, positions)))
         self.last = positions, at, total
         return not ends
+
+    def _other(self, before: dict[str, Any], values: np.ndarray, how: dict[str, Any]) -> bytes:
+        """Return a frame as software may make it, with other blocks or with table rows where they pay."""
+        encoder = Encoder(AscParams(block_log2=self.log2 + int(self.rng.integers(3))))
+        encoder.load_state_dict(before)
+        return encoder.encode(values, **how)
 
     def _target(self) -> Target | None:
         """Return values, positions, their first row, what is there (None: anything).

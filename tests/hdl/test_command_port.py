@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from oscar_hdl.nic.control.command_port import command_port
-from oscar_hdl.nic.control.register_ports import CommandAsk, CommandFields, CommandState
+from oscar_hdl.nic.control.register_ports import CommandAsk, CommandState
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, ROW_BITS
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.streams.bundles import bit, word
@@ -17,7 +17,7 @@ from oscar_sim.seeds import dice
 
 pytestmark = pytest.mark.usefixtures("seed")
 
-SETS, ROWS_LOG2 = 16, 12
+SETS, ROWS_LOG2, BLOCK = 16, 12, 1 << 5  # BLOCK: rows
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,6 @@ class Order:
     tables: dict[str, int]
     order: dict[str, int]
     stray: int = 0  # a bit without a field
-    block_log2: int = 0  # that the NIC takes, or any
 
     @property
     def valid(self) -> bool:
@@ -39,46 +38,40 @@ class Order:
         fine = 1 <= shape["count"] < 1 << 18 and 1 <= shape["width"] <= 16 and not self.stray
         fine = fine and self.tables["save"] < SETS and (order["fresh"] or self.tables["load"] < SETS)
         fine = bool(fine and order["row"] + rows <= 1 << ROWS_LOG2)
-        fine = fine and not (self.block_log2 and order["row"] % (1 << (self.block_log2 - 5)))
-        if self.name == "RECEIVE":
-            return fine and order["add"] + order["adopt"] == 1
-        return fine and order["block_log2"] in ([self.block_log2] if self.block_log2 else range(10, 18))
+        return fine and not order["row"] % BLOCK and order.get("add", 1) + order.get("adopt", 0) == 1
 
 
-def random_order(rng: Any, name: str, block_log2: int) -> Order:
+def random_order(rng: Any, name: str) -> Order:
     """Return an order that is often valid."""
     pick = rng.choice
     count = pick([rng.randrange(1, 5000), rng.randrange(1, 5000), 0, 1, (1 << 18) - 1, 1 << 18])
     row = pick([0, rng.randrange(1 << 11), (1 << ROWS_LOG2) - -(-count // 32) + pick([-1, 0, 1])])
-    if block_log2 and rng.random() < 0.8:
-        row &= -(1 << (block_log2 - 5))
+    if rng.random() < 0.8:
+        row &= -BLOCK
     order = {"row": max(0, row), "fresh": rng.getrandbits(1), "peer": rng.getrandbits(8)}
     if name == "RECEIVE":
         order["add"] = rng.getrandbits(1)
         order["adopt"] = pick([0, 1, 1 - order["add"], 1 - order["add"]])
-    else:
-        order["block_log2"] = pick([10, 11, 12, 12, 17])
     return Order(
         name,
         {"step": rng.getrandbits(16), "chunk": rng.getrandbits(16)},
         {"count": count, "width": pick([0, 1, 8, 12, 16, 17]), "sub": rng.getrandbits(8)},
         {"sequence": rng.getrandbits(16), "load": pick([0, 5, 15, 16]), "save": pick([0, 9, 15, 15, 16])},
         order,
-        int(name == "RECEIVE" and rng.random() < 0.1),
-        block_log2,
+        int(rng.random() < 0.1),
     )
 
 
-@pytest.mark.parametrize(("name", "block_log2"), [("RECEIVE", 0), ("RECEIVE", 12), ("SEND", 0), ("SEND", 12)])
-def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
+@pytest.mark.parametrize("name", ["RECEIVE", "SEND"])
+def test_commands_start_once_or_are_refused(name: str) -> None:
     rng = dice(f"command_port {name}")
     clk, rst, row = bit(), bit(), word(ROW_BITS)
-    ask, fields, state = CommandAsk(), CommandFields(), CommandState()
+    ask, state = CommandAsk(), CommandState()
     command = FrameCommand()
     command.idle._val = True
     dut = command_port(
-        clk, rst, ask, fields, command, row, state, receive=name == "RECEIVE", sets=SETS, rows_log2=ROWS_LOG2,
-        block_log2=block_log2,
+        clk, rst, ask, command, row, state, receive=name == "RECEIVE", sets=SETS, rows_log2=ROWS_LOG2,
+        block_log2=10,
     )  # fmt: skip
     given: list[Order] = []  # valid, not started yet
     under_way: list[int] = []  # when they end; at 0: when they are aborted
@@ -97,9 +90,7 @@ def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
             "load": int(command.load), "save": int(command.save), "fresh": int(command.fresh),
             "row": int(row), "peer": int(command.peer),
         }  # fmt: skip
-        if name == "SEND":
-            found["block_log2"] = int(command.block_log2)
-        else:
+        if name == "RECEIVE":
             found |= {"adopt": int(command.adopt), "add": 1 - int(command.adopt)}
         assert found == wanted.frame | wanted.shape | wanted.tables | wanted.order
         under_way.append(now + rng.randrange(2, 60))
@@ -125,20 +116,15 @@ def test_commands_start_once_or_are_refused(name: str, block_log2: int) -> None:
             command.idle.next = True
 
     simulator = CycleSimulator(dut, clk, each)
-    held = random_order(rng, name, block_log2)
     for drawn in range(3000):
         if drawn >= 150 and seen["started"] > 5:
             break
-        wanted = random_order(rng, name, block_log2)
-        if ask.locked:  # registers keep what they hold
-            wanted = replace(wanted, frame=held.frame, shape=held.shape, tables=held.tables)
-        else:
-            for signal, part in ((fields.frame, "frame"), (fields.shape, "shape"), (fields.tables, "tables")):
-                register = BY_NAME[f"{name}_{part.upper()}"]
-                signal.next = register.pack(**getattr(wanted, part))
+        wanted = random_order(rng, name)
+        fields = ask.fields
+        for signal, part in ((fields.frame, "frame"), (fields.shape, "shape"), (fields.tables, "tables")):
+            signal.next = BY_NAME[f"COMMAND_{part.upper()}"].pack(**getattr(wanted, part))
         ask.order.next = BY_NAME[f"{name}_COMMAND"].pack(**wanted.order) | wanted.stray << 29
         ask.issue.next = True
-        held = wanted
         simulator.run(1)
         ask.issue.next = False
         if not ask.locked and rng.random() < 0.2:  # only judged

@@ -315,7 +315,7 @@ def test_a_block_takes_four_clocks_of_the_judge() -> None:
         store_bits=12, size_bits=3,
     )  # fmt: skip
     simulator = CycleSimulator(top, clk, each)
-    frame.last_block.next, frame.size.next, frame.last_size.next = blocks - 1, 1 << LOG2, 1 << LOG2
+    frame.last_block.next, frame.last_size.next = blocks - 1, 1 << LOG2
     frame.width.next = 16
     simulator.run(4)
     frame.begin.next = True

@@ -11,14 +11,14 @@ import pytest
 from myhdl import block
 
 from oscar.coding.asc import AscParams
-from oscar.coding.asc.model import frequencies, from_octaves, learn
+from oscar.coding.asc.model import frequencies, learn
 from oscar.coding.asc.params import SAMPLE
 from oscar.coding.asc.state import TableState
 from oscar_hdl.coder.ports import BANKS, COUNT_BITS, CountChain, CountPort, TablesPort, TableWrites
 from oscar_hdl.coder.tables.link_tables import EARLY, link_tables
 from oscar_hdl.coder.tables.row_ratio import PLACES, RECIPROCALS
 from oscar_hdl.coder.tables.symbol_counts import symbol_counts
-from oscar_hdl.streams.bundles import Stream, bit
+from oscar_hdl.streams.bundles import bit
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
 
@@ -42,24 +42,22 @@ def memories(counts: Any) -> list[Any]:
 
 
 class Bench:
-    """link_tables with a chain of counts and a source of sent rows in Python."""
+    """link_tables with a chain of counts in Python."""
 
     def __init__(self, rng: random.Random, *, encoding: bool, sets: int = 4, chain: int = 3) -> None:
         self.rng, self.encoding = rng, encoding
         self.clk, self.rst, self.port = bit(), bit(), TablesPort()
-        self.sent, self.request, self.answer = Stream(64), CountChain(), CountChain()
+        self.request, self.answer = CountChain(), CountChain()
         self.tables = TableWrites()
         top = link_tables(
-            self.clk, self.rst, self.port, self.sent, self.tables, self.request, self.answer,
-            encoding=encoding, sets=sets,
+            self.clk, self.rst, self.port, self.tables, self.request, self.answer, encoding=encoding,
+            sets=sets,
         )  # fmt: skip
         store = find(top, "set_store").symdict
         self.memory, self.checksums = store["memory"], store["checksums"]
         self.counts = [[0] * 512 for _ in range(BANKS)]
         self.way: deque[tuple[int, int, int]] = deque([(0, 0, 0)] * chain)
         self.totals: deque[int] = deque([0] * LAG)
-        self.words: deque[int] = deque()
-        self.pause = 0.0
         self.writes: dict[int, int] = {}
         self.under_way: dict[str, int] = {}
         self.clocks: dict[str, int] = {}
@@ -79,12 +77,6 @@ class Bench:
         if valid:
             self.counts[bank][pair] = [0] * 2
         answer.totals.next = self.totals.popleft()
-        if self.sent.tvalid and self.sent.tready:
-            self.words.popleft()
-        taken = bool(self.sent.tvalid and self.sent.tready)
-        if not self.sent.tvalid or taken:
-            self.sent.tvalid.next = bool(self.words) and self.rng.random() >= self.pause
-            self.sent.tdata.next = self.words[0] if self.words else self.rng.getrandbits(64)
         if self.tables.enable:
             assert int(self.tables.address) not in self.writes
             self.writes[int(self.tables.address)] = int(self.tables.data)
@@ -152,7 +144,7 @@ class Bench:
         """Return the frequencies that were written, after a check of everything else in the tables."""
         for field in ("bank", "load", "last", "fresh"):  # the last quads come behind `built` all the same
             getattr(self.port, field).next = self.rng.randrange(2)
-        end = self.simulator.clocks + (4000 if self.words else EARLY[self.encoding])
+        end = self.simulator.clocks + EARLY[self.encoding]
         while len(self.writes) < 128 and self.simulator.clocks < end:
             self.simulator.run(1)
         return [self.table_row(bank, q) for q in ROWS]
@@ -224,20 +216,11 @@ def test_builds(encoding: bool):
         )
         fresh = frame in (3, 4)
         bench.put(number, hist)
-        mask = 0 if encoding else rng.choice((0, rng.getrandbits(32), 1 << rng.randrange(32), (1 << 32) - 1))
-        sent = {q: [rng.choice((0, 15, rng.randrange(16))) for _ in SYMBOLS] for q in ROWS if mask >> q & 1}
-        bench.words += [sum(e << 4 * s for s, e in enumerate(levels)) for levels in sent.values()]
-        bench.pause = rng.choice((0, 0, 0.9))
-        clocks = bench.do("build", load=number, fresh=fresh, last=last, bank=bank, mask=mask)
-        most = BUILD - EARLY[encoding] + 4 * (mask & 1)
-        assert clocks <= most or bench.pause or frame == 0, clocks
+        clocks = bench.do("build", load=number, fresh=fresh, last=last, bank=bank)
+        assert clocks <= BUILD - EARLY[encoding] or frame == 0, clocks
         kept = prior if fresh else hist
-        expected = [
-            from_octaves(sent[q], q, last) if q in sent else frequencies(kept[q], q, last) for q in ROWS
-        ]
-        assert bench.rows(bank) == expected, frame
+        assert bench.rows(bank) == [frequencies(kept[q], q, last) for q in ROWS], frame
         assert not bench.writes
-        assert not bench.words
         assert bench.get(number) == hist
 
 
@@ -251,10 +234,10 @@ def test_a_build_is_cut_short_where_another_of_its_bank_is_asked_for():
     for frame, later in enumerate((whole - 3, whole - 2, whole - 1, *some)):
         hist, bank, last = histogram(rng), frame % BANKS, rng.randrange(16)
         bench.put(1, hist)
-        bench.strobe("build", load=1, fresh=False, last=rng.randrange(16), bank=bank, mask=0)
+        bench.strobe("build", load=1, fresh=False, last=rng.randrange(16), bank=bank)
         bench.simulator.run(later)
         bench.under_way.pop("build", None)
-        bench.strobe("build", load=1, fresh=False, last=last, bank=bank, mask=0)
+        bench.strobe("build", load=1, fresh=False, last=last, bank=bank)
         bench.under_way["build"] = bench.simulator.clocks  # the first one's end may have come meanwhile
         bench.writes.clear()
         assert bench.wait("build") <= whole
@@ -271,34 +254,16 @@ def test_a_build_that_waits_cuts_nothing_short():
     for frame, later in enumerate((0, EARLY[True] - 8, rng.randrange(EARLY[True] - 8))):
         hist, bank, last = histogram(rng), 2 * frame % BANKS, rng.randrange(16)
         bench.put(1, hist)
-        bench.strobe("build", load=1, fresh=False, last=last, bank=bank, mask=0)
+        bench.strobe("build", load=1, fresh=False, last=last, bank=bank)
         assert bench.wait("build") <= whole
         for other in (rng.randrange(16), last):
-            bench.strobe("build", load=1, fresh=False, last=other, bank=bank + 1, mask=0)
+            bench.strobe("build", load=1, fresh=False, last=other, bank=bank + 1)
             bench.under_way.pop("build")
             bench.simulator.run(later if other != last else 0)
         bench.under_way["build"] = bench.simulator.clocks
         bench.wait("build")
         for each in (bank, bank + 1):
             assert bench.rows(each) == [frequencies(hist[q], q, last) for q in ROWS], (frame, each)
-
-
-def test_a_mask_may_change_until_its_build_is_asked_for():
-    """A prefix is read while the build before it ends: what its mask is meanwhile sends no row of it."""
-    rng = dice("mask")
-    bench = Bench(rng, encoding=False)
-    bench.simulator.run(1300)
-    for frame, later in enumerate(range(EARLY[False] - 16, EARLY[False])):  # the one before ends here
-        hist, bank, last = histogram(rng), 2 * frame % BANKS, rng.randrange(16)
-        bench.put(1, hist)
-        bench.do("build", load=1, fresh=False, last=last, bank=bank, mask=0)
-        bench.steps += [lambda: None] * later
-        bench.steps += [lambda: setattr(bench.port.mask, "next", 1)]
-        bench.simulator.run(later + 2 + frame % 3)
-        bench.strobe("build", load=1, fresh=False, last=last, bank=bank + 1, mask=0)
-        bench.wait("build")
-        for each in (bank, bank + 1):
-            assert bench.rows(each) == [frequencies(hist[q], q, last) for q in ROWS], (later, each)
 
 
 def learnt(hist: list[int], counts: list[int]) -> list[int]:
@@ -334,7 +299,7 @@ def test_frames_overlap(encoding: bool):
             if ahead := rng.random() < 0.3 and (fresh or load != saved):
                 bench.query(load, fresh)
                 assert bench.port.steady
-                bench.strobe("build", load=load, save=save, fresh=fresh, last=last, bank=bank, mask=0)
+                bench.strobe("build", load=load, save=save, fresh=fresh, last=last, bank=bank)
                 bench.simulator.run(rng.randrange(200))
             bench.strobe("learn", count_bank=(bank - 1) % BANKS, forget=before["forget"])
             if not before["forget"]:
@@ -352,7 +317,7 @@ def test_frames_overlap(encoding: bool):
                 bench.simulator.run(1)
             assert bench.query(load, fresh) == checksum(prior if fresh else states[load])
             both += "learn" in bench.under_way
-            bench.strobe("build", load=load, save=save, fresh=fresh, last=last, bank=bank, mask=0)
+            bench.strobe("build", load=load, save=save, fresh=fresh, last=last, bank=bank)
         for name, most in (("build", BUILD), ("learn", LEARN + len(bench.way))):
             assert frame < 1 or name not in bench.under_way or bench.wait(name) <= most
         bench.wait("build")
@@ -375,14 +340,14 @@ def test_a_bank_is_built_behind_its_learning():
     hist, other = histogram(rng), histogram(rng)
     bench.put(1, hist)
     bench.put(2, other)
-    bench.do("build", load=1, save=0, fresh=0, last=15, bank=0, mask=0)
+    bench.do("build", load=1, save=0, fresh=0, last=15, bank=0)
     for frame in range(8):
         bench.rows(0)
         counts = counted(rng)
         bench.counts[0] = [n for entries in counts for n in entries]
         bench.strobe("learn", count_bank=0)
         bench.simulator.run(rng.choice((frame, rng.randrange(350))))
-        bench.strobe("build", load=2 - frame % 2, save=0, fresh=0, last=15, bank=0, mask=0)
+        bench.strobe("build", load=2 - frame % 2, save=0, fresh=0, last=15, bank=0)
         bench.wait("build")
         bench.wait("learn")
         assert bench.get(0) == [learnt(h, c) for h, c in zip((hist, other)[frame % 2], counts, strict=True)]
@@ -391,24 +356,20 @@ def test_a_bank_is_built_behind_its_learning():
 def test_reset_at_any_clock():
     rng = dice("reset")
     bench = Bench(rng, encoding=False)
-    for frame in range(4):
+    for _ in range(4):
         hist, counts = histogram(rng), counted(rng)
         bench.counts = [[n for entries in counts for n in entries] for _ in range(BANKS)]
-        bench.words += [rng.getrandbits(64) for _ in range(3)]
-        bench.port.mask.next = 0b1011 << 8 if frame & 1 else 0
         for name in rng.choice((["build"], ["learn"], ["build", "learn"])):
             bench.strobe(name, bank=0, count_bank=1)
         bench.simulator.run(rng.choice((rng.randrange(600), rng.randrange(600, 1000))))
         bench.reset()
         bench.under_way.clear()
-        bench.words.clear()
-        bench.sent.tvalid.next = False
         bench.put(2, hist)
         bench.simulator.run(rng.choice((0, 1, 20, 400)))
         bench.writes.clear()
         assert bench.query(2) == int(bench.checksums[2])
         assert bench.port.steady
-        bench.do("build", load=2, fresh=False, last=15, mask=0, bank=0)
+        bench.do("build", load=2, fresh=False, last=15, bank=0)
         assert bench.rows(0) == [frequencies(hist[q], q, 15) for q in ROWS]
         assert bench.counts == [[0] * 512] * BANKS
         assert bench.get(2) == hist
@@ -416,13 +377,13 @@ def test_reset_at_any_clock():
 
 def test_learns_from_real_counters():
     rng = dice("counters")
-    clk, rst, port, sent = bit(), bit(), TablesPort(), Stream(64)
+    clk, rst, port = bit(), bit(), TablesPort()
     units, chain = [CountPort(), CountPort()], [CountChain() for _ in range(3)]
 
     @block
     def top() -> Any:
         return (
-            link_tables(clk, rst, port, sent, TableWrites(), chain[0], chain[2], encoding=True, sets=2),
+            link_tables(clk, rst, port, TableWrites(), chain[0], chain[2], encoding=True, sets=2),
             symbol_counts(clk, rst, units[0], bit(), *chain[:2]),
             symbol_counts(clk, rst, units[1], bit(), *chain[1:]),
         )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from oscar.coding.asc import AscParams, Decoder, Encoder
+from oscar.coding.asc import Decoder, Encoder
 from oscar_hdl.coder.rows import descriptors, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, ID_VALUE, VERSION
 from oscar_sim.driver.nic_driver import Script
@@ -51,7 +51,7 @@ def test_frames_are_the_hosts(pause: float) -> None:
 @pytest.mark.parametrize("pause", [0.0, 0.4])
 def test_frames_of_the_host_are_decoded(pause: float) -> None:
     bench = Bench(f"receive {pause}", pause=pause)
-    rng, encoder = bench.rng, Encoder(ASC if pause else AscParams(block_log2=ASC.block_log2))
+    rng, encoder = bench.rng, Encoder(ASC)
     for n, (values, positions) in enumerate(plans(rng, (*KINDS, "normal", "sparse"))):
         frame = encoder.encode(values, step=3, context=positions, width=16, chunk=n, sub=0)
         local, _ = gradient(rng, values.size, rng.choice(KINDS))

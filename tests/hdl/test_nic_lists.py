@@ -11,8 +11,8 @@ import pytest
 from oscar.coding.asc import Encoder
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.list_ports import ENDED
-from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
-from oscar_sim.driver.lists import entry_words, packed, trigger
+from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, command_values
+from oscar_sim.driver.lists import entry_words, trigger
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.driver.row_packets import packet_start
 from support.nic_bench import ASC, Bench, gradient, header_fields
@@ -26,7 +26,7 @@ OWN, OTHER = 0, 32  # first rows of the chunk that is added here, and of one tha
 
 def entry(name: str, own: dict[str, int], **fields: int) -> list[int]:
     """Return an entry's three words."""
-    return entry_words(packed(name, **fields), trigger(**own, kind=int(name == "SEND")))
+    return entry_words(command_values(name, **fields), trigger(**own, kind=int(name == "SEND")))
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Exchange:
         self.final = frame, PEERS[1]
         adopts = header_fields(frame) | {"peer": PEERS[1], "save": 3, "fresh": 1, "row": OTHER, "adopt": 1}
         self.entries.append(entry("RECEIVE", {"gate": 4, "need": 2}, **adopts))
-        where = {"count": COUNT, "width": WIDTH, "block_log2": ASC.block_log2}
+        where = {"count": COUNT, "width": WIDTH}
         push = fresh | where | {"step": 0, "chunk": 2, "save": 4, "peer": PEERS[1], "row": OTHER}
         values = 2 * COUNT if self.made else 0  # a packet of values, and one of side rows
         self.entries.append(entry("SEND", {"next": 4, "values": values}, **push))

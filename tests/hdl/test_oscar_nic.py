@@ -84,8 +84,8 @@ def test_frames_both_ways(pause: float, units: int) -> None:
         def send(numbers: np.ndarray, step: int, n: int = n, row: int = row) -> Script:
             nonlocal sent
             yield from bench.give(
-                "SEND", count=numbers.size, row=row, block_log2=ASC.block_log2,
-                step=step, chunk=n, width=16, sequence=n, load=step, save=step, fresh=int(n == 0),
+                "SEND", count=numbers.size, row=row, step=step, chunk=n, width=16, sequence=n, load=step,
+                save=step, fresh=int(n == 0),
             )  # fmt: skip
             sent += 1
             yield from bench.ended("SEND", sent)
@@ -209,10 +209,6 @@ def test_blocks_of_another_size_are_refused_before_memory_changes() -> None:
         np.testing.assert_array_equal(found, sums)
     assert bench.run(bench.read("FRAMES_BAD")) == {"value": 1}
     assert bench.run(bench.read("FRAMES_IN")) == {"value": 1}
-    order = {"step": 0, "chunk": 0, "width": 16, "sequence": 0, **own}
-    bench.run(bench.give("SEND", count=1100, block_log2=ASC.block_log2 + 1, **order))
-    bench.simulator.run(40)
-    assert bench.run(bench.read("REFUSED")) == {"value": 1}
 
 
 def test_streams_wait_until_a_reset_is_over() -> None:
@@ -226,8 +222,8 @@ def test_streams_wait_until_a_reset_is_over() -> None:
         bench.rst.next = False
         bench.simulator.run(gap)
         bench.put(frame)
-        bench.run(bench.write("RECEIVE_FRAME", step=clocks))
-        assert bench.run(bench.read("RECEIVE_FRAME"))["step"] == clocks
+        bench.run(bench.write("COMMAND_FRAME", step=clocks))
+        assert bench.run(bench.read("COMMAND_FRAME"))["step"] == clocks
         bench.run(bench.load(BLOCK, frame_rows(values, positions)))
         found, described = bench.run(bench.fetch(BLOCK, 700))
         np.testing.assert_array_equal(found, values)
@@ -239,7 +235,7 @@ def test_streams_wait_until_a_reset_is_over() -> None:
 def test_a_row_inside_a_block_is_refused() -> None:
     bench = Bench("rows")
     row, own = bench.rng.randrange(1, BLOCK), {"load": 1, "save": 1, "fresh": 1}
-    bench.run(bench.give("SEND", count=40, width=16, block_log2=ASC.block_log2, row=row, **own))
+    bench.run(bench.give("SEND", count=40, width=16, row=row, **own))
     bench.run(bench.give("RECEIVE", count=40, width=16, row=BLOCK + row, add=1, **own))
     bench.simulator.run(40)
     assert bench.run(bench.read("REFUSED")) == {"value": 2}

@@ -36,7 +36,7 @@ class Sums:
     def give(self, values: np.ndarray, positions: np.ndarray, row: int, adopt: bool, damage: int = 0) -> None:
         """Send a frame, some bytes of which are changed, and start its command once one is taken."""
         rng, bench = self.rng, self.bench
-        params = AscParams(block_log2=BLOCK_LOG2, sent_rows=rng.random() < 0.5)
+        params = AscParams(block_log2=BLOCK_LOG2, sent_rows=False)
         frame = Encoder(params).encode(values, step=3, context=positions, width=16, chunk=self.number)
         entries = -(-values.size // (1 << BLOCK_LOG2))
         blocks = len(frame) - HEADER_BYTES - 2 - 6 * entries

@@ -94,7 +94,7 @@ def send_side(bench: SendBench, *, bus_bits: int, store_log2: int) -> Any:
     clk, rst, phase, count = bench.clk, bench.rst, bench.phase, len(bench.banks)
     jobs, drains = [EncoderJob() for _ in range(count)], [DrainPort() for _ in range(count)]
     streams = [Stream(8 * WORD_BYTES, keep=WORD_BYTES) for _ in range(count)]
-    quads, none_sent = TableWrites(), Stream(64)
+    quads = TableWrites()
     counts, chain = [CountedLanes() for _ in range(count)], [CountChain() for _ in range(count + 1)]
     units = EncodeUnits(
         jobs, drains, streams, [bank.blocks for bank in bench.banks], bench.source, bench.raw_row
@@ -106,9 +106,7 @@ def send_side(bench: SendBench, *, bus_bits: int, store_log2: int) -> Any:
 
     return [
         turn,
-        link_tables(
-            clk, rst, bench.tables, none_sent, quads, chain[0], chain[count], encoding=True, sets=SETS
-        ),
+        link_tables(clk, rst, bench.tables, quads, chain[0], chain[count], encoding=True, sets=SETS),
         frame_sender(
             clk, rst, bench.tx, bench.command, bench.row, bench.top, bench.tables, units, bus_bits=bus_bits,
             store_log2=store_log2, block_log2=LOG2,

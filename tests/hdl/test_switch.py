@@ -13,6 +13,7 @@ import pytest
 from oscar.coding.asc import Encoder
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.list_ports import ARMED
+from oscar_hdl.nic.control.registers import command_values
 from oscar_hdl.nic.receive.deframer import DAMAGED, PEER
 from oscar_hdl.nic.switch_slice import PortFrames, switch_slice
 from oscar_hdl.streams.bundles import Stream, bit
@@ -20,7 +21,7 @@ from oscar_hdl.streams.port_copy import ALL, port_copy
 from oscar_hdl.streams.port_merge import port_merge
 from oscar_sim.allreduce.network import in_bytes, in_words
 from oscar_sim.cycles import CycleSimulator
-from oscar_sim.driver.lists import entry_words, packed, trigger
+from oscar_sim.driver.lists import entry_words, trigger
 from oscar_sim.seeds import dice
 from support.nic_bench import ASC, BUS, ROWS_LOG2, SETS, STORE_LOG2, Bench, gradient, header_fields
 
@@ -167,9 +168,9 @@ def test_a_slice_sends_all_ports_the_exact_sum(pause: float) -> None:
         sums += values
         frames.append(Encoder(ASC).encode(values, step=0, chunk=1, **shape))
         where = header_fields(frames[port]) | {"peer": port, "save": port, "fresh": 1, "row": 0, "add": 1}
-        words += entry_words(packed("RECEIVE", **where), trigger(gate=4))
+        words += entry_words(command_values("RECEIVE", **where), trigger(gate=4))
     whole = {"step": 3, "chunk": 1, "save": 4, "fresh": 1, "count": count, "width": 12, "peer": ALL}
-    send = packed("SEND", **whole, block_log2=ASC.block_log2)
+    send = command_values("SEND", **whole)
     words += entry_words(send, trigger(kind=1, events=4, next=4))
 
     def start() -> Any:

@@ -21,19 +21,19 @@ def fake(**ports: int) -> NicRun:
 
 def test_a_refused_access_is_an_error() -> None:
     always = dict.fromkeys(("wready", "bvalid", "arready", "rvalid"), 1)
-    with pytest.raises(RtlError, match="write to SEND_FRAME is answered with 2, not OKAY: is it locked"):
-        fake(**always, bresp=2).write("SEND_FRAME", step=1)
+    with pytest.raises(RtlError, match="write to COMMAND_FRAME is answered with 2, not OKAY"):
+        fake(**always, bresp=2).write("COMMAND_FRAME", step=1)
     with pytest.raises(RtlError, match="read of STATUS is answered with 2, not OKAY"):
         fake(**always, rresp=2).read("STATUS")
     nic = fake(**always)
-    nic.write("SEND_FRAME", step=1)
+    nic.write("COMMAND_FRAME", step=1)
     assert nic.read("STATUS")["send_pending"] == 0
 
 
 @pytest.mark.parametrize("silent", ["wready", "bvalid"])
 def test_a_nic_that_says_nothing_is_an_error(silent: str) -> None:
     with pytest.raises(RtlError, match=f"s_axil_{silent} stays 0: looked 60,000 times"):
-        fake(**{name: 1 for name in ("wready", "bvalid") if name != silent}).write("SEND_FRAME")
+        fake(**{name: 1 for name in ("wready", "bvalid") if name != silent}).write("COMMAND_FRAME")
 
 
 def test_a_command_that_waits_for_ever_is_an_error() -> None:

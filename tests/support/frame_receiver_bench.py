@@ -38,12 +38,7 @@ class ReceivedBlock:
 def blocks_of(frame: bytes) -> tuple[dict[str, Any], list[ReceivedBlock]]:
     """Return what the tables are built of, and what units are given, in the order of the directory."""
     count, payload = peek(frame).count, frame[HEADER_BYTES:]
-    prefix = int.from_bytes(payload[:2], "little")
-    at, mask, rows = 2, 0, []
-    if prefix >> 10 & 1:
-        mask = int.from_bytes(payload[2:6], "little")
-        rows = [int.from_bytes(payload[6 + 8 * i :][:8], "little") for i in range(mask.bit_count())]
-        at += 4 + 8 * len(rows)
+    prefix, at = int.from_bytes(payload[:2], "little"), 2
     size = 1 << (prefix & 31)
     entries = [int.from_bytes(payload[at + 6 * i :][:6], "little") for i in range(-(-count // size))]
     place, blocks = at + 6 * len(entries), []
@@ -61,7 +56,7 @@ def blocks_of(frame: bytes) -> tuple[dict[str, Any], list[ReceivedBlock]]:
         else:
             fields = {"seeds": entry >> 2 & 7, "first": entry >> 5 & 127, "last": entry >> 12 & 127}
             blocks.append(ReceivedBlock(False, values, base, data, {**fields, "bytes": len(data)}))
-    return {"last": prefix >> 11 & 15, "mask": mask, "rows": rows}, blocks
+    return {"last": prefix >> 11 & 15}, blocks
 
 
 def peer_of(frame: bytes) -> int:
@@ -275,17 +270,15 @@ class ReceiverBench:
 
     def __init__(
         self, dice: random.Random, *, units: int = 1, bus_bits: int = 64, store_log2: int = 10,
-        gaps: float = 0.0, speed: float = 1.0, block_log2: int = 0,
+        gaps: float = 0.0, speed: float = 1.0, block_log2: int = 10,
     ) -> None:  # fmt: skip
         self.banks = banks_of(units)
         self.dice, self.units, self.size, self.gaps, self.speed = dice, units, bus_bits // 8, gaps, speed
         self.clk, self.rst, self.bad, self.reason = bit(), bit(), bit(), word(4)
-        self.rx, self.sent, self.raw_stream = frames_in(bus_bits), Stream(64), Stream(16)
+        self.rx, self.raw_stream = frames_in(bus_bits), Stream(16)
         self.oldest, self.named = OldestFrame(), []
         self.command, self.tables, self.raw = FrameCommand(), TablesPort(), RawJob()
-        if units > 1:
-            block_log2 = block_log2 or 10
-        self.block_rows_log2 = max(0, block_log2 - 5)
+        self.block_rows_log2 = block_log2 - 5
         jobs, feeds = [DecoderJob() for _ in range(units)], [FeedPort() for _ in range(units)]
         places = [BankBlock(18 - units.bit_length()) for _ in range(units)]
         self.row, self.clear, self.cleared, self.clear_rows = word(17), bit(), bit(), word(14)
@@ -296,7 +289,7 @@ class ReceiverBench:
         make, units = self.build(
             partial(
                 frame_receiver, self.clk, self.rst, self.rx, self.command, self.row, dropped, self.oldest,
-                HeldFrame(), self.tables, self.sent, decoders, clear, bus_bits=bus_bits,
+                HeldFrame(), self.tables, decoders, clear, bus_bits=bus_bits,
                 store_log2=store_log2, block_log2=block_log2,
             ),
             decoders,
@@ -319,14 +312,11 @@ class ReceiverBench:
         self.saves: dict[int, int] = {}  # of a bank that was built, before it is learnt
         self.drained = self.learning = -1  # the bank that is, and its set
         self.early = 0  # builds while blocks were dealt
-        self.rebuilt = 0  # builds of frames behind one that was lost
-        self.rested = 0  # clocks since tables were built
         self.learn_clocks = 60
         self.checksums: dict[tuple[int, int], int] = {}
         self.spoil, self.jammed = -1, False
         self.asked: deque[tuple[int, int]] = deque([(0, 0)] * 2)
-        self.rows: list[int] | None = None
-        self.timer = -1
+        self.building, self.timer = False, -1
         self.timer_learn = 0
         self.adopts: list[int] = []  # of commands since a reset: how many rows, 0 where they are added to
         self.wiped: list[int] = []  # commands whose rows are cleared
@@ -334,7 +324,7 @@ class ReceiverBench:
         self.timer_clear = 0
         self.beside = 0  # rows that were cleared while blocks were worked on
         ports = [self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables]
-        ports += [self.sent, self.raw, self.raw_stream, base, self.clear, self.cleared, self.clear_rows]
+        ports += [self.raw, self.raw_stream, base, self.clear, self.cleared, self.clear_rows]
         ports += [self.oldest, units]
         key = type(self), len(jobs), bus_bits, store_log2, block_log2
         self.sim = copy_of(key, make, self.clk, self.clock, ports)
@@ -400,38 +390,29 @@ class ReceiverBench:
             rx.tvalid.next = True
 
     def _tables(self) -> None:
-        tables, sent = self.tables, self.sent
+        tables = self.tables
         query = int(tables.query), int(tables.query_fresh)
         steady = bool(query[1]) or query[0] not in (*self.saves.values(), self.learning)
         self.asked.append((self.checksums.get(query, 0) if steady else 0, steady))
         tables.checksum.next, tables.steady.next = self.asked.popleft()
         tables.built.next = tables.learnt.next = False
-        self.rested = 0 if tables.built or self.rows is not None else self.rested + 1
         if tables.build:
-            assert self.rows is None
-            self.rows = []
-            told = {n: int(getattr(tables, n)) for n in ("last", "mask", "bank", "load", "fresh", "save")}
-            if told["bank"] in self.saves:  # of a frame that was lost
-                lost = self.built.pop()
-                assert (lost["bank"], self.rested > 24) == (told["bank"], True), "that one is not learnt"
-                self.rebuilt += 1
-                del self.saves[told["bank"]]
+            assert not self.building
+            self.building = True
+            told = {n: int(getattr(tables, n)) for n in ("last", "bank", "load", "fresh", "save")}
+            assert told["bank"] not in self.saves, "that one is not learnt"
             assert told["fresh"] or told["load"] not in (*self.saves.values(), self.learning), (
                 "the set is going to change"
             )
             self.saves[told["bank"]] = told["save"]
-            self.built.append({**told, "rows": self.rows})
+            self.built.append(told)
             self.early += bool(self.given)
             self.timer = self.dice.randrange(1, 60)
-        elif self.rows is not None:
-            if sent.tvalid and sent.tready:
-                self.rows.append(int(sent.tdata))
-            wants = len(self.rows) < self.built[-1]["mask"].bit_count()
-            sent.tready.next = not (sent.tvalid and sent.tready) and wants and self.dice.random() < 0.3
-            self.timer -= not wants
+        elif self.building:
+            self.timer -= 1
             if self.timer < 0:
                 tables.built.next = True
-                self.rows = None
+                self.building = False
         if tables.learn:
             assert self.drained < 0
             self.drained = int(tables.count_bank)
@@ -533,9 +514,9 @@ class ReceiverBench:
     def _rest(self) -> None:
         """Be reset, too: what stayed high would run through pipelines without a reset until its end."""
         self.queue.clear()
-        self.rows, self.drained, self.learning = None, -1, -1
+        self.building, self.drained, self.learning = False, -1, -1
         self.saves.clear()
-        ends = self.sent.tready, self.tables.built, self.tables.learnt, self.cleared
+        ends = self.tables.built, self.tables.learnt, self.cleared
         for signal in (self.rx.tvalid, self.command.start, self.command.abort, *ends):
             signal.next = False
         for unit in (*self.models, self.raw_unit):

@@ -13,7 +13,7 @@ import numpy as np
 from oscar.coding.asc import AscParams
 from oscar.coding.frame import peek
 from oscar_hdl.coder.rows import FrameRows, frame_rows
-from oscar_hdl.nic.control.registers import BY_NAME
+from oscar_hdl.nic.control.registers import BY_NAME, command_values
 from oscar_hdl.nic.oscar_nic import oscar_nic
 from oscar_hdl.nic.ports import frames_in, frames_out, row_streams
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
@@ -176,10 +176,8 @@ class Bench:
 
     def give(self, name: str, **fields: int) -> Script:
         """Write a command."""
-        for part in ("FRAME", "SHAPE", "TABLES", "COMMAND"):
-            known = {field.name for field in BY_NAME[f"{name}_{part}"].fields}
-            values = {key: value for key, value in fields.items() if key in known}
-            yield from self.write(f"{name}_{part}", **values)
+        for register, value in command_values(name, **fields).items():
+            yield from self.bus.write(BY_NAME[register].offset, value)
 
     def write(self, name: str, **fields: int) -> Script:
         """Write a register."""
@@ -211,7 +209,7 @@ class Bench:
     def send(self, values: np.ndarray, positions: np.ndarray, *, row: int, **fields: int) -> Script:
         """Load values and give the command to encode them."""
         yield from self.load(row, frame_rows(values, positions))
-        yield from self.give("SEND", count=values.size, row=row, block_log2=ASC.block_log2, **fields)
+        yield from self.give("SEND", count=values.size, row=row, **fields)
 
 
 def header_fields(frame: bytes) -> dict[str, int]:

@@ -146,9 +146,7 @@ class BankUnit:
 def receiving(bench: ReceiverSumsBench, made: Callable[[], Any], units: DecodeUnits) -> Any:
     """The receiver, the tables, which learn nothing, and the decoders."""
     writes, chain = TableWrites(), CountChain()
-    tables = link_tables(
-        bench.clk, bench.rst, bench.tables, bench.sent, writes, chain, chain, encoding=False, sets=4
-    )
+    tables = link_tables(bench.clk, bench.rst, bench.tables, writes, chain, chain, encoding=False, sets=4)
     decoders = [
         barrel_decoder(
             bench.clk, bench.rst, bench.phase, units.jobs[n], writes, units.feeds[n],

@@ -70,7 +70,7 @@ class TablesPort(Bundle):
 
     build, built, learn, learnt = bit(), bit(), bit(), bit()
     load, save, fresh = word(SET_BITS), word(SET_BITS), bit()
-    last, bank, mask = word(4), word(BANK_BITS), word(32)
+    last, bank = word(4), word(BANK_BITS)
     count_bank, forget = word(BANK_BITS), bit()
     query, query_fresh, checksum = word(SET_BITS), bit(), word(16)
     steady = bit()  # no frame under way is to save the set that is queried

@@ -16,7 +16,7 @@ from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers, read_ch
 from oscar_hdl.nic.control.command_port import command_port
 from oscar_hdl.nic.control.event_counters import event_counters, row_counter
 from oscar_hdl.nic.control.list_unit import list_unit
-from oscar_hdl.nic.control.registers import BY_NAME, ID_VALUE, PEERS_LOG2, STORED, VERSION
+from oscar_hdl.nic.control.registers import BY_NAME, COMMAND_PARTS, ID_VALUE, PEERS_LOG2, STORED, VERSION
 from oscar_hdl.nic.memory.planner import planner
 from oscar_hdl.nic.memory.ports import MemoryPort
 from oscar_hdl.nic.ports import FrameCommand, NicProbe
@@ -50,6 +50,28 @@ def probe_strobes(
                 probe.decode_row.next = True
 
     return tell
+
+
+@block
+def command_source(
+    running, stored: register_ports.CommandFields, data, listed: list_ports.ListedCommand,
+    fields: register_ports.CommandFields, order,
+):  # fmt: skip
+    """Give commands what they are of: registers and the word that is written, or an entry of a list."""
+
+    @always_comb
+    def choose():
+        order.next = data
+        fields.frame.next = stored.frame
+        fields.shape.next = stored.shape
+        fields.tables.next = stored.tables
+        if running:
+            order.next = listed.second[64:32]
+            fields.frame.next = listed.first[32:]
+            fields.shape.next = listed.first[64:32]
+            fields.tables.next = listed.second[32:]
+
+    return choose
 
 
 # Registers that are read, in the order of `shown`; the last, "", stands for all others, which are counters.
@@ -89,25 +111,22 @@ def nic_core(
     PLAN_SEGMENT, PLAN_COMMAND = INDEX["PLAN_SEGMENT"], INDEX["PLAN_COMMAND"]
     LIST_COMMAND, LIST_SHOW, PEER_SHOW = INDEX["LIST_COMMAND"], INDEX["LIST_SHOW"], INDEX["PEER_SHOW"]
     ABORT = INDEX["ABORT"]
-    STORED_COUNT = len(STORED)
 
     # Registers.
     values = [word(32) for _ in STORED]
-    receive_values = [values[STORED.index(f"RECEIVE_{part}")] for part in ("FRAME", "SHAPE", "TABLES")]
-    send_values = [values[STORED.index(f"SEND_{part}")] for part in ("FRAME", "SHAPE", "TABLES")]
+    stored = register_ports.CommandFields([values[STORED.index(name)] for name in COMMAND_PARTS])
     wr, rd = register_ports.RegisterWrite(), register_ports.RegisterRead()
     rd_counter, counted, shown = word(4), word(32), [word(32) for _ in SHOWN]
-    locked, write_refused, events = word(STORED_COUNT), bit(), word(32)
+    events = word(32)
     counter_events, second_events, third_events = word(16), word(16), word(16)
-    receive_held, send_held = bit(), bit()
     plan_segment, plan_issue, plan_edge, plan_result = bit(), bit(), word(16), word(10)
     planned, plan_refused = bit(), bit()
 
     # Lists.
     lists, running, listed = list_ports.ListRegisters(), list_ports.ListRun(), list_ports.ListedCommand()
-    fill, finder, held = list_ports.RegisterFill(STORED_COUNT), list_ports.FinderLinks(), HeldFrame()
+    finder, held, fields = list_ports.FinderLinks(), HeldFrame(), register_ports.CommandFields()
     ordered, free, denied, list_bad = word(32), bit(), bit(), bit()
-    receive_ask, send_ask = (register_ports.CommandAsk(listed.trial, ordered) for _ in range(2))
+    receive_ask, send_ask = (register_ports.CommandAsk(listed.trial, ordered, fields) for _ in range(2))
     receive_state, send_state = register_ports.CommandState(), register_ports.CommandState()
 
     # Commands and jobs.
@@ -125,22 +144,21 @@ def nic_core(
     links = [Link() for _ in range(units + 1)]
     links[0].reset, first, last = rst, links[0].phase, links[units].phase
     tables_rst, own_rst, send_rst, receive_rst = resets = [bit() for _ in range(4)]
-    raw, raw_bytes, sent, raw_phase = RawJob(), Stream(16), Stream(64), word(5)
-    none_sent, raw_count, raw_chain = Stream(64), CountPort(), CountChain()
+    raw, raw_bytes, raw_phase = RawJob(), Stream(16), word(5)
+    raw_count, raw_chain = CountPort(), CountChain()
 
     parts = [
-        axi_lite_registers(clk, own_rst, s_axil, values, locked, write_refused, wr, rd, events, irq, fill),
+        axi_lite_registers(clk, own_rst, s_axil, values, wr, rd, events, irq),
+        command_source(running.running, stored, wr.data, listed, fields, ordered),
         command_port(
-            clk, own_rst, receive_ask, register_ports.CommandFields(receive_values), receive, clear_row,
-            receive_state, receive=True, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
+            clk, own_rst, receive_ask, receive, clear_row, receive_state, receive=True, sets=sets,
+            rows_log2=rows_log2, block_log2=block_log2,
         ),
         command_port(
-            clk, own_rst, send_ask, register_ports.CommandFields(send_values), send, top.row, send_state,
-            receive=False, sets=sets, rows_log2=rows_log2, block_log2=block_log2,
+            clk, own_rst, send_ask, send, top.row, send_state, receive=False, sets=sets, rows_log2=rows_log2,
+            block_log2=block_log2,
         ),
-        list_unit(
-            clk, own_rst, s_axis_list, lists, running, listed, fill, finder, memory.made, receive, send
-        ),
+        list_unit(clk, own_rst, s_axis_list, lists, running, listed, finder, memory.made, receive, send),
         frame_finder(clk, own_rst, oldest, held, finder.armed, running, finder.found, finder.gate),
         planner(
             clk, own_rst, memory.planned.words, plan_segment, plan_issue, wr.data, rd_counter, plan_edge,
@@ -152,7 +170,7 @@ def nic_core(
         event_counters(clk, own_rst, counter_events, second_events, third_events, rd_counter, counted),
         frame_receiver(
             clk, receive_rst, s_axis_rx, command=receive, row=clear_row, dropped=dropped, oldest_frame=oldest,
-            held_frame=held, tables=decoder_port, m_axis_sent=sent, clear=clearing, bus_bits=bus_bits,
+            held_frame=held, tables=decoder_port, clear=clearing, bus_bits=bus_bits,
             store_log2=store_log2, block_log2=block_log2,
             units=DecodeUnits(
                 [one.job for one in decoding], [one.feed for one in decoding], rows.decode_blocks, raw,
@@ -168,11 +186,11 @@ def nic_core(
             bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2,
         ),
         link_tables(
-            clk, tables_rst, decoder_port, sent, links[0].decoder_tables, links[0].decoder_counts, raw_chain,
+            clk, tables_rst, decoder_port, links[0].decoder_tables, links[0].decoder_counts, raw_chain,
             encoding=False, sets=sets,
         ),
         link_tables(
-            clk, tables_rst, encoder_port, none_sent, links[0].encoder_tables, links[0].encoder_counts,
+            clk, tables_rst, encoder_port, links[0].encoder_tables, links[0].encoder_counts,
             links[units].encoder_counts, encoding=True, sets=sets,
         ),
         raw_decoder(clk, tables_rst, raw_phase, raw, raw_bytes, raw_rows.position, raw_rows.sums, raw_count),
@@ -187,7 +205,7 @@ def nic_core(
     ]
     parts += [first_phase(clk, first), next_phase(clk, last, memory.phase)]
     parts += [next_reset(clk, rst, *two) for two in pairwise([links[units].reset, *resets, rows_rst])]
-    parts += [zero(clk, signal) for signal in (send_state.abort, none_sent.tvalid)]
+    parts += [zero(clk, send_state.abort)]
     decoder_idle, encoder_idle = ([word(THREADS) for _ in range(units)] for _ in range(2))
     described, taken, headed, located = ([bit() for _ in range(units)] for _ in range(4))
     decode_takes, encode_takes, rows_in, rows_out = word(units + 1), word(units + 1), word(3), word(3)
@@ -230,27 +248,16 @@ def nic_core(
 
     @always_comb
     def hold():
-        """Registers of commands are the list's while one runs."""
-        receive_held.next = receive_ask.locked or running.running
-        send_held.next = send_ask.locked or running.running
+        """Commands are the list's while one runs."""
         lists.busy.next = (
             receive_ask.locked or send_ask.locked or receive_state.running != 0 or send_state.running != 0
         )
         lists.order.next = wr.data
-        ordered.next = wr.data
-        if running.running:
-            ordered.next = listed.order
         free.next = wr.strobe and not running.running
         listed.receive_open.next = not receive_ask.locked
         listed.send_open.next = not send_ask.locked
         listed.judged.next = receive_ask.judged or send_ask.judged
         listed.bad.next = receive_ask.bad or send_ask.bad
-
-    @always_comb
-    def locks():
-        locked.next = concat(
-            send_held, send_held, send_held, receive_held, receive_held, receive_held, modbv(0)[1:]
-        )  # fmt: skip
 
     @always(clk.posedge)
     def work():
@@ -271,9 +278,7 @@ def nic_core(
         encode_takes.next[units] = raw_rows.source.take
         receive_failed.next = receive.done and receive.error != 0
         send_failed.next = send.done and send.error != 0
-        refused.next = (
-            receive_ask.refused or send_ask.refused or write_refused or plan_refused or list_refused
-        )
+        refused.next = receive_ask.refused or send_ask.refused or plan_refused or list_refused
         list_refused.next = denied or lists.refused
 
     @always(clk.posedge)
@@ -303,7 +308,7 @@ def nic_core(
         counter_events.next[11] = dropped.bad
         counter_events.next[12] = s_axis_rx.tvalid and not s_axis_rx.tready
         counter_events.next[13] = m_axis_tx.tvalid and not m_axis_tx.tready
-        counter_events.next[14] = write_refused or plan_refused or list_refused
+        counter_events.next[14] = plan_refused or list_refused
         # One of a list waits while another packet is counted.
         counter_events.next[15] = bad_packets[0] or list_bad or lists.bad_packet
         list_bad.next = (list_bad or lists.bad_packet) and bad_packets[0] and not own_rst
@@ -341,4 +346,4 @@ def nic_core(
         shown[11].next = plan_edge
         shown[12].next = counted
 
-    return parts, commands, hold, locks, work, ends, notice, show
+    return parts, commands, hold, work, ends, notice, show

@@ -18,11 +18,10 @@ DESCRIBED_BITS = 16  # of a lane of m_axis_descriptors
 ROW_AT, ENTRY_AT, COUNT_AT, MADE_AT, ADDS_AT = 0, 24, 32, 62, 63
 
 
-def block_sizes(block_log2: int) -> tuple[int, int]:
-    """Return the least and the largest log2 of a block's values: block_log2, or any frame's if it is 0."""
-    if block_log2 and not MIN_BLOCK_LOG2 <= block_log2 <= MAX_BLOCK_LOG2:
-        raise ValueError(f"block_log2 is 0 or {MIN_BLOCK_LOG2} to {MAX_BLOCK_LOG2}, got {block_log2}")
-    return block_log2 or MIN_BLOCK_LOG2, block_log2 or MAX_BLOCK_LOG2
+def check_block(block_log2: int) -> None:
+    """Raise ValueError unless block_log2 is the log2 of the values of a block that a frame may have."""
+    if not MIN_BLOCK_LOG2 <= block_log2 <= MAX_BLOCK_LOG2:
+        raise ValueError(f"block_log2 is {MIN_BLOCK_LOG2} to {MAX_BLOCK_LOG2}, got {block_log2}")
 
 
 def frames_in(bus_bits: int) -> Stream:
@@ -66,7 +65,6 @@ class FrameCommand(Bundle):
     sequence, count = word(16), word(COUNT_BITS)
     load, save, fresh = word(SET_BITS), word(SET_BITS), bit()
     abort, adopt = bit(), bit()  # receive: give up waiting; rows are replaced, not added to
-    block_log2 = word(5)  # send only
 
 
 class BankBlock:

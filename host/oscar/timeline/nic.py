@@ -33,8 +33,8 @@ class ListFile(BaseModel):
     """What a list takes, as a NIC's file has it.
 
     writes, reads: of registers, for a list. entry_clocks: of the NIC, until an entry is judged and armed.
-    frame_clocks: for which a frame that arrives waits longer before its blocks begin, since it is looked at
-    when it is whole. entries: at most. rows: of 32 values, that the NIC's memory holds.
+    frame_clocks: for which a frame that arrives waits longer before its blocks begin than by registers, of an
+    RTL that looked at frames as they came. entries: at most. rows: of 32 values, that the NIC's memory holds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

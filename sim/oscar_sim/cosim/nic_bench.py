@@ -11,8 +11,8 @@ from oscar.coding.asc import AscParams, Encoder
 from oscar.coding.frame import peek
 from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.coder.rows import FrameRows, descriptors, frame_rows, in_rows
-from oscar_hdl.nic.control.registers import BY_NAME
-from oscar_sim.driver.lists import entry_words, packed, trigger
+from oscar_hdl.nic.control.registers import BY_NAME, COMMAND_PARTS, command_values
+from oscar_sim.driver.lists import entry_words, trigger
 from oscar_sim.driver.row_packets import Lines, packet_start
 from oscar_sim.errors import RtlError
 
@@ -101,9 +101,9 @@ class NicBench(ABC):
         """Give a command, when none of its direction waits."""
         pending = f"{name.lower()}_pending"
         self.wait(lambda: not self.read("STATUS")[pending], f"{pending} stays 1")
-        for part in ("FRAME", "SHAPE", "TABLES", "COMMAND"):
-            known = {field.name for field in BY_NAME[f"{name}_{part}"].fields}
-            self.write(f"{name}_{part}", **{key: value for key, value in fields.items() if key in known})
+        for register in (*COMMAND_PARTS, f"{name}_COMMAND"):
+            known = {field.name for field in BY_NAME[register].fields}
+            self.write(register, **{key: value for key, value in fields.items() if key in known})
         self.numbers[name] += 1
 
     def await_frame(self) -> None:
@@ -157,8 +157,8 @@ class NicBench(ABC):
         """Give the command to send what is in memory; return the frame that has to leave."""
         n = self.numbers["SEND"]
         self.command(
-            "SEND", count=values.size, row=row, peer=self.peer, block_log2=BLOCK_LOG2, step=0, chunk=n,
-            width=16, sequence=n, load=0, save=0, fresh=int(n == 0),
+            "SEND", count=values.size, row=row, peer=self.peer, step=0, chunk=n, width=16, sequence=n,
+            load=0, save=0, fresh=int(n == 0),
         )  # fmt: skip
         return self.ours.encode(values, step=0, context=positions, width=16, chunk=n)
 
@@ -192,13 +192,10 @@ def exchange_list(nic: NicBench, count: int) -> None:
     frame = nic.theirs.encode(came, step=1, context=positions, width=16, chunk=into)
     expected = nic.ours.encode(local + came, step=0, context=positions, width=16, chunk=out)
     shape = {"count": count, "width": 16, "row": 0, "peer": OTHER}
-    first = packed(
+    first = command_values(
         "RECEIVE", **shape, step=1, chunk=into, sequence=into, load=1, save=1, fresh=int(into == 0), add=1
     )
-    second = packed(
-        "SEND", **shape, step=0, chunk=out, sequence=out, load=0, save=0, fresh=int(out == 0),
-        block_log2=BLOCK_LOG2,
-    )  # fmt: skip
+    second = command_values("SEND", **shape, chunk=out, sequence=out, fresh=int(out == 0))
     words = entry_words(first, trigger(gate=1)) + entry_words(second, trigger(kind=1, events=1, next=1))
     nic.packet("s_axis_list", words)
     nic.wait(lambda: nic.taken_in("s_axis_list"), "a list is not taken")

@@ -84,7 +84,7 @@ class NicBuses(NicBench):
         data = register.pack(**fields).to_bytes(4, "little")
         response = resume(self.registers.write)(register.offset, data).resp
         if response != AxiResp.OKAY:
-            raise RtlError(f"a write to {name} is answered with {response}, not OKAY: is it locked?")
+            raise RtlError(f"a write to {name} is answered with {response}, not OKAY")
 
     def read(self, name: str) -> dict[str, int]:
         """See NicBench.read."""

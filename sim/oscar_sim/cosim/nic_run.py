@@ -92,7 +92,7 @@ class NicRun(NicBench):
         self.step()
         model["s_axil_bready"] = 0
         if response:
-            raise RtlError(f"a write to {name} is answered with {response}, not OKAY: is it locked?")
+            raise RtlError(f"a write to {name} is answered with {response}, not OKAY")
 
     def read(self, name: str) -> dict[str, int]:
         """See NicBench.read."""

@@ -17,11 +17,12 @@ from cocotbext.axi import AxiStreamFrame
 from oscar.coding.asc import AscParams, Encoder
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.list_ports import ARMED
+from oscar_hdl.nic.control.registers import command_values
 from oscar_hdl.nic.ports import TO_ALL
 from oscar_hdl.nic.receive.deframer import DAMAGED
 from oscar_sim.cosim.nic_bench import BLOCK_LOG2, INTO, OUT
 from oscar_sim.cosim.nic_buses import PERIOD, NicBuses
-from oscar_sim.driver.lists import entry_words, packed, trigger
+from oscar_sim.driver.lists import entry_words, trigger
 from oscar_sim.errors import RtlError
 
 PORTS = 2
@@ -62,10 +63,10 @@ def add(nic: SwitchBuses, count: int) -> None:
     nic.load(0, frame_rows(np.zeros(count, np.int32), positions))
     fields = {"step": 1, "count": count, "width": 16, "row": 0, "fresh": 1}
     entries = [
-        entry_words(packed("RECEIVE", **fields, peer=port, save=port, add=1), trigger(gate=PORTS))
+        entry_words(command_values("RECEIVE", **fields, peer=port, save=port, add=1), trigger(gate=PORTS))
         for port in range(PORTS)
     ]
-    send = packed("SEND", **fields, chunk=1, peer=TO_ALL, block_log2=BLOCK_LOG2)
+    send = command_values("SEND", **fields, chunk=1, peer=TO_ALL)
     entries.append(entry_words(send, trigger(kind=1, events=PORTS, next=PORTS)))
     nic.packet("s_axis_list", [word for entry in entries for word in entry])
     nic.wait(lambda: nic.taken_in("s_axis_list"), "a list is not taken")

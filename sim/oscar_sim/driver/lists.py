@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from oscar.collective.actions import Action, Phase
 from oscar.errors import ConfigError
 from oscar_hdl.nic.control.list_ports import AFTER, COUNTS, NO_GATE, OWN
-from oscar_hdl.nic.control.registers import BY_NAME, LIST_ENTRIES, TRIGGER
+from oscar_hdl.nic.control.registers import LIST_ENTRIES, TRIGGER
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
 from oscar_sim.driver.table_sets import Link
 
@@ -18,7 +18,6 @@ FIELDS = {field.name: field for field in TRIGGER}
 MOST_EVENTS = (1 << FIELDS["events"].bits) - 1
 PACKETS = 2  # that bring a value: one of values, one of side rows; where they add, one of values alone
 FIRED, ENDED = 2, 3  # states of an entry (ENTRY_STATE)
-PARTS = ("FRAME", "SHAPE", "TABLES", "COMMAND")
 
 
 def trigger(**fields: int) -> int:
@@ -27,19 +26,9 @@ def trigger(**fields: int) -> int:
 
 
 def entry_words(registers: dict[str, int], third: int) -> list[int]:
-    """Return an entry's three words; registers: FRAME, SHAPE, TABLES and COMMAND of its direction."""
-    frame, shape, tables, command = (registers[part] for part in PARTS)
+    """Return an entry's three words; registers: what its command would write (command_values)."""
+    frame, shape, tables, command = registers.values()
     return [shape << 32 | frame, command << 32 | tables, third]
-
-
-def packed(name: str, **fields: int) -> dict[str, int]:
-    """Return the four registers of a command of direction `name`, of all their fields."""
-    found = {}
-    for part in PARTS:
-        register = BY_NAME[f"{name}_{part}"]
-        known = {field.name for field in register.fields}
-        found[part] = register.pack(**{key: value for key, value in fields.items() if key in known})
-    return found
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from oscar.collective.actions import Action
-from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, VERSION
-from oscar_sim.driver.lists import Entry, entry_words, link_of, named, packed, wholes
+from oscar_hdl.nic.control.registers import BY_NAME, COUNTER_EVENTS, VERSION, command_values
+from oscar_sim.driver.lists import Entry, entry_words, link_of, named, wholes
 from oscar_sim.driver.programme import Key, Programme, Receive, Send
 from oscar_sim.driver.table_sets import TableSets
 from oscar_sim.errors import RtlError
@@ -90,7 +90,7 @@ class NicDriver:
         if config["version"] != VERSION:
             raise RtlError(f"the NIC has registers of version {config['version']}, expected {VERSION}")
         status = BY_NAME["STATUS"].unpack((yield from self.bus.read(BY_NAME["STATUS"].offset)))
-        if status["block_log2"] not in (0, self.block_log2):
+        if status["block_log2"] != self.block_log2:
             raise RtlError(f"the NIC has blocks of 2^{status['block_log2']} values, not 2^{self.block_log2}")
         sets = 1 << config["sets_log2"]
         self.books = {"RECEIVE": TableSets(sets), "SEND": TableSets(sets)}
@@ -131,11 +131,11 @@ class NicDriver:
                     self.coming = None
                     key = Key.of(receive.frame)
                     given["RECEIVE"].append(self._noted("RECEIVE", key, receive.frame))
-                    yield from self._give("RECEIVE", receive)
+                    yield from self._give(receive)
             if to_send and decoded.issuperset(to_send[0].receives) and (yield from self._free("SEND", given)):
                 send = to_send.popleft()
                 given["SEND"].append(self._noted("SEND", numbers[id(send)], send.frame))
-                yield from self._give("SEND", send)
+                yield from self._give(send)
             yield
 
     def _noted(self, name: str, key: Any, frame: Action) -> Command:
@@ -193,14 +193,12 @@ class NicDriver:
         place = self.places(frame.chunk, frame.sub)
         tables = self.books[name].take(link_of(command), frame.table)
         fields = {"row": place.row, "count": place.count, "width": self.width(frame.workers)}
-        if name == "SEND":
-            fields["block_log2"] = self.block_log2
-        return packed(name, **named(command), **fields, **tables._asdict())
+        return command_values(name, **named(command), **fields, **tables._asdict())
 
-    def _give(self, name: str, command: Receive | Send) -> Script:
+    def _give(self, command: Receive | Send) -> Script:
         """Write a command's four registers."""
-        for part, value in self._registers(command).items():
-            yield from self.bus.write(BY_NAME[f"{name}_{part}"].offset, value)
+        for name, value in self._registers(command).items():
+            yield from self.bus.write(BY_NAME[name].offset, value)
 
     def run_list(self, listed: Sequence[Entry], places: Places, *, reads: Reads | None = None) -> Script:
         """Let the NIC perform all commands of an AllReduce as a list, see `entries`.

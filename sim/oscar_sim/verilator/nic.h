@@ -78,12 +78,12 @@ namespace {
 
 // Registers (docs/registers.md).
 constexpr uint32_t STATUS = 0x08, IRQ_STATUS = 0x0C, IRQ_ENABLE = 0x10, COUNTERS = 0x80;
-constexpr uint32_t ABORT = 0x14, RECEIVE = 0x20, SEND = 0x40, ORDER = 0x0C, RESULT = 0x10;
+constexpr uint32_t ABORT = 0x14, FIELDS = 0x20, RECEIVE = 0x2C, SEND = 0x4C, RESULT = 4;  // fields: three registers
 constexpr uint32_t PEER_SHOW = 0x60, PEER_DROPS = 0x64, SHOWS = 20;  // clocks
 constexpr uint32_t LIST_COMMAND = 0x18, LIST_RESULT = 0x1C, LIST_RUN = 1u << 31, IRQ_LIST = 1 << 9;
 constexpr uint32_t IRQ_BAD = 1 << 2, IRQ_COMMANDS = 0x7F;
 constexpr uint32_t ABORT_AFTER = 3000;  // clocks: the command waits for its frame
-constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x1C, 0x38, 0x30, 0x34, 0x50, 0x5C, 0x80, 0xB8, 0xBC, 0xC4, 0xFC};
+constexpr uint32_t NEVER_WRITTEN[] = {0x00, 0x04, 0x08, 0x1C, 0x38, 0x30, 0x34, 0x40, 0x48, 0x50, 0x5C, 0x80, 0xB8, 0xBC, 0xC4, 0xFC};
 constexpr int COUNTERS_NUMBER = 16, MOST_GIVEN = 5, ERRORS_KEPT = 5;
 constexpr uint32_t QUIET = 200000;       // clocks without anything that happens,
 constexpr uint32_t QUIET_LIST = 2000000;  // or with a list, of whose commands only the last one tells
@@ -126,7 +126,7 @@ struct Manager {
 };
 
 struct Direction {
-  uint32_t base;
+  uint32_t order;  // its COMMAND register
   Command* commands;
   uint32_t count;
   uint32_t given = 0, ended = 0;
@@ -240,7 +240,7 @@ struct Driver {
       case Step::WRITING: {
         const Command& c = ways[way].commands[ways[way].given];
         const uint32_t words[4] = {c.frame, c.shape, c.tables, c.order};
-        return bus.write(ways[way].base + 4 * part, words[part], busy, rng);
+        return bus.write(part < 3 ? FIELDS + 4 * part : ways[way].order, words[part], busy, rng);
       }
       default: return;
     }
@@ -248,22 +248,22 @@ struct Driver {
 
   // A write that changes nothing of commands that were given: it is refused, or to registers of the next one.
   void pry() {
-    const uint32_t base = rng.chance(32768) ? RECEIVE : SEND, noise = rng.next(), busy = run.stress.busy;
+    const uint32_t order = rng.chance(32768) ? RECEIVE : SEND, noise = rng.next(), busy = run.stress.busy;
+    const uint32_t field = FIELDS + 4 * rng.below(3);
     switch (rng.below(4)) {
-      case 0: return bus.write(base + 4 * rng.below(3), noise, busy, rng);
+      case 0: return bus.write(field, noise, busy, rng);
       case 1:  // neither add nor adopt; a row behind all
-        return bus.write(base + ORDER, base == SEND ? noise | 0xFFFFF : noise & 0x3FFFFFFF, busy, rng);
+        return bus.write(order, order == SEND ? noise | 0xFFFFF : noise & 0x3FFFFFFF, busy, rng);
       case 2: return bus.write(NEVER_WRITTEN[rng.below(std::size(NEVER_WRITTEN))], noise, busy, rng);
-      default: bus.write(base + 4 * rng.below(4), noise, busy, rng), bus.strobes = rng.below(15);
+      default: bus.write(rng.below(4) ? field : order, noise, busy, rng), bus.strobes = rng.below(15);
     }
   }
 
   void pried_open(bool error) {
-    const uint32_t at = bus.address & 0x1F;
-    const bool whole = bus.strobes == 15, ours = bus.address >= RECEIVE && bus.address < SEND + RESULT;
-    const bool command = whole && ours && at == ORDER, stored = whole && ours && at < ORDER;
-    if (command || (stored && error)) ++run.refused;
-    if (command == error && !stored) faults |= SPURIOUS;
+    const bool command = bus.address == RECEIVE || bus.address == SEND;
+    const bool taken = bus.strobes == 15 && (command || (bus.address >= FIELDS && bus.address < RECEIVE));
+    if (taken && command) ++run.refused;
+    if (taken == error) faults |= SPURIOUS;
   }
 
   bool may_abort() const {

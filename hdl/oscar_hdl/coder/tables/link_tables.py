@@ -12,7 +12,7 @@ from oscar_hdl.coder.tables.row_ratio import RATIO_BITS, row_ratio
 from oscar_hdl.coder.tables.row_source import row_source
 from oscar_hdl.coder.tables.row_totals import TOTAL_BITS, row_totals
 from oscar_hdl.coder.tables.set_store import set_checksum, set_store
-from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
+from oscar_hdl.streams.bundles import Bundle, bit, word
 from oscar_hdl.streams.copied import copied_fields
 from oscar_hdl.streams.lane_delay import lane_delay
 
@@ -64,8 +64,8 @@ def table_writer(clk, rst, reading, quad, bank, cut, tables: TableWrites, ended,
 
 @block
 def table_builder(
-    clk, rst, port: TablesPort, s_axis_sent: Stream, hold, kept, reads: RowReads, fields: BuildFields,
-    histogram, tables: TableWrites, *, encoding: bool,
+    clk, rst, port: TablesPort, hold, kept, reads: RowReads, fields: BuildFields, histogram,
+    tables: TableWrites, *, encoding: bool,
 ):  # fmt: skip
     """Build tables, four symbols a clock: from port.build to port.built.
 
@@ -78,12 +78,8 @@ def table_builder(
     here, middle, late, late_entries, late_possible = word(68), word(68), word(68), word(64), word(4)
     ticks = word(4)
 
-    control = build_control(
-        clk, rst, port, s_axis_sent, hold, fields.bank, ended, over, cut, reads, encoding=encoding
-    )  # fmt: skip
-    source = row_source(
-        clk, reads, fields.fresh, fields.last, kept, entries, possible, histogram, encoding=encoding
-    )
+    control = build_control(clk, rst, port, hold, fields.bank, ended, over, cut, reads)
+    source = row_source(clk, reads.at, fields.fresh, fields.last, kept, entries, possible, histogram)
     totals = row_totals(clk, reads.phase, entries, possible, total, lost, peak)
     division = row_ratio(clk, reads.phase, total, lost, ratio)
     delays = [lane_delay(clk, ticks, here, middle, 16), lane_delay(clk, ticks, middle, late, 7)]
@@ -109,24 +105,22 @@ def table_builder(
 
 @block
 def link_tables(
-    clk, rst, port: TablesPort, s_axis_sent: Stream, tables: TableWrites, request: CountChain,
-    answer: CountChain, *, encoding: bool, sets: int = 16,
+    clk, rst, port: TablesPort, tables: TableWrites, request: CountChain, answer: CountChain, *,
+    encoding: bool, sets: int = 16,
 ):  # fmt: skip
     """Build, learn, query (docs/engine.md, "Tables").
 
     They run side by side. After a reset all counts are taken first (about 1,160 clocks); build and learn are
     accepted meanwhile.
-    sets: a power of two; encoding: no rows are sent and s_axis_sent is not used. The answer is the request,
-    with constant delay, its totals five clocks later than its address.
+    sets: a power of two. The answer is the request, with constant delay, its totals five clocks later than
+    its address.
     """
     mute, away, hold, clear, ended = bit(True), bit(), bit(True), bit(), bit()
     reads, fields, kept, histogram = RowReads(), BuildFields(), word(64), word(64)
     counts, olds, learnt, save, new_checksum = CountedPairs(), word(32), word(32), word(SET_BITS), word(16)
     write, written, stored = bit(), bit(), bit()
 
-    builder = table_builder(
-        clk, rst, port, s_axis_sent, hold, kept, reads, fields, histogram, tables, encoding=encoding
-    )  # fmt: skip
+    builder = table_builder(clk, rst, port, hold, kept, reads, fields, histogram, tables, encoding=encoding)
     store = set_store(
         clk, port, reads.at, kept, save, clear, write, away, learnt, written, ended, new_checksum, sets=sets
     )

@@ -20,7 +20,7 @@ RATIO_BITS = 26
 def divider(clk, load, total, lost, bits):
     """Divide by hand: each clock the rest is doubled, and the divisor taken from it if it fits.
 
-    load: strobe, begin with total u19 and lost u4. bits u16: the quotient, seventeen clocks later.
+    load: strobe, begin with total u17 and lost u4. bits u16: the quotient, seventeen clocks later.
     """
     rest, divisor, less = word(TOTAL_BITS), word(TOTAL_BITS), word(TOTAL_BITS + 2)
 
@@ -70,7 +70,7 @@ def small_ratio(clk, divisor, lost, ratio):
 def row_ratio(clk, phase, total, lost, ratio):
     """Divide (1024 - n) * 2^16 by T + 1, a row every four clocks, in four dividers that take turns.
 
-    total u19 = T + 1 in phase 0, lost u4 = 16 - n a clock before; 18 clocks behind total `ratio` u26 is
+    total u17 = T + 1 in phase 0, lost u4 = 16 - n a clock before; 18 clocks behind total `ratio` u26 is
     there, for four clocks. The numerator is (1008 + lost) * 2^16. It is below the divisor times 2^16 if that
     has more than ten bits, so 16 steps are enough; of others the reciprocal is known.
     """

@@ -4,7 +4,7 @@ from myhdl import always, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
 
-TOTAL_BITS = 19  # of the sum and 1: 16 sent entries of up to 2^14
+TOTAL_BITS = 17  # of the sum and 1: what is learnt is less than 2^15, on top of half of what was before
 
 
 @block
@@ -12,7 +12,7 @@ def row_totals(clk, phase, entries, possible, total, lost, peak):
     """Add up the quads of a row and find the largest entry.
 
     possible u4: of the row's first quad in phase 2; entries u64 a clock later, 0 where impossible. lost u4:
-    impossible symbols of the row, five clocks behind its first quad's `possible`, in phase 3; total u19: the
+    impossible symbols of the row, five clocks behind its first quad's `possible`, in phase 3; total u17: the
     sum and 1, a clock later; peak u4: the lowest symbol with the largest entry, a clock later, in phase 1.
     """
     low, high, none = word(17), word(17), word(3)

@@ -101,7 +101,7 @@ def frame_receiver(
         places = [BankBlock(row_bits) for _ in range(units)]
         head = frames_in(bus_bits), FrameCommand(), word(ROW_BITS), Dropped(), OldestFrame(), HeldFrame()
         decoders = DecodeUnits(jobs, feeds, places, RawJob(), Stream(16), word(ROW_BITS))
-        return (*head, TablesPort(), Stream(64), decoders, ClearPort())
+        return (*head, TablesPort(), decoders, ClearPort())
 
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2)
 
@@ -144,7 +144,7 @@ def _tables(encoding: bool, sets: int) -> Any:
     from oscar_hdl.coder.tables.link_tables import link_tables
 
     def make() -> tuple[Any, ...]:
-        return TablesPort(), Stream(64), ports.TableWrites(), CountChain(), CountChain()
+        return TablesPort(), ports.TableWrites(), CountChain(), CountChain()
 
     return wide(link_tables, make, encoding=encoding, sets=sets)
 

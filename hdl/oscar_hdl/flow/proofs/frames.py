@@ -13,11 +13,11 @@ DEFRAMER = """
       assume(tail == $past(tail) || (tail - $past(tail)) <= (head - $past(tail)));
       `RULE(head == $past(head) || head == $past(wr_addr));
       `RULE(!wr_en || used >= kept);
-      `RULE(!(coming_lost && head != $past(head)));
+      `RULE(!(came_lost && head != $past(head)));
       `RULE(came_push == (head != $past(head)));
     end
     if (rst || (began && $past(rst))) assume(tail == 0);
-    `SEEN(came && s_axis_rx_tlast); `SEEN(coming_lost);
+    `SEEN(came && s_axis_rx_tlast); `SEEN(came_lost);
   end
 """
 
@@ -82,30 +82,23 @@ RAW_FEEDER = """
 """
 
 PREFIX_READER = """
-  // Units come some clocks after they were asked for, and stay until others are.
-  reg busy = 0, waits = 0, built = 0; reg [1:0] came = 0; reg [15:0] prefix; reg [5:0] sent = 0; integer i;
-  reg [5:0] chosen;
-  wire there = waits && units_ready, gone = m_axis_sent_tvalid && m_axis_sent_tready;
-  wire fits = prefix[4:0] >= 10 && prefix[4:0] <= 17 && prefix[9:5] == 0 && !prefix[15];
-  always @* begin chosen = 0; for (i = 0; i < 32; i = i + 1) chosen = chosen + mask[i]; end
+  // The unit comes some clocks after it was asked for, and stays until another is.
+  reg busy = 0, waits = 0, built = 0, came = 0; reg [15:0] prefix;
+  wire there = waits && units_ready, fits = prefix[10:0] == 12 && !prefix[15];
   always @(posedge clk) begin
     assume(!go || !busy);
     if (waits && $past(units_get)) assume(!units_ready);
     if (began && $past(units_ready && !units_get)) assume(units_ready && $stable(units_units));
     if (!rst) begin
-      `RULE(!units_get || (busy && !waits));
-      if (m_axis_sent_tvalid) `RULE(built && m_axis_sent_tdata == units_units && units_ready);
-      if (m_axis_sent_tvalid) `RULE(sent < chosen);
-      if (build) `RULE(busy && !built && fits && right && came == (prefix[10] ? 2 : 1));
-      if (build) `RULE(last == prefix[14:11]);
-      if (done) `RULE(busy && came != 0 && right == fits && log2 == prefix[4:0] && (built || build) == fits);
-      if (done) `RULE(sent == (fits && prefix[10] ? chosen : 0));
+      `RULE(!units_get || (busy && !waits && units_amount == 1));
+      if (build) `RULE(busy && !built && came && fits && right && last == prefix[14:11]);
+      if (done) `RULE(busy && came && right == fits && (built || build) == fits);
     end
-    if (there) begin came <= came == 2 ? 2 : came + 1; if (came == 0) prefix <= units_units[63:48]; end
-    waits <= units_get || (waits && !units_ready); sent <= sent + gone; built <= built || build;
-    if (go) begin came <= 0; sent <= 0; built <= 0; end
+    if (there) begin came <= 1; if (!came) prefix <= units_units[63:48]; end
+    waits <= units_get || (waits && !units_ready); built <= built || build;
+    if (go) begin came <= 0; built <= 0; end
     busy <= go || (busy && !done);
-    `SEEN(done && !fits); `SEEN(done && fits && sent == 1);
+    `SEEN(done && !fits); `SEEN(done && fits);
     if (rst) begin busy <= 0; waits <= 0; end
   end
 """
@@ -120,14 +113,14 @@ HEAD_WRITER = """
   always @* case (given)
     0: pair = FIRST; 1: pair = fields_step; 2: pair = fields_chunk; 3: pair = {fields_width, fields_sub};
     4: pair = fields_sequence; 5: pair = fields_checksum; 6: pair = fields_count;
-    7: pair = fields_count[18:16]; 12: pair = {fields_last, 6'd0, fields_block_log2};
+    7: pair = fields_count[18:16]; 12: pair = {fields_last, 11'd12};
     13, 14, 15, 16: pair = wrote[listed[1:0]]; default: pair = 0; endcase
   always @(posedge clk) begin
     assume(!start || !busy || over || failed);
     assume(!write || (busy && !start && came < 4 && fields_count != 0 && (came == 0 || !ends[came - 1])));
     if (busy && !failed) begin
       assume($stable({fields_step, fields_chunk, fields_sub, fields_width, fields_sequence}));
-      assume($stable({fields_count, fields_checksum, fields_last, fields_block_log2}));
+      assume($stable({fields_count, fields_checksum, fields_last}));
     end
     if (m_axis_tvalid && !rst && !failed) begin
       `RULE(busy && !over && m_axis_tkeep == 3 && m_axis_tdata == pair);

@@ -152,7 +152,7 @@ COMMAND_LIST = """
   wire [1:0] good = fits & ~refuses;
   reg [2:0] place = 0; reg [1:0] loaded = 0; reg running = 0, owed = 0;
   reg [1:0] fired = 0, sent = 0; reg first_fired;
-  reg [1:0] tried = 0, armed_now = 0; reg [1:0] filled = 0; reg [3:0] stuck = 0;
+  reg [1:0] tried = 0, armed_now = 0; reg [3:0] stuck = 0;
   reg [2:0] age = 0; reg gone = 0, woke = 0;
   wire came = s_axis_list_tvalid && s_axis_list_tready, wrong_size = place != 2 && place != 5;
   wire issue = command_issue_receive || command_issue_send, now = run_entry[0];
@@ -181,12 +181,8 @@ COMMAND_LIST = """
       `RULE(bad == $past(came && s_axis_list_tlast && wrong_size));
       `RULE(run_started == $past(run_go && run_entries == loaded && loaded != 0));
       `RULE(run_refused == $past(run_go && !(run_entries == loaded && loaded != 0)));
-      if (command_fill_receive[0] || command_fill_send[0]) `RULE(command_data == first);
-      if (command_fill_receive[1] || command_fill_send[1]) `RULE(command_data == second);
-      if (command_fill_receive != 0) `RULE(running && !trigger[63]);
-      if (command_fill_send != 0) `RULE(running && trigger[63]);
       // Judged one by one, whatever comes of it; the first that is not good ends the list.
-      if (issue) `RULE(running && !owed && filled == 3 && command_order == second[63:32]);
+      if (issue) `RULE(running && !owed && command_first == first && command_second == second);
       if (issue) `RULE(command_issue_send == trigger[63] && command_issue_receive == !trigger[63]);
       if (issue && command_trial) `RULE(run_entry == tried && tried < run_entries && armed_now == 0);
       if (run_wrong) `RULE(running && run_entry == tried - 2'd1 && !good[now]);
@@ -215,10 +211,9 @@ COMMAND_LIST = """
     if (came) loaded <= s_axis_list_tlast && !wrong_size ? 1 + (place == 5) : 0;
     woke <= began; gone <= gone || run_go;
     running <= run_started || (running && !run_wrong);
-    if (run_started) begin tried <= 0; armed_now <= 0; filled <= 0; end
+    if (run_started) begin tried <= 0; armed_now <= 0; end
     else begin
       tried <= tried + (command_judged && owed); armed_now <= armed_now + armed_put;
-      filled <= issue ? 0 : filled | command_fill_receive | command_fill_send;
     end
     age <= owed ? age + (age != 4) : 0;
     owed <= (issue && command_trial) || (owed && !command_judged);
@@ -230,7 +225,7 @@ COMMAND_LIST = """
     `SEEN(!rst && run_active && two); `SEEN(!rst && run_wrong && run_entry == 1);
     `SEEN(!rst && found_given); `SEEN(!rst && sends_put);
     if (rst) begin
-      place <= 0; loaded <= 0; running <= 0; owed <= 0; tried <= 0; armed_now <= 0; filled <= 0;
+      place <= 0; loaded <= 0; running <= 0; owed <= 0; tried <= 0; armed_now <= 0;
       fired <= 0; sent <= 0; stuck <= 0;
     end
   end

@@ -105,12 +105,10 @@ AXI_LITE = """
     writes <= writes + aw - b; reads <= reads + ar - r;
     waits <= writes && !s_axil_bvalid ? waits + 1 : 0;
     delays <= reads && !s_axil_rvalid ? delays + 1 : 0;
-    // A register for orders is written by whole words only, once a write; a refused write answers SLVERR.
-    if (!rst && (wr_strobe || refused)) `RULE(s_axil_bvalid && !(wr_strobe && refused));
-    if (!rst && refused) `RULE(s_axil_bresp == 2);
-    if (!rst && wr_strobe) `RULE(s_axil_bresp == 0);
+    // A register for orders is written by whole words only, once a write.
+    if (!rst && wr_strobe) `RULE(s_axil_bvalid && s_axil_bresp == 0);
     `SEEN(b && s_axil_bresp == 0); `SEEN(b && s_axil_bresp == 2); `SEEN(r && s_axil_rresp == 0);
-    `SEEN(wr_strobe); `SEEN(refused);
+    `SEEN(wr_strobe);
     if (rst) begin writes <= 0; reads <= 0; waits <= 0; delays <= 0; end
   end
 """
@@ -140,7 +138,6 @@ COMMAND_PORT = """
   always @(posedge clk) begin
     assume(!command_done || under_way != 0);
     if (began && !rst && !$past(rst)) begin
-      if ($past(ask_locked)) assume($stable({fields_frame, fields_shape, fields_tables}));
       if ($past(ask_locked || ask_issue)) assume($stable(ask_trial));
       assume(!$past(command_idle) || command_idle || $past(command_start));
       `RULE(!command_start || !$past(ask_trial));

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from myhdl import Signal, always, block, enum, modbv
 
-from oscar_hdl.nic.control.list_ports import RegisterFill
 from oscar_hdl.nic.control.register_ports import RegisterRead, RegisterWrite
 from oscar_hdl.nic.control.registers import REGISTERS, SPACE, WORD_BYTES, check
 from oscar_hdl.streams.bundles import AxiLite, bit, word
@@ -15,16 +14,12 @@ SLVERR = 2
 
 
 @block
-def axi_lite_registers(
-    clk, rst, s_axil: AxiLite, values, locked, refused, wr: RegisterWrite, rd: RegisterRead, events, irq,
-    fill: RegisterFill,
-):  # fmt: skip
+def axi_lite_registers(clk, rst, s_axil: AxiLite, values, wr: RegisterWrite, rd: RegisterRead, events, irq):
     """Keep what is written, show what is read, raise an interrupt.
 
-    values: a list of 32-bit signals, the RW registers in the order of the table. locked: a
-    bit for each of them: writes are refused (pulse `refused`). Only whole words are
+    values: a list of 32-bit signals, the RW registers in the order of the table. Only whole words are
     written. events u32: set bits of IRQ_STATUS, the one W1C register (a bit that is cleared and set at once
-    stays set). irq: a bit of it is enabled. fill: words for values, from within; none comes with a write.
+    stays set). irq: a bit of it is enabled.
     """
     check()
     stored = [register for register in REGISTERS if register.access == "RW"]
@@ -48,7 +43,7 @@ def axi_lite_registers(
     writes = enum("IDLE", "TAKEN", "FOUND", "ANSWER")
     reads = enum("IDLE", "TAKEN", "FOUND", "ASK", "WAIT", "ANSWER")
     writing, reading = Signal(writes.IDLE), Signal(reads.IDLE)
-    wr_strb, lock = word(4), bit()
+    wr_strb = word(4)
     wr_kind, wr_slot, whole, store = word(3), word(5), bit(), bit()
     rd_kind, rd_slot, rd_low, rd_high, rd_kept = word(3), word(5), word(32), word(32), word(32)
 
@@ -57,9 +52,7 @@ def axi_lite_registers(
         s_axil.awready.next = False
         s_axil.wready.next = False
         wr.strobe.next = False
-        refused.next = False
         store.next = False
-        lock.next = locked[wr_slot]
         irq.next = (status & values[ENABLE]) != 0
         status.next = (status | events) & FLAGS
         wr_kind.next = KIND[int(wr.index)]
@@ -84,9 +77,6 @@ def axi_lite_registers(
             s_axil.bresp.next = 0
             if not whole:
                 s_axil.bresp.next = SLVERR
-            elif wr_kind == STORED and lock:
-                refused.next = True
-                s_axil.bresp.next = SLVERR
             elif wr_kind == STORED:
                 store.next = True
             elif wr_kind == CLEARED:
@@ -105,18 +95,13 @@ def axi_lite_registers(
             s_axil.bvalid.next = False
             wr.strobe.next = False
             store.next = False
-            refused.next = False
             irq.next = False
             status.next = 0
 
     @always(clk.posedge)
     def keep():
         for i in range(STORED_COUNT):
-            if fill.low[i]:
-                values[i].next = fill.data[32:]
-            elif fill.high[i]:
-                values[i].next = fill.data[64:32]
-            elif store and wr_slot == i:
+            if store and wr_slot == i:
                 values[i].next = wr.data
                 if i == ENABLE:
                     values[i].next = wr.data & FLAGS

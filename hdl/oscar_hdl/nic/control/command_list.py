@@ -9,6 +9,7 @@ from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 PARTS = 3  # words of an entry; in the place of a fourth are numbers that fired
+NAMED = ("COMMAND_SHAPE", "sub"), ("RECEIVE_COMMAND", "peer")  # higher halves of the first two
 LANDS = 4  # clocks until a number that has fired can be read
 
 
@@ -91,7 +92,7 @@ def command_list(
     (EVENTS, EVENTS_END), (VALUES, VALUES_END) = places(TRIGGER, "events", "values")
     (GATE, GATE_END), (NEXT, NEXT_END) = places(TRIGGER, "gate", "next")
     (NEED, NEED_END), (KIND, _) = places(TRIGGER, "need", "kind")
-    SUB, PEER = 32 + BY_NAME["RECEIVE_SHAPE"].field("sub").low, BY_NAME["RECEIVE_COMMAND"].field("peer").low
+    SUB, PEER = (32 + BY_NAME[name].field(field).low for name, field in NAMED)
     SUB_END, PEER_END = SUB + 8, PEER + 8
 
     states = enum(
@@ -150,27 +151,17 @@ def command_list(
 
     @always(clk.posedge)
     def fetch():
-        """The trigger's word first, which says whose registers the others are for."""
-        command.fill_receive.next = 0
-        command.fill_send.next = 0
+        """The trigger's word first."""
         if state == states.FETCH:
             if step == 2:
                 trigger.next = read
             elif step == 3:
-                command.data.next = read
-                command.fill_receive.next[0] = not sending
-                command.fill_send.next[0] = sending
+                command.first.next = read
                 armed.name.next = concat(modbv(0)[8:], read[SUB_END:SUB], read[32:])
             elif step == 4:
-                command.data.next = read
-                command.fill_receive.next[1] = not sending
-                command.fill_send.next[1] = sending
-                command.order.next = read[64:32]
+                command.second.next = read
             elif step == 5:
-                armed.name.next = concat(command.order[PEER_END:PEER], armed.name[40:])
-        if rst:
-            command.fill_receive.next = 0
-            command.fill_send.next = 0
+                armed.name.next = concat(command.second[PEER_END:PEER], armed.name[40:])
 
     @always(clk.posedge)
     def seek():

@@ -2,44 +2,44 @@
 
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar.coding.asc.params import MIN_BLOCK_LOG2
 from oscar_hdl.nic.control.register_ports import CommandAsk, CommandFields, CommandState
-from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, KEPT_ERRORS, ROW_BITS, places
-from oscar_hdl.nic.ports import ERROR_BITS, FRAME_ROW_BITS, FrameCommand, block_sizes
+from oscar_hdl.nic.control.registers import (
+    BY_NAME,
+    COMMAND_PARTS,
+    ERROR_ABORTED,
+    KEPT_ERRORS,
+    ROW_BITS,
+    places,
+)
+from oscar_hdl.nic.ports import ERROR_BITS, FRAME_ROW_BITS, FrameCommand
 from oscar_hdl.streams.balance import balance
 from oscar_hdl.streams.bundles import bit, word
 
 
 @block
 def command_port(
-    clk, rst, ask: CommandAsk, fields: CommandFields, command: FrameCommand, row, state: CommandState, *,
-    receive: bool, sets: int, rows_log2: int, block_log2: int,
+    clk, rst, ask: CommandAsk, command: FrameCommand, row, state: CommandState, *, receive: bool, sets: int,
+    rows_log2: int, block_log2: int,
 ):  # fmt: skip
-    """Turn writes to a command's registers into frames for the receiver or the sender.
+    """Turn commands into frames for the receiver or the sender.
 
-    fields hold while ask.locked. row u20: of the last command that was started. block_log2: the only one of a
-    SEND command that is taken, and rows are multiples of such a block's; or 0: any.
+    row u20: of the last command that was started. Frames begin at multiples of a block's rows.
     """
     NAME = "RECEIVE" if receive else "SEND"
-    frame, shape, tables, order = (
-        BY_NAME[f"{NAME}_{part}"].fields for part in ("FRAME", "SHAPE", "TABLES", "COMMAND")
-    )
+    frame, shape, tables, order = (BY_NAME[name].fields for name in (*COMMAND_PARTS, f"{NAME}_COMMAND"))
     (STEP, STEP_END), (CHUNK, CHUNK_END) = places(frame, "step", "chunk")
     (COUNT, COUNT_END), (WIDTH, WIDTH_END), (SUB, SUB_END) = places(shape, "count", "width", "sub")
     (SEQUENCE, SEQUENCE_END), (LOAD, LOAD_END), (SAVE, SAVE_END) = places(tables, "sequence", "load", "save")
     (ROW, ROW_END), (PEER, PEER_END), (FRESH, _) = places(order, "row", "peer", "fresh")
     (ADD, _), (ADOPT, _) = places(order, "add", "adopt") if receive else [(0, 0)] * 2
-    BLOCK, BLOCK_END = (0, 3) if receive else places(order, "block_log2")[0]
     # A frame begins where a block of memory does: low bits of its row are 0, as bits without a field.
-    INSIDE = (1 << (block_log2 - 5)) - 1 if block_log2 else 0
+    INSIDE = (1 << (block_log2 - 5)) - 1
     UNUSED = (~BY_NAME[f"{NAME}_COMMAND"].mask | INSIDE << ROW) & 0xFFFFFFFF
     SETS, ROWS = sets, 1 << rows_log2
-    LEAST_BLOCK, ANY_BLOCK = block_sizes(block_log2)[0], not block_log2
-    OWN_BLOCK = LEAST_BLOCK - MIN_BLOCK_LOG2
 
     steps = enum("NOTHING", "LOOK", "MEASURE", "WEIGH", "DECIDE", "WAITING")
     at = Signal(steps.NOTHING)
-    wanted, rows = word(32), word(FRAME_ROW_BITS)
+    wanted, fields, rows = word(32), CommandFields(), word(FRAME_ROW_BITS)  # what waits
     bad_shape, bad_tables, bad_order, bad = bit(), bit(), bit(), bit()
     behind = word(ROW_BITS + 1)
     idle, starting, aborting, ended, errors = bit(), bit(), bit(), word(8), word(KEPT_ERRORS * ERROR_BITS)
@@ -63,10 +63,9 @@ def command_port(
             (not wanted[FRESH] and fields.tables[LOAD_END:LOAD] >= SETS)
             or fields.tables[SAVE_END:SAVE] >= SETS
         )  # fmt: skip
-        if receive:
-            bad_order.next = (wanted & UNUSED) != 0 or wanted[ADD] == wanted[ADOPT]
-        else:
-            bad_order.next = (wanted & UNUSED) != 0 or not (ANY_BLOCK or wanted[BLOCK_END:BLOCK] == OWN_BLOCK)
+        bad_order.next = (wanted & UNUSED) != 0
+        if receive and wanted[ADD] == wanted[ADOPT]:
+            bad_order.next = True
         rows.next = fields.shape[COUNT_END : COUNT + 5]
         if fields.shape[COUNT + 5 : COUNT] != 0:
             rows.next = fields.shape[COUNT_END : COUNT + 5] + 1
@@ -81,6 +80,9 @@ def command_port(
         if at == steps.NOTHING:
             if ask.issue:
                 wanted.next = ask.order
+                fields.frame.next = ask.fields.frame
+                fields.shape.next = ask.fields.shape
+                fields.tables.next = ask.fields.tables
                 at.next = steps.LOOK
         elif at == steps.LOOK:
             at.next = steps.MEASURE
@@ -123,7 +125,6 @@ def command_port(
             command.fresh.next = wanted[FRESH]
             row.next = wanted[ROW_END:ROW]
             command.adopt.next = wanted[ADOPT]
-            command.block_log2.next = MIN_BLOCK_LOG2 + wanted[BLOCK_END:BLOCK]
 
     @always(clk.posedge)
     def account():

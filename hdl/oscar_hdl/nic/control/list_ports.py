@@ -58,10 +58,9 @@ class ListRun(Bundle):
 
 
 class ListedCommand(Bundle):
-    """A command of the list on its way through the registers into a command_port."""
+    """A command of the list on its way into a command_port."""
 
-    data, order = word(64), word(32)  # for two registers; for COMMAND, holds
-    fill_receive, fill_send = word(2), word(2)  # strobes: FRAME and SHAPE; TABLES and nothing
+    first, second = word(64), word(64)  # words of its entry: frame and shape; tables and order
     issue_receive, issue_send = bit(), bit()  # strobes
     trial = bit()  # level: what is issued is judged, and does not start
     receive_open, send_open = bit(), bit()  # levels: no command waits there
@@ -114,10 +113,3 @@ class ListRegisters(Bundle):
     busy = bit()  # level: a command is under way, or waits
     result, show = word(32), TrackerLook()  # LIST_RESULT, ENTRY_STATE
     ended, refused, bad_packet = bit(), bit(), bit()  # strobes
-
-
-class RegisterFill:
-    """Words for stored registers: strobes, a bit for each, for the low and for the high half of `data`."""
-
-    def __init__(self, registers: int) -> None:
-        self.low, self.high, self.data = word(registers), word(registers), word(64)

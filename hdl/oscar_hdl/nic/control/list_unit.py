@@ -115,13 +115,13 @@ def list_control(
 @block
 def list_unit(
     clk, rst, s_axis_list: Stream, registers: lists.ListRegisters, run: lists.ListRun,
-    command: lists.ListedCommand, fill: lists.RegisterFill, finder: lists.FinderLinks, made: MadeRows,
-    receive: FrameCommand, send: FrameCommand,
+    command: lists.ListedCommand, finder: lists.FinderLinks, made: MadeRows, receive: FrameCommand,
+    send: FrameCommand,
 ):  # fmt: skip
     """Take lists, and run them (docs/engine.md, "A list").
 
-    s_axis_list: Stream(64), three words an entry. command: to command_ports; fill: to registers. made:
-    whoever loads rows. receive, send: commands that end.
+    s_axis_list: Stream(64), three words an entry. command: to command_ports. made: whoever loads rows.
+    receive, send: commands that end.
     """
     status, fire = lists.TrackerStatus(), lists.FiredEntry()
     given, received, sent = lists.TrackerUpdate(arms=True), lists.TrackerUpdate(), lists.TrackerUpdate()
@@ -129,20 +129,7 @@ def list_unit(
     ended, sends_ended = lists.EndedEntries(), lists.EndedEntries()
     ended.returned = finder.found.returned
 
-    @always_comb
-    def place():
-        """STORED: IRQ_ENABLE, then FRAME, SHAPE and TABLES of each direction; SHAPE is the higher half."""
-        fill.data.next = command.data
-        fill.low.next = concat(
-            command.fill_send[1], modbv(0)[1:], command.fill_send[0],
-            command.fill_receive[1], modbv(0)[1:], command.fill_receive[0], modbv(0)[1:],
-        )  # fmt: skip
-        fill.high.next = concat(
-            modbv(0)[1:], command.fill_send[0], modbv(0)[2:], command.fill_receive[0], modbv(0)[2:]
-        )  # fmt: skip
-
     return (
-        place,
         command_list(
             clk, rst, s_axis_list, registers.bad_packet, run, command, given, finder.armed, fire,
             finder.found, receives, sends,

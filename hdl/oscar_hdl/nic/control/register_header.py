@@ -8,7 +8,7 @@ from oscar_hdl.nic.control.registers import REGISTERS, VERSION
 NAME = "oscar_nic.h"
 HEAD = f"""/* Registers of oscar_nic, version {VERSION}: byte offsets; the lowest bit and mask of each field.
    Made from oscar_hdl/nic/control/registers.py, which the hardware reads; do not edit. docs/registers.md says
-   what they do. A field holds a number minus OSCAR_..._LESS where there is one. */
+   what they do. */
 #ifndef OSCAR_NIC_H
 #define OSCAR_NIC_H
 
@@ -26,7 +26,6 @@ def header() -> str:
         for field in register.fields:
             of = f"{name}_{field.name.upper()}"
             lines += [f"#define {of}_SHIFT {field.low}", f"#define {of}_MASK 0x{field.mask:08x}u"]
-            lines += [f"#define {of}_LESS {field.less}"] * bool(field.less)
     return "\n".join([*lines, "", "#endif", ""])
 
 

@@ -129,11 +129,8 @@ AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian.
 | WO | A write does something. It reads as 0. |
 
 * **SLVERR** answers a write of less than 32 bits, a write to an address that is read only or has no
-  register, a read of an address that has none, and a write to a locked register. None of these does
-  anything. Only the last one is counted (REFUSED, IRQ_STATUS.refused).
-* **Locked** are FRAME, SHAPE and TABLES of a direction while a command of it waits, and of both while a list
-  runs.
-* **A command that is not valid** is answered with OKAY. Some clocks later REFUSED and IRQ_STATUS.refused
+  register, and a read of an address that has none. None of these does anything.
+* **A command that is refused** is answered with OKAY. Some clocks later REFUSED and IRQ_STATUS.refused
   tell of it.
 * **After a reset** all registers are 0, but ID, CONFIG, the constants of STATUS, and PLAN_RESULT.running.
   PLAN_EDGE_n mean nothing until a plan is made, and ENTRY_STATE nothing until a list runs.
@@ -142,7 +139,7 @@ AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian.
 # Of a register, by its name: what its table does not say. What both directions have is under RECEIVE.
 NOTES = {
     "STATUS": """A direction has up to four commands under way (two in a NIC of one unit), and one more that
-waits to start. While it waits, its registers are locked, and another COMMAND is refused.""",
+waits to start. While it waits, another COMMAND is refused.""",
     "IRQ_STATUS": """Bits become 1 by what happens, whether they are enabled or not. Write them back to clear
 them, then read what they point to: what happens in between sets them again.""",
     "IRQ_ENABLE": """The bits are those of IRQ_STATUS. irq is high while a bit is 1 in both.""",
@@ -153,10 +150,10 @@ bit without a field is 1, and if the last packet on s_axis_list was wrong or had
 entries.""",
     "LIST_RESULT": """It changes when a list starts, when something goes wrong, and when the list has ended.
 [How a list ends](hardware.md#how-a-list-ends).""",
-    "RECEIVE_FRAME": """The four registers name the frame that the command waits for. A list writes them, too,
-and they hold what it wrote last.""",
-    "RECEIVE_SHAPE": """These fields and those of RECEIVE_FRAME are those of the frame's header.""",
-    "RECEIVE_TABLES": """Each direction has its own sets, 2^CONFIG.sets_log2. [The book of table
+    "COMMAND_FRAME": """A write to RECEIVE_COMMAND or SEND_COMMAND takes what this register and the next two
+hold then. So they may be written at any time, for the next command of either direction.""",
+    "COMMAND_SHAPE": """These fields and those of COMMAND_FRAME are those of the frame's header.""",
+    "COMMAND_TABLES": """Each direction has its own sets, 2^CONFIG.sets_log2. [The book of table
 sets](hardware.md#an-allreduce-by-registers) says which to load and to save.""",
     "RECEIVE_COMMAND": """The command is refused if
 
@@ -180,9 +177,8 @@ another.
 A RECEIVE command for another frame drops the oldest one. So clear IRQ_STATUS.arrived, read both registers,
 and give the command for this frame.""",
     "LIST_SHOW": """ENTRY_STATE is of this entry 20 clocks later.""",
-    "SEND_COMMAND": """The command is refused for the reasons of RECEIVE_COMMAND, with `block_log2` in the
-place of `add` and `adopt`: it has to be that of STATUS. [Rows](hardware.md#rows) says where the frame's rows
-have to end.""",
+    "SEND_COMMAND": """The command is refused for the reasons of RECEIVE_COMMAND, but for `add` and `adopt`.
+[Rows](hardware.md#rows) says where the frame's rows have to end.""",
     "SEND_RESULT": """A SEND ends when its frame is whole, so before the frame's last word has left.""",
     "PLAN_SEGMENT": """[Plan](hardware.md#plan) has the steps. Write it when the packet before has ended, and
 ask for rows when the write is answered. Packets after that one go on where it ended, and count if it did.

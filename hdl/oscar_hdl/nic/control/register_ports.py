@@ -22,23 +22,26 @@ class RegisterRead(Bundle):
 
 
 class CommandFields:
-    """What the registers of a command hold: FRAME, SHAPE and TABLES, u32 each."""
+    """What a command takes besides its order: COMMAND_FRAME, COMMAND_SHAPE and COMMAND_TABLES, u32 each."""
 
     def __init__(self, parts: Sequence[SignalType] | None = None) -> None:
         self.frame, self.shape, self.tables = parts or [word(32) for _ in range(3)]
 
 
 class CommandAsk:
-    """A write to a COMMAND register, and the answer.
+    """A command, and the answer.
 
-    issue: strobe, with order u32. locked: level, a command waits. refused: strobe. trial: level from issue
-    until `judged` (strobe), with which `bad` comes: the command is only judged, and is not counted. Several
-    ports may share the signals trial and order.
+    issue: strobe, with order u32, of a COMMAND register, and fields. locked: level, a command waits. refused:
+    strobe. trial: level from issue until `judged` (strobe), with which `bad` comes: the command is only
+    judged, and is not counted. Several ports may share the signals trial, order and fields.
     """
 
-    def __init__(self, trial: SignalType | None = None, order: SignalType | None = None) -> None:
+    def __init__(
+        self, trial: SignalType | None = None, order: SignalType | None = None,
+        fields: CommandFields | None = None,
+    ) -> None:  # fmt: skip
         self.issue, self.trial = bit(), bit() if trial is None else trial
-        self.order = word(32) if order is None else order
+        self.order, self.fields = word(32) if order is None else order, fields or CommandFields()
         self.locked, self.refused, self.judged, self.bad = bit(), bit(), bit(), bit()
 
 

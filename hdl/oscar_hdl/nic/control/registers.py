@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from oscar.coding.asc.params import MIN_BLOCK_LOG2
 from oscar_hdl.nic.ports import ENTRIES_LOG2, ERROR_BITS, PEER_BITS, ROW_BITS, TO_ALL
 
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
 SPACE = 256  # bytes of addresses
-VERSION = 10
+VERSION = 11
 ID_VALUE = int.from_bytes(b"OSCA", "big")
 COUNTERS, EDGES = 0x80, 0xC0
 PLAN_EDGES = 15  # boundaries of a plan, at most
@@ -20,13 +19,12 @@ KEPT_ERRORS = 5  # commands whose errors a result shows: four under way, one tha
 
 @dataclass(frozen=True)
 class Field:
-    """Bits `low` and up of a register, which hold a number minus `less`."""
+    """Bits `low` and up of a register, which hold a number."""
 
     name: str
     low: int
     bits: int
     text: str
-    less: int = 0
 
     @property
     def mask(self) -> int:
@@ -35,14 +33,14 @@ class Field:
 
     def of(self, value: int) -> int:
         """Return the field's number in a register."""
-        return ((value & self.mask) >> self.low) + self.less
+        return (value & self.mask) >> self.low
 
     def put(self, value: int) -> int:
         """Return `value` at the field's place; raises ValueError when it does not fit."""
-        most = self.less + (1 << self.bits) - 1
-        if not self.less <= value <= most:
-            raise ValueError(f"{self.name} is {self.less} to {most}, got {value}")
-        return value - self.less << self.low
+        most = (1 << self.bits) - 1
+        if not 0 <= value <= most:
+            raise ValueError(f"{self.name} is 0 to {most}, got {value}")
+        return value << self.low
 
 
 @dataclass(frozen=True)
@@ -104,13 +102,13 @@ COUNTER_EVENTS = (
     ("FRAMES_BAD", "frames that were dropped, and commands that ended with an error"),
     ("STALL_IN", "clocks in which s_axis_rx has a word, and the NIC does not take it"),
     ("STALL_OUT", "clocks in which m_axis_tx has a word, and nobody takes it"),
-    ("REFUSED", "writes that did nothing: see IRQ_STATUS.refused"),
+    ("REFUSED", "commands that were refused: see IRQ_STATUS.refused"),
     ("PACKETS_BAD", "packets of rows and of lists that were wrong: see IRQ_STATUS.bad_packet"),
 )
 
 _RECEIVE_ERRORS = (
-    "0 none, 1 prefix, or another block size than STATUS.block_log2, 2 directory, 3 a block does not decode, "
-    "7 aborted"
+    "0 none, 1 prefix, or another block size than STATUS.block_log2, or table rows, 2 directory, 3 a block "
+    "does not decode, 7 aborted"
 )
 _SEND_ERRORS = "0 none, 4 the frame is too long for the store, 5 a descriptor does not fit its row"
 _REASONS = (
@@ -129,7 +127,7 @@ _IRQ = (
     Field("sent", 3, 1, "a SEND command has ended: read SEND_RESULT. Its frame may still go out"),
     Field("send_error", 4, 1, "a SEND command has ended with an error"),
     Field("bad_packet", 5, 1, "a packet of rows or of a list was wrong"),
-    Field("refused", 6, 1, "a write did nothing: its register is locked, or its command is not valid"),
+    Field("refused", 6, 1, "a command is not valid, or cannot be taken now: it was refused"),
     Field("planned", 7, 1, "a plan is made: read PLAN_RESULT and PLAN_EDGE_n"),
     Field("arrived", 8, 1, "another frame is the oldest: read OLDEST_NAME and OLDEST_FRAME"),
     Field("list", 9, 1, "a list has ended: read LIST_RESULT"),
@@ -141,7 +139,7 @@ _SUB = "number of the sub-frame"
 def _port(
     name: str, offset: int, what: str, peer: str, command: tuple[Field, ...], reason: tuple[Field, ...]
 ) -> list:  # fmt: skip
-    """Return the registers of a direction."""
+    """Return the registers of a direction alone."""
     errors = _RECEIVE_ERRORS if name == "RECEIVE" else _SEND_ERRORS
     shown = [Field("ended", 0, 8, "commands that have ended, modulo 256")]
     shown.append(Field("error", 8, ERROR_BITS, f"of the last command: {errors}"))
@@ -150,24 +148,13 @@ def _port(
         for n in range(1, KEPT_ERRORS)
     ]
     return [
-        Register(f"{name}_FRAME", offset, "RW", f"the frame to {what}: step and chunk", _FRAME),
-        Register(f"{name}_SHAPE", offset + 4, "RW", f"the frame to {what}: size and sub-frame", (
-            Field("count", 0, 19, f"values, 1 to {MOST_VALUES:,}"),
-            Field("width", 19, 5, "bits of a raw value, 1 to 16"),
-            Field("sub", 24, 8, _SUB),
-        )),
-        Register(f"{name}_TABLES", offset + 8, "RW", f"the frame to {what}: its table sets", (
-            Field("sequence", 0, 16, "frames of this link and step before this one, modulo 2^16"),
-            Field("load", 16, 8, f"set to {what} the frame with; nobody looks at it if fresh"),
-            Field("save", 24, 8, "set that takes what is learnt. If the command fails it stays as it is"),
-        )),
-        Register(f"{name}_COMMAND", offset + 12, "WO", f"a write is the command to {what} a frame", (
+        Register(f"{name}_COMMAND", offset, "WO", f"a write is the command to {what} a frame", (
             Field("row", 0, ROW_BITS, "row of memory at which the frame begins"),
             Field("peer", 20, PEER_BITS, peer),
             Field("fresh", 28, 1, "1: begin with the initial tables, not with those of `load`"),
             *command,
         )),
-        Register(f"{name}_RESULT", offset + 16, "RO", f"how {name} commands ended", (*shown, *reason)),
+        Register(f"{name}_RESULT", offset + 4, "RO", f"how {name} commands ended", (*shown, *reason)),
     ]  # fmt: skip
 
 
@@ -215,7 +202,18 @@ REGISTERS: tuple[Register, ...] = (
         Field("entry", 16, 8, "which entry, if error is 1 to 4"),
         Field("running", 31, 1, "1: a list runs"),
     )),
-    *_port("RECEIVE", 0x20, "decode", "who made the frame: its s_axis_rx_tid", (
+    Register("COMMAND_FRAME", 0x20, "RW", "the next command's frame: step and chunk", _FRAME),
+    Register("COMMAND_SHAPE", 0x24, "RW", "the next command's frame: size and sub-frame", (
+        Field("count", 0, 19, f"values, 1 to {MOST_VALUES:,}"),
+        Field("width", 19, 5, "bits of a raw value, 1 to 16"),
+        Field("sub", 24, 8, _SUB),
+    )),
+    Register("COMMAND_TABLES", 0x28, "RW", "the next command's frame: its table sets", (
+        Field("sequence", 0, 16, "frames of this link and step before this one, modulo 2^16"),
+        Field("load", 16, 8, "set to code the frame with; nobody looks at it if fresh"),
+        Field("save", 24, 8, "set that takes what is learnt. If the command fails it stays as it is"),
+    )),
+    *_port("RECEIVE", 0x2C, "decode", "who made the frame: its s_axis_rx_tid", (
         Field("add", 30, 1, "1: add the values to the rows"),
         Field("adopt", 31, 1, "1: replace the rows by the values. One of the two is 1"),
     ), (Field("reason", 8 + ERROR_BITS * KEPT_ERRORS, 4, _REASONS),)),
@@ -228,9 +226,7 @@ REGISTERS: tuple[Register, ...] = (
     )),
     Register("LIST_SHOW", 0x3C, "WO", "a write says which entry ENTRY_STATE is of",
              (Field("entry", 0, 8, "of the list that runs, or ran last"),)),
-    *_port("SEND", 0x40, "encode", f"to whom the frame goes: its m_axis_tx_tdest; {TO_ALL}: to all", (
-        Field("block_log2", 29, 3, f"STATUS.block_log2 less {MIN_BLOCK_LOG2}", less=MIN_BLOCK_LOG2),
-    ), ()),
+    *_port("SEND", 0x4C, "encode", f"to whom the frame goes: its m_axis_tx_tdest; {TO_ALL}: to all", (), ()),
     Register("PLAN_SEGMENT", 0x54, "WO", "a write says which values the next packet of sums has", (
         Field("first", 0, 27, "number of the packet's first value in the gradient"),
         Field("count", 31, 1, "1: this packet and those after it count for the plan; 0: they do not"),
@@ -271,9 +267,22 @@ REGISTERS: tuple[Register, ...] = (
 )  # fmt: skip
 
 BY_NAME = {register.name: register for register in REGISTERS}
+COMMAND_PARTS = "COMMAND_FRAME", "COMMAND_SHAPE", "COMMAND_TABLES"  # what a command takes besides its own
 STORED = tuple(register.name for register in REGISTERS if register.access == "RW")  # order of their values
 
 ERROR_ABORTED = 7
+
+
+def command_values(direction: str, **fields: int) -> dict[str, int]:
+    """Return what to write for a command, RECEIVE or SEND, by registers' names in their order.
+
+    fields: of all four registers; those that are none of them are left out.
+    """
+    found = {}
+    for name in (*COMMAND_PARTS, f"{direction}_COMMAND"):
+        known = {field.name for field in BY_NAME[name].fields}
+        found[name] = BY_NAME[name].pack(**{key: value for key, value in fields.items() if key in known})
+    return found
 
 
 def check(registers: tuple[Register, ...] = REGISTERS) -> None:

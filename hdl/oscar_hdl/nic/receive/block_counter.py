@@ -19,14 +19,12 @@ class Blocks:
 
 
 @block
-def block_counter(clk, blocks: Blocks, count, log2, row):
-    """Walk over the blocks of a frame of count u19 values, 1 or more, in blocks of 2^log2; log2 u5. row: the
-    frame's first."""
+def block_counter(clk, blocks: Blocks, count, row, *, block_log2: int):
+    """Walk over the blocks of a frame of count u19 values, 1 or more. row: the frame's first."""
     left, ahead = word(COUNT_BITS), word(9)  # values from here on; groups before
-    SIZES = tuple(1 << (n - 10) if 10 <= n <= 17 else 1 for n in range(32))  # in 1,024 values
-    TOPS = tuple(size - 1 for size in SIZES)
-    size, size_top, rest = word(8), word(7), word(10)
-    less, last_group, before = bit(), word(9), word(14)
+    SIZE = 1 << (block_log2 - 10)  # of a block, in groups
+    VALUES, TOP = SIZE << 10, SIZE - 1
+    rest, less, last_group, before = word(10), bit(), word(9), word(14)
 
     @always_comb
     def rows():
@@ -35,9 +33,7 @@ def block_counter(clk, blocks: Blocks, count, log2, row):
     @always(clk.posedge)
     def run():
         blocks.base.next = row + before
-        size.next = SIZES[int(log2)]
-        size_top.next = TOPS[int(log2)]
-        rest.next = concat(False, left[COUNT_BITS:10]) - size
+        rest.next = concat(False, left[COUNT_BITS:10]) - SIZE
         blocks.final.next = rest[9] or (rest == 0 and left[10:] == 0)
         last_group.next = left[COUNT_BITS:10] - less
         less.next = left[10:] == 0
@@ -45,11 +41,11 @@ def block_counter(clk, blocks: Blocks, count, log2, row):
             blocks.values.next = left[18:]
             blocks.top.next = last_group[7:]
         else:
-            blocks.values.next = concat(size, modbv(0)[10:])
-            blocks.top.next = size_top
+            blocks.values.next = VALUES
+            blocks.top.next = TOP
         if blocks.forward:
             left.next = concat(rest[9:], left[10:])
-            ahead.next = ahead + size
+            ahead.next = ahead + SIZE
         if blocks.first:
             left.next = count
             ahead.next = 0

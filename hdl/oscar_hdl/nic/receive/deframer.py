@@ -2,11 +2,11 @@
 
 from myhdl import Signal, always, always_comb, block, concat, enum
 
-from oscar.coding.frame import HEADER_BYTES
+from oscar.coding.asc.params import ASC_CODE
+from oscar.coding.frame import HEADER_BYTES, MAGIC
 from oscar_hdl.nic.crc.frame_crc import frame_crc
 from oscar_hdl.nic.ports import PEER_BITS
-from oscar_hdl.nic.receive.frame_head import directory_there, frame_head
-from oscar_hdl.nic.receive.ports import CameFrame, ComingFrame
+from oscar_hdl.nic.receive.ports import CameFrame
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 
@@ -65,6 +65,38 @@ def crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last
     return choose, count, feed
 
 
+@block
+def frame_head(clk, rst, taken, data, peer, header, came: CameFrame, foreign, unknown):
+    """Take the fields of a frame's first words, all but length and CRC.
+
+    taken (strobe): the next word, data, comes from `peer`. header: a bit for each word of the header; that of
+    the next word is 1. It is 0 behind the header. foreign: magic or version is another; unknown: codec is.
+    """
+    size, LAST = len(data) // 8, len(header) - 1
+    SECOND, S = 8 // size, 8 * (8 % size)  # the word of the frame's bytes 8 to 15, and their place in it
+    MAGIC_BYTE, CODEC_BYTE = MAGIC, ASC_CODE
+
+    @always(clk.posedge)
+    def keep():
+        if taken:
+            if header[0]:
+                foreign.next = data[8:] != MAGIC_BYTE
+                unknown.next = data[16:8] != CODEC_BYTE
+                came.peer.next = peer
+                came.step.next = data[32:16]
+                came.chunk.next = data[48:32]
+                came.sub.next = data[56:48]
+                came.width.next = data[64:56]
+            if header[SECOND]:
+                came.sequence.next = data[S + 16 : S]
+                came.checksum.next = data[S + 32 : S + 16]
+                came.count.next = data[S + 51 : S + 32]
+                came.more.next = data[S + 64 : S + 51] != 0
+        came.put.next = taken and header[LAST] and not rst
+
+    return keep
+
+
 # Why a frame was dropped.
 LENGTH, VERSION, CODEC, DAMAGED, TOO_LONG = range(1, 6)
 STEP, CHUNK, SUB_WIDTH, SEQUENCE, CHECKSUM, COUNT, PEER = range(6, 13)
@@ -77,15 +109,13 @@ REASONS = dict(enumerate(_WORDS, LENGTH))
 
 @block
 def deframer(
-    clk, rst, s_axis_rx: Stream, wr_en, wr_addr, wr_data, head, tail, came: CameFrame, coming: ComingFrame,
-    reason, *, block_log2: int,
+    clk, rst, s_axis_rx: Stream, wr_en, wr_addr, wr_data, head, tail, came: CameFrame, reason,
 ):  # fmt: skip
     """Write frames to the store, each from a word on; `head` moves behind a frame that is whole.
 
     s_axis_rx: frames_in(8 size), a frame up to tlast, whose first word has the tid. wr_en, wr_addr, wr_data:
     the store. Frames lie between tail (an input) and head. came: the frame that comes, pushed as `head`
-    moves, if it is whole and right; while `full`, no other is taken. coming: what else is known of it by
-    then; reason u4 comes with lost. block_log2: of its blocks, or 0: any.
+    moves, if it is whole and right; while `full`, no other is taken. reason u4 comes with came.lost.
     """
     size, at_bits = len(s_axis_rx.tkeep), len(head)
     rest_bits = (size - 1).bit_length()
@@ -108,14 +138,13 @@ def deframer(
     length, announced, measured, expected = word(32), word(32), word(LENGTH_BITS), word(LENGTH_BITS)
     full, short = word(at_bits, NONE), word(rest_bits)
     alone, fault = bit(), word(4)
-    odd, gap, wrong, length_right, sum_right, over = (bit() for _ in range(6))
-    stored, crc_done, crc = word(at_bits), bit(), word(32)  # stored: words of the frame that comes
+    odd, gap, wrong, length_right, sum_right, foreign, unknown = (bit() for _ in range(7))
+    crc_done, crc = bit(), word(32)
     fed, fed_data, fed_last, fed_missing = bit(), word(8 * size), bit(), word(rest_bits)
 
     feed = crc_feed(clk, rst, taken, data, keep, final, header, fed, fed_data, fed_last, fed_missing)
     check = frame_crc(clk, rst, fed, fed_data, fed_last, fed_missing, crc_done, crc, lead=4)
-    heads = frame_head(clk, rst, taken, data, peer, header, came, coming)
-    listed = directory_there(clk, rst, came, coming, stored, over, size=size, block_log2=block_log2)
+    heads = frame_head(clk, rst, taken, data, peer, header, came, foreign, unknown)
 
     @always_comb
     def give():
@@ -123,7 +152,6 @@ def deframer(
         wr_en.next = taken and not dropping
         wr_data.next = data
         used.next = wr_addr - tail
-        over.next = state == states.TELL
         came.length.next = length[20:]
         short.next = -fed_missing
 
@@ -160,11 +188,11 @@ def deframer(
             fault.next = TOO_LONG
         elif odd or header != 0 or not length_right:
             fault.next = LENGTH
-        elif coming.foreign:
+        elif foreign:
             fault.next = VERSION
         elif not sum_right:
             fault.next = DAMAGED
-        elif coming.unknown:
+        elif unknown:
             fault.next = CODEC
 
     @always(clk.posedge)
@@ -178,7 +206,6 @@ def deframer(
             if header[PLACE]:
                 length.next = data[AT + 32 : AT]
                 announced.next = data[AT + 64 : AT + 32]
-        stored.next = wr_addr - head
         measured.next = concat(full, short)
         expected.next = length[LENGTH_BITS:] + REST
         length_right.next = measured == expected and length[32:LENGTH_BITS] == 0
@@ -190,7 +217,7 @@ def deframer(
 
     @always(clk.posedge)
     def run():
-        coming.lost.next = False
+        came.lost.next = False
         came.push.next = False
         alone.next = head == tail
         if state == states.RECEIVE:
@@ -210,7 +237,7 @@ def deframer(
             wrong.next = fault != 0
             state.next = states.TELL
         elif state == states.TELL:
-            coming.lost.next = wrong
+            came.lost.next = wrong
             dropping.next = False
             if wrong:
                 wr_addr.next = head
@@ -224,8 +251,8 @@ def deframer(
             state.next = states.RECEIVE
             head.next = 0
             wr_addr.next = 0
-            coming.lost.next = False
+            came.lost.next = False
             came.push.next = False
             dropping.next = False
 
-    return feed, check, heads, listed, give, take, fill, look, measure, run
+    return feed, check, heads, give, take, fill, look, measure, run

@@ -5,7 +5,7 @@ from myhdl import Signal, always, always_comb, block, enum
 from oscar_hdl.nic.ports import FrameCommand
 from oscar_hdl.nic.receive.deframer import CHECKSUM, CHUNK, COUNT, PEER, SEQUENCE, STEP, SUB_WIDTH
 from oscar_hdl.nic.receive.frame_places import Places
-from oscar_hdl.nic.receive.ports import ComingFrame, FrameName, HeldFrame, MatchPort, ReaderUse
+from oscar_hdl.nic.receive.ports import FrameName, HeldFrame, MatchPort, ReaderUse
 from oscar_hdl.streams.bundles import bit, word
 
 SETTLED = 3  # clocks until the next frame's name is there; and from there until its reason is
@@ -67,20 +67,19 @@ def name_differs(clk, named: FrameName, command: FrameCommand, checksum, discard
 @block
 def frame_match(
     clk, rst, match: MatchPort, command: FrameCommand, checksum, head, oldest, named: FrameName,
-    coming: ComingFrame, held: HeldFrame, places: Places, use: ReaderUse, *, word_bits: int,
+    held: HeldFrame, places: Places, use: ReaderUse, *, word_bits: int,
 ):  # fmt: skip
     """Wait for a frame at word `oldest`, and compare its name with command and checksum u16.
 
-    It lies between oldest and head; or it still comes, and coming.there says that its directory is there.
-    Such a frame may be matched, too. It is refused, or given to the next stage, only when it is whole and
-    right; until then it may be lost, or undone. A frame to discard is dropped, whatever its name is.
-    When it matched, places.start is the payload's place and places.end the frame's end; when the next stage
-    has it, `oldest` moves behind it. use.opens: a span begins at places.start. A raw block may begin to read
-    (use.raw_reads) up to three clocks after use.reads was last low.
+    A frame is there when it lies, whole, between oldest and head. If it is not the command's, it is refused;
+    a frame to discard is, whatever its name is. When it matched, places.start is the payload's place and
+    places.end the frame's end; when the next stage has it, `oldest` moves behind it. use.opens: a span begins
+    at places.start. A raw block may begin to read (use.raw_reads) up to three clocks after use.reads was last
+    low.
     """
     at_bits = len(oldest)
     top_bit = at_bits + word_bits
-    states = enum("IDLE", "ASK", "WAIT", "BEGIN", "PUT", "ADD", "END", "JUDGE", "HOLD", "REST")
+    states = enum("IDLE", "ASK", "BEGIN", "PUT", "ADD", "END", "JUDGE", "HOLD", "REST")
     state = Signal(states.IDLE)
     part, leave, behind, kept = word(2), bit(), word(at_bits), word(at_bits)
     some, free, asking, reason = bit(), bit(), bit(), word(4)
@@ -93,28 +92,18 @@ def frame_match(
         asking.next = state == states.ASK and part == SETTLED
         places.at.next = oldest
         use.reads.next = not (
-            state == states.IDLE
-            or state == states.WAIT
-            or state == states.REST
-            or (state == states.HOLD and use.released)
+            state == states.IDLE or state == states.REST or (state == states.HOLD and use.released)
         )
 
     @always(clk.posedge)
     def look():
-        match.whole.next = head != oldest
-        some.next = (head != oldest or coming.there) and not held.hold
+        some.next = head != oldest and not held.hold
         free.next = asking and not use.raw_reads
         behind.next = places.end[top_bit:word_bits]
         if places.end[word_bits:] != 0:
             behind.next = places.end[top_bit:word_bits] + 1
-        if state == states.IDLE:
-            match.spoiled.next = False
-        if coming.lost and head == oldest:
-            match.spoiled.next = True
         if state == states.ASK:
             match.reason.next = reason
-        if rst:
-            match.spoiled.next = False
 
     @always(clk.posedge)
     def run():
@@ -128,21 +117,13 @@ def frame_match(
         elif state == states.ASK:
             if not asking:
                 part.next = part + 1
-            elif not some or match.spoiled:
+            elif not some:
                 state.next = states.REST
-            elif match.reason != 0:
-                state.next = states.WAIT
-            elif free:
+            elif free or match.reason != 0:
                 places.begin.next = True
                 state.next = states.BEGIN
             else:
                 part.next = part
-        elif state == states.WAIT:  # a frame that still comes may be lost, for a reason of its own
-            if match.spoiled or not (match.seek or held.discard):
-                state.next = states.REST
-            elif match.whole:
-                places.begin.next = True
-                state.next = states.BEGIN
         elif state == states.BEGIN:
             state.next = states.PUT
         elif state == states.PUT:
@@ -156,7 +137,7 @@ def frame_match(
         elif state == states.JUDGE:
             state.next = states.HOLD
         elif state == states.HOLD:
-            if leave or match.undo:
+            if leave:
                 state.next = states.REST
         else:
             part.next = part + 1

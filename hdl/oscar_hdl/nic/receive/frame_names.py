@@ -14,8 +14,7 @@ def frame_names(clk, rst, came: CameFrame, gone, oldest: OldestFrame, *, most_lo
 
     came: `put`, then `push` if it is whole; `push` at least four clocks apart, one at most while `full`. gone
     (strobe, while oldest.there): the oldest frame left the store. Three clocks behind it, or behind the first
-    push, `there` says that another is the oldest; its name holds until `gone`. Where no frame is there, the
-    name shown is the last one that was put, from two clocks behind the put on.
+    push, `there` says that another is the oldest; its name holds until `gone`.
     """
     MOST_LOG2, FULL = most_log2, (1 << most_log2) - 1
     memory = [word(NAME_BITS) for _ in range(1 << MOST_LOG2)]

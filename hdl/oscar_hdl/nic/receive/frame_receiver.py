@@ -3,7 +3,7 @@
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.ports import BANK_BITS, TablesPort, banks_of
-from oscar_hdl.nic.ports import FrameCommand
+from oscar_hdl.nic.ports import FrameCommand, check_block
 from oscar_hdl.nic.receive import ports
 from oscar_hdl.nic.receive.block_counter import Blocks, block_counter
 from oscar_hdl.nic.receive.block_places import block_places
@@ -31,24 +31,22 @@ KEPT_BITS = 44  # of an entry of the directory that is right: 20 of its bytes
 @block
 def frame_receiver(
     clk, rst, s_axis_rx: Stream, command: FrameCommand, row, dropped: ports.Dropped,
-    oldest_frame: ports.OldestFrame, held_frame: ports.HeldFrame, tables: TablesPort, m_axis_sent: Stream,
+    oldest_frame: ports.OldestFrame, held_frame: ports.HeldFrame, tables: TablesPort,
     units: ports.DecodeUnits, clear: ports.ClearPort, *, bus_bits: int = 64, store_log2: int = 12,
-    block_log2: int = 0,
+    block_log2: int = 12,
 ):  # fmt: skip
     """Take the frames that commands name, and give their blocks to barrel decoders, several at a time.
 
     s_axis_rx: frames_in(bus_bits). row (14 bits or more, holds as the command's fields do): the first one of
-    the frame. tables, m_axis_sent Stream(64): link_tables. units: raw_base is as wide as row. store_log2: of
-    the words of bus_bits in which frames wait; 8 stay empty. block_log2: of frames that are not refused; 0:
-    any, if there is one decoder.
+    the frame. tables: link_tables. units: raw_base is as wide as row. store_log2: of
+    the words of bus_bits in which frames wait; 8 stay empty. block_log2: of frames that are not refused.
     """
     jobs, feeds = units.jobs, units.feeds
     if bus_bits not in (64, 128, 256, 512):
         raise ValueError(f"bus_bits is 64, 128, 256 or 512, got {bus_bits}")
     if not 6 <= store_log2 <= 17:
         raise ValueError(f"store_log2 is 6 to 17, got {store_log2}")
-    if not block_log2 and len(jobs) > 1:
-        raise ValueError(f"blocks go to {len(jobs)} decoders by their numbers: give block_log2, their size")
+    check_block(block_log2)
     word_bits, COLUMNS = (bus_bits // 8 - 1).bit_length(), columns_of(bus_bits)
     CHUNK, LINE = chunk_bits(bus_bits, store_log2), min(chunk_bits(bus_bits, store_log2), store_log2)
     banks = banks_of(len(units.jobs))
@@ -67,10 +65,8 @@ def frame_receiver(
     span, chunk = ThreadSpan(3 + len(jobs).bit_length() - 1, CHUNK), ChunkAsk(CHUNK)
     store = frame_store(clk, wr_en, wr_addr, wr_data, line, tag, chunks, tags)
     feeder = byte_feeder(clk, rst, span, chunk, line, tag, chunks, tags, feeds)
-    came, coming, match = ports.CameFrame(), ports.ComingFrame(), ports.MatchPort()
-    frames = deframer(
-        clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, came, coming, fault, block_log2=block_log2
-    )  # fmt: skip
+    came, match = ports.CameFrame(), ports.MatchPort()
+    frames = deframer(clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, came, fault)
     names = frame_names(clk, rst, came, match.gone, oldest_frame)
 
     # One reader of units: prefix, directory and raw blocks have their turns.
@@ -81,14 +77,14 @@ def frame_receiver(
     reader = chunk_reader(clk, rst, opened, opened_at, chunk, port)
 
     # Where things are, and the walk over blocks: of the directory's reader, and of the dealer.
-    places, log2, frame = Places(store_log2, word_bits), word(5), ports.FrontFrame()
+    places, frame = Places(store_log2, word_bits), ports.FrontFrame()
     match_places, list_places = Places(store_log2, word_bits), Places(store_log2, word_bits)
     for user in (match_places, list_places):
         user.start, user.end, user.same = places.start, places.end, places.same
     match_places.begin, match_places.at = places.begin, places.at
     entry = word(48)  # of the directory, as it is read
     deal = ports.DealPort(len(row), len(places.start), entry_bits=48)
-    list_blocks, deal_blocks, deal_places, deal_log2 = Blocks(len(row)), deal.blocks, deal.places, word(5)
+    list_blocks, deal_blocks, deal_places = Blocks(len(row)), deal.blocks, deal.places
     deal_places.begin, deal_places.first = frame.taken, places.start
     block_bytes = word(20)
     placing = [
@@ -96,8 +92,8 @@ def frame_receiver(
         block_places(clk, deal_places, block_bytes),
     ]
     counting = [
-        block_counter(clk, list_blocks, command.count, log2, row),
-        block_counter(clk, deal_blocks, deal.count, deal_log2, deal.row),
+        block_counter(clk, list_blocks, command.count, row, block_log2=block_log2),
+        block_counter(clk, deal_blocks, deal.count, deal.row, block_log2=block_log2),
     ]
 
     # Entries of the directories of all frames wait here until they are dealt.
@@ -109,12 +105,11 @@ def frame_receiver(
     use, prefix, listing, raw_feed = ports.ReaderUse(), ports.StepPort(), ports.StepPort(), ports.StepPort()
     matcher = frame_match(
         clk, rst, match=match, command=command, checksum=tables.checksum, head=head, oldest=oldest,
-        named=oldest_frame, coming=coming, held=held_frame, places=match_places, use=use, word_bits=word_bits,
+        named=oldest_frame, held=held_frame, places=match_places, use=use, word_bits=word_bits,
     )  # fmt: skip
     read_prefix = prefix_reader(
-        clk, rst, go=prefix.go, units=prefix_units, log2=log2, build=tables.build, last=tables.last,
-        mask=tables.mask, m_axis_sent=m_axis_sent, done=prefix.done, right=prefix.right,
-        block_log2=block_log2,
+        clk, rst, go=prefix.go, units=prefix_units, build=tables.build, last=tables.last, done=prefix.done,
+        right=prefix.right, block_log2=block_log2,
     )  # fmt: skip
     directory = directory_reader(
         clk, rst, go=listing.go, width=command.width, units=list_units, blocks=list_blocks,
@@ -139,7 +134,7 @@ def frame_receiver(
         opened_at.next = deal_places.start[UNIT_ADDRESS + 1 : 1]
         if use.opens:
             opened_at.next = places.start[UNIT_ADDRESS + 1 : 1]
-        match.heard.next = match.refuse and not coming.lost
+        match.heard.next = match.refuse and not came.lost
         port.get.next = prefix_units.get or list_units.get or raw_units.get
         port.amount.next = list_units.amount
         if prefix_units.get:
@@ -156,10 +151,10 @@ def frame_receiver(
     def run():
         places.get.next = port.get and not raw_units.get
         places.amount.next = port.amount
-        dropped.bad.next = coming.lost or match.refuse
+        dropped.bad.next = came.lost or match.refuse
         dropped.reason.next = match.reason
         dropped.peer.next = oldest_frame.peer
-        if coming.lost:
+        if came.lost:
             dropped.reason.next = fault
             dropped.peer.next = came.peer
         if keep:
@@ -167,7 +162,6 @@ def frame_receiver(
         if listing.go:
             keep_at.next = 0
         if frame.taken:
-            deal_log2.next = log2
             begins[frame.bank].next = oldest
         tail.next = oldest
         if held != 0:

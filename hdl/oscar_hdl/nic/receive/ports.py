@@ -65,15 +65,6 @@ class CameFrame(FrameName):
     put = bit()  # strobe: all of the header is there
     push = bit()  # strobe: it is in the store, whole and right
     full = bit()  # level: but this one, no other may come
-
-
-class ComingFrame(Bundle):
-    """What else is known of a frame that comes, before it is whole."""
-
-    begun = bit()  # strobe: the prefix is there
-    foreign, unknown = bit(), bit()  # magic or version is another; codec is
-    sent_rows = bit()  # the prefix says that rows are sent
-    there = bit()  # level: prefix and directory are in the store, a command may look at it
     lost = bit()  # strobe: it was dropped
 
 
@@ -104,8 +95,6 @@ class MatchPort(Bundle):
     seek = bit()  # level: a frame as the command names it is wanted
     matched = bit()  # strobe: the next unit is the payload's first
     forget = bit()  # strobe: the matched frame is the next stage's
-    whole, spoiled = bit(), bit()  # levels, from matched on: it is whole; it was lost
-    undo = bit()  # strobe: the matched frame is not the command's any more
     idle = bit()  # level: no frame is looked at
     refuse, reason = bit(), word(4)  # level, until heard: a frame is dropped, and why
     heard = bit()  # strobe
@@ -133,7 +122,7 @@ class FrontFrame(Bundle):
     ready, taken = bit(), bit()
     error, failed, bank = word(ERROR_BITS), bit(), word(BANK_BITS)
     matched, built = bit(), bit()  # it lies in the store; its tables were asked for
-    right = bit()  # level: it is whole, prefix and directory are right; its blocks will be dealt
+    right = bit()  # level: prefix and directory are right; its blocks will be dealt
     crowded = bit()  # level: no other may enter the first stage
 
 

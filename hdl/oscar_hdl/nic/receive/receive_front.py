@@ -10,7 +10,6 @@ from oscar_hdl.streams.copied import copied_fields
 
 NO_ERROR, PREFIX_WRONG, DIRECTORY_WRONG, BLOCK_WRONG, ABORTED = 0, 1, 2, 3, 7  # FrameCommand.error
 LOOK_UP = 3  # clocks until the checksum of a set is there
-REBUILD = 31  # clocks from tables that are built until others of the same bank may be asked for: 24 or more
 
 
 @block
@@ -22,14 +21,11 @@ def receive_front(
 
     empty: the matched frame has no payload. less (level): for frame_places. Of `frames` banks the next
     command has another one. A frame with `failed` or without values has no blocks to deal.
-
-    A frame may be matched before it is whole; hand-over waits until it is. If it is lost, or the command is
-    aborted before, the command seeks again, and the bank's tables are built anew.
     """
-    states = enum("IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "UNDO", "HAND", "FULL")
+    states = enum("IDLE", "QUERY", "SEEK", "EMPTY", "PREFIX", "LIST", "BUILD", "HAND", "FULL")
     state, LAST_BANK = Signal(states.IDLE), frames - 1
-    wait, step, building, nothing, absent = word(5), bit(), bit(), bit(), bit()
-    begun, given_up, again = bit(), bit(), bit()
+    wait, step, building, nothing, absent = word(2), bit(), bit(), bit(), bit()
+    begun, given_up = bit(), bit()
 
     sets = copied_fields(None, command, tables, "load", "save", "fresh")
 
@@ -40,7 +36,6 @@ def receive_front(
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
         match.seek.next = state == states.SEEK and not command.abort
-        again.next = match.spoiled or (command.abort and not match.whole)
 
     @always(clk.posedge)
     def measure():
@@ -51,10 +46,8 @@ def receive_front(
         building.next = (building or tables.build) and not tables.built
         given_up.next = state == states.SEEK and command.abort and match.idle and not step
         less.next = state == states.LIST
-        use.released.next = state == states.BUILD or state == states.UNDO or state == states.HAND
-        frame.right.next = not frame.failed and (
-            state == states.HAND or (state == states.BUILD and match.whole and not match.spoiled)
-        )
+        use.released.next = state == states.BUILD or state == states.HAND
+        frame.right.next = not frame.failed and (state == states.BUILD or state == states.HAND)
         frame.ready.next = state == states.HAND and not frame.taken
         if rst:
             step.next = False
@@ -66,11 +59,10 @@ def receive_front(
     @always(clk.posedge)
     def judge():
         """What is known of the frame, which holds until the next."""
-        if begun or state == states.UNDO:
+        if begun:
             frame.error.next = NO_ERROR
             frame.failed.next = False
             frame.matched.next = False
-        if begun:
             frame.built.next = False
         if match.matched:
             frame.matched.next = True
@@ -100,7 +92,6 @@ def receive_front(
         begun.next = False
         prefix.go.next = False
         listing.go.next = False
-        match.undo.next = False
         wait.next = 0
         if state == states.IDLE:
             if command.start:
@@ -132,15 +123,8 @@ def receive_front(
             if step:
                 state.next = states.BUILD
         elif state == states.BUILD:
-            if not building and again:
-                match.undo.next = True
-                state.next = states.UNDO
-            elif not building and match.whole:
+            if not building:
                 state.next = states.HAND
-        elif state == states.UNDO:
-            wait.next = wait + 1
-            if wait == REBUILD:
-                state.next = states.SEEK
         elif state == states.HAND:
             if frame.taken:
                 state.next = states.FULL

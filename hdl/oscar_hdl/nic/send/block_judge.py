@@ -148,12 +148,13 @@ def block_judge(
     """Take the results of a frame's blocks in its order, and settle each: coded, raw, constant, or dropped.
 
     raw, raw_row: raw_packer's job and the first row of its block. A raw block waits for the one before it,
-    others do not wait for it. block_log2: see bank_place; store_bits, size_bits: see place_counter.
+    others do not wait for it. store_bits, size_bits: see place_counter.
     rst: nothing is under way.
     """
     readies, takes = [ring.ready for ring in rings], [ring.take for ring in rings]
     earlies, settles = [ring.early for ring in rings], [ring.settle for ring in rings]
     results, units = [ring.result for ring in rings], len(rings)
+    VALUES, ROWS = 1 << block_log2, 1 << (block_log2 - 5)  # of a block but the last
     states = enum("LOOK", "MEASURE", "SUM", "COMPARE")
     state = Signal(states.LOOK)
     index, base, final, running, taken_all = word(8), word(len(frame.row)), bit(), bit(), bit()
@@ -210,13 +211,13 @@ def block_judge(
             verdict.result.next = next_result
             verdict.final.next = final
             verdict.row.next = base
-            verdict.values.next = frame.size
+            verdict.values.next = VALUES
             if final:
                 verdict.values.next = frame.last_size
             whose.next = hot
             taken_all.next = final
             index.next = index + 1
-            base.next = base + frame.size[len(frame.size) : 5]
+            base.next = base + ROWS
             for n in range(units):
                 hot.next[n] = hot[(n + units - 1) % units]
         if frame.begin or rst:

@@ -13,8 +13,7 @@ from oscar_hdl.streams.bundles import bit, word
 def bank_place(row, hot, first, *, block_log2: int):
     """Say at which bank a row is (a bit of `hot` for each), and which row of the bank it is; combinational.
 
-    Block b of memory is in bank b modulo their number. block_log2: of a block's values, if there are more
-    banks than one.
+    Block b of memory is in bank b modulo their number.
     """
     BANKS, BITS = len(hot), len(row)
     if BANKS == 1:
@@ -45,18 +44,19 @@ def bank_place(row, hot, first, *, block_log2: int):
 @block
 def encode_dealer(
     clk, rst, start, row, frame: PlannedFrame, busy, dealt: DealtBlock, rings: Sequence[UnitRing], *,
-    block_log2: int = 0,
+    block_log2: int,
 ):  # fmt: skip
     """Give each block of a frame to the next thread of its unit, in three clocks if one is free.
 
     start (strobe, while not busy): frame has values, `row` is its first row in the memory. busy (level): not
-    all its blocks are dealt. Blocks of the frame before may be under way. block_log2: see bank_place.
+    all its blocks are dealt. Blocks of the frame before may be under way.
     """
     gos, rooms, units = [ring.go for ring in rings], [ring.room for ring in rings], len(rings)
     states = enum("IDLE", "LOOK", "DEAL", "STEP")
     state = Signal(states.IDLE)
     index, base, final, may = word(8), word(len(row)), bit(), bit()
-    last_block, size, last_size = word(8), word(len(frame.size)), word(len(frame.size))
+    last_block, last_size = word(8), word(len(frame.last_size))
+    VALUES, ROWS = 1 << block_log2, 1 << (block_log2 - 5)  # of a block but the last
     bank, next_hot, hot = word(BANK_BITS), word(units), word(units)
     next_first, first = word(len(dealt.first)), word(len(dealt.first))
 
@@ -75,7 +75,6 @@ def encode_dealer(
     def deal():
         if start:
             last_block.next = frame.last_block
-            size.next = frame.size
             last_size.next = frame.last_size
             bank.next = frame.bank
         final.next = index == last_block
@@ -91,7 +90,7 @@ def encode_dealer(
             if final:
                 state.next = states.IDLE
             index.next = index + 1
-            base.next = base + size[len(size) : 5]
+            base.next = base + ROWS
         if start:
             state.next = states.LOOK
             index.next = 0
@@ -106,7 +105,7 @@ def encode_dealer(
         if state == states.DEAL:
             dealt.bank.next = bank
             dealt.first.next = first
-            dealt.values.next = size
+            dealt.values.next = VALUES
             if final:
                 dealt.values.next = last_size
 

@@ -39,11 +39,10 @@ def frame_queue(
     oldest, kept = word(BANK_BITS), word(BANK_BITS + 1)
     both = (
         (frame.bank, coded.bank), (frame.empty, coded.empty), (frame.last_block, coded.last_block),
-        (frame.size, coded.size), (frame.last_size, coded.last_size), (row, coded.row),
+        (frame.last_size, coded.last_size), (row, coded.row),
         (command.width, coded.width), (command.step, fields.step), (command.chunk, fields.chunk),
         (command.sub, fields.sub), (command.sequence, fields.sequence), (command.count, fields.count),
-        (frame.checksum, fields.checksum), (last, fields.last), (command.block_log2, fields.block_log2),
-        (command.peer, peer),
+        (frame.checksum, fields.checksum), (last, fields.last), (command.peer, peer),
     )  # fmt: skip
     fields.width = coded.width
     parts = [queued_field(clk, put, frame.bank, given, take, oldest, held) for given, held in both]

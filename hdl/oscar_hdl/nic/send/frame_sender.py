@@ -8,7 +8,7 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar_hdl.coder.encode.ports import DrainPort, EncoderJob
 from oscar_hdl.coder.ports import BANK_BITS, RawJob, SourcePort, TablesPort, banks_of
 from oscar_hdl.coder.tables.learn_turn import learn_turn
-from oscar_hdl.nic.ports import BankBlock, FrameCommand, TopPort
+from oscar_hdl.nic.ports import BankBlock, FrameCommand, TopPort, check_block
 from oscar_hdl.nic.send import ports
 from oscar_hdl.nic.send.block_judge import block_judge
 from oscar_hdl.nic.send.encode_dealer import encode_dealer
@@ -41,13 +41,13 @@ class EncodeUnits:
 @block
 def frame_sender(
     clk, rst, m_axis_tx: Stream, command: FrameCommand, row, top: TopPort, tables: TablesPort,
-    units: EncodeUnits, *, bus_bits: int = 64, store_log2: int = 12, block_log2: int = 0,
+    units: EncodeUnits, *, bus_bits: int = 64, store_log2: int = 12, block_log2: int = 12,
 ):  # fmt: skip
     """Run FrameCommands side by side: one is planned, those before are coded, the oldest is collected.
 
     m_axis_tx: frames_out(bus_bits), a frame without a pause. row: the first row of the frame in the memory.
     top: its row and count are the command's. store_log2: of words of bus_bits in the store; the longest frame
-    has less than four words less. block_log2: see bank_place.
+    has less than four words less. block_log2: of all frames.
     """
     count = len(units.jobs)
     if bus_bits not in (64, 128, 256, 512):
@@ -59,6 +59,7 @@ def frame_sender(
             f"expected 1, 2, 4 or 8 units with a drain, a stream and a BankBlock each, got {count} jobs, "
             f"{len(units.drains)} drains, {len(units.streams)} streams and {len(units.blocks)} BankBlocks"
         )
+    check_block(block_log2)
     frames = banks_of(count)
     BYTES_LOG2 = (bus_bits // 8).bit_length() - 1
     FRAME_BITS = store_log2 + BYTES_LOG2
@@ -87,7 +88,10 @@ def frame_sender(
         for n in range(count)
     ]
     parts += [
-        send_front(clk, rst, command, top, tables, crowded, blocked, dealing, begun, frame, frames=frames),
+        send_front(
+            clk, rst, command, top, tables, crowded, blocked, dealing, begun, frame, frames=frames,
+            block_log2=block_log2,
+        ),
         frame_queue(
             clk, rst, put=begun, command=command, row=row, last=top.symbol, frame=frame, take=take,
             some=some, coded=coded, fields=fields, peer=leaving.peer, frames=frames,
@@ -107,7 +111,10 @@ def frame_sender(
         ),
         balance(clk, rst, begun, command.done, under_way),
         raw_packer(clk, rst, raw, units.source, raw_stream),
-        head_writer(clk, rst, begin=coded.begin, entries=entries, fields=fields, m_axis=head_stream),
+        head_writer(
+            clk, rst, begin=coded.begin, entries=entries, fields=fields, m_axis=head_stream,
+            block_log2=block_log2,
+        ),
         frame_builder(
             clk, rst, m_axis_tx, bytes_in=units.streams, s_axis_raw=raw_stream, s_axis_head=head_stream,
             begin=coded.begin, jobs=collects, pairs=pairs, head=head, total=total, leaving=leaving,

@@ -18,13 +18,14 @@ class HeadFields(Bundle):
 
     step, chunk, sub, width = word(16), word(16), word(8), word(5)
     sequence, count, checksum = word(16), word(COUNT_BITS), word(16)
-    last, block_log2 = word(4), word(5)
+    last = word(4)
 
 
 @block
 def head_writer(
-    clk, rst, begin, entries: EntryPort, fields: HeadFields, m_axis, *, directory_log2: int = DIRECTORY_LOG2
-):
+    clk, rst, begin, entries: EntryPort, fields: HeadFields, m_axis, *, block_log2: int,
+    directory_log2: int = DIRECTORY_LOG2,
+):  # fmt: skip
     """Give a frame's head as pairs of bytes, entries of the directory as they come.
 
     begin (strobe): a new frame, whose fields hold from here on. m_axis: Stream(16, keep=2): header, of whose
@@ -32,7 +33,7 @@ def head_writer(
     pair. directory_log2: of the pairs of a frame's entries.
     """
     # The places of fields in the header, and the prefix behind them.
-    HEADER_END, PREFIX = 11, 12
+    HEADER_END, PREFIX, BLOCK = 11, 12, block_log2
     memory = [word(17) for _ in range(1 << directory_log2)]
     write_at, read_at = word(directory_log2), word(directory_log2)
     states = enum("IDLE", "FIELDS", "DIRECTORY")
@@ -65,7 +66,7 @@ def head_writer(
         elif field == 7:
             chosen.next = fields.count[19:16]
         elif field == PREFIX:
-            chosen.next = concat(modbv(0)[1:], fields.last, modbv(0)[6:], fields.block_log2)
+            chosen.next = concat(modbv(0)[1:], fields.last, modbv(BLOCK)[11:])
 
     @always(clk.posedge)
     def run():

@@ -12,7 +12,7 @@ class PlannedFrame(Bundle):
     """A frame in the first stage, with which it leaves it."""
 
     bank, empty = word(BANK_BITS), bit()  # empty: without values
-    last_block, size, last_size = word(8), word(18), word(18)
+    last_block, last_size = word(8), word(18)
     checksum = word(16)
 
 
@@ -23,7 +23,7 @@ class SentFrame:
         self.begin = bit()
         self.bank, self.empty = word(BANK_BITS), bit()  # empty: without values
         self.row = word(row_bits)  # of its first block
-        self.last_block, self.size, self.last_size = word(8), word(18), word(18)
+        self.last_block, self.last_size = word(8), word(18)
         self.width = word(5)  # bits of a value
 
 

@@ -3,8 +3,7 @@
 from myhdl import Signal, always, always_comb, block, enum
 
 from oscar_hdl.coder.ports import TablesPort
-from oscar_hdl.nic.ports import FrameCommand, TopPort
-from oscar_hdl.nic.send.frame_plan import frame_plan
+from oscar_hdl.nic.ports import COUNT_BITS, FrameCommand, TopPort
 from oscar_hdl.nic.send.ports import PlannedFrame
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.copied import copied_fields
@@ -15,7 +14,7 @@ LOOK_UP = 3  # clocks until the checksum of a set is there
 @block
 def send_front(
     clk, rst, command: FrameCommand, top: TopPort, tables: TablesPort, crowded, blocked, dealing, begun,
-    frame: PlannedFrame, *, frames: int,
+    frame: PlannedFrame, *, frames: int, block_log2: int,
 ):  # fmt: skip
     """Take a command while the sender is not crowded, and plan its frame. `frames` banks are used in turn.
 
@@ -26,13 +25,10 @@ def send_front(
     """
     states = enum("IDLE", "START", "QUERY", "PLAN", "BUILD", "WAIT", "BEGIN")
     state, LAST_BANK = Signal(states.IDLE), frames - 1
-    planning, planned, found, known, may, asks, wrong, owed = (bit() for _ in range(8))
+    found, may, asks, wrong, owed = (bit() for _ in range(5))
+    LOG2, LAST_END = block_log2, min(block_log2 + 8, COUNT_BITS)
+    before = word(COUNT_BITS)  # values of the frame before its last one
     last, wait = word(4, 15), word(2)  # last: symbol of this frame; until it is known of the one before
-
-    plan = frame_plan(
-        clk, rst, planning, command.count, command.block_log2, planned, frame.last_block, frame.size,
-        frame.last_size,
-    )  # fmt: skip
 
     sets = copied_fields(None, command, tables, "load", "save", "fresh")
 
@@ -41,18 +37,15 @@ def send_front(
         tables.query.next = command.load
         tables.query_fresh.next = command.fresh
         tables.last.next = last
-        tables.mask.next = 0
         tables.bank.next = frame.bank
         command.idle.next = state == states.IDLE and not crowded
-        known.next = planned and found
         asks.next = (state == states.QUERY and wait == LOOK_UP and tables.steady and not frame.empty) or (
-            state == states.PLAN and known and wrong
+            state == states.PLAN and found and wrong
         )
         begun.next = state == states.BEGIN
 
     @always(clk.posedge)
     def strobe():
-        planning.next = state == states.IDLE and command.start
         top.ask.next = state == states.START and command.count != 0
         if state == states.START:
             found.next = command.count == 0
@@ -76,11 +69,16 @@ def send_front(
             if frame.bank == LAST_BANK:
                 frame.bank.next = 0
         if rst:
-            planning.next = False
             top.ask.next = False
             tables.build.next = False
             owed.next = False
             frame.bank.next = 0
+
+    @always(clk.posedge)
+    def plan():
+        before.next = command.count - 1
+        frame.last_block.next = before[LAST_END:LOG2]
+        frame.last_size.next = before[LOG2:] + 1
 
     @always(clk.posedge)
     def sequence():
@@ -97,7 +95,7 @@ def send_front(
                 if tables.steady:
                     state.next = states.PLAN
         elif state == states.PLAN:
-            if known:
+            if found:
                 state.next = states.BUILD
                 if frame.empty:
                     state.next = states.WAIT
@@ -112,4 +110,4 @@ def send_front(
         if rst:
             state.next = states.IDLE
 
-    return sets, plan, tell, strobe, sequence
+    return sets, tell, strobe, plan, sequence

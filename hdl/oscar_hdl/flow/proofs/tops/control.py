@@ -12,35 +12,29 @@ from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
 @block
-def _axi_lite_registers(clk, rst, s_axil, locked, refused, wr, rd, events, irq, fill):  # type: ignore[no-untyped-def]
+def _axi_lite_registers(clk, rst, s_axil, wr, rd, events, irq):  # type: ignore[no-untyped-def]
     from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers as made
     from oscar_hdl.nic.control.registers import REGISTERS
 
     values = [word(32) for register in REGISTERS if register.access == "RW"]
-    return made(clk, rst, s_axil, values, locked, refused, wr, rd, events, irq, fill)
+    return made(clk, rst, s_axil, values, wr, rd, events, irq)
 
 
 def axi_lite_registers() -> Any:
     """All registers of a NIC."""
-    from oscar_hdl.nic.control.list_ports import RegisterFill
     from oscar_hdl.nic.control.register_ports import RegisterRead, RegisterWrite
-    from oscar_hdl.nic.control.registers import REGISTERS
 
-    locked = word(sum(register.access == "RW" for register in REGISTERS))
-    return _axi_lite_registers(
-        bit(), bit(), AxiLite(8), locked, bit(), RegisterWrite(), RegisterRead(), word(32), bit(),
-        RegisterFill(len(locked)),
-    )  # fmt: skip
+    return _axi_lite_registers(bit(), bit(), AxiLite(8), RegisterWrite(), RegisterRead(), word(32), bit())
 
 
 def command_port() -> Any:
     """That of RECEIVE, with 16 sets and 1,024 rows."""
     from oscar_hdl.nic.control.command_port import command_port as made
-    from oscar_hdl.nic.control.register_ports import CommandAsk, CommandFields, CommandState
+    from oscar_hdl.nic.control.register_ports import CommandAsk, CommandState
 
     return made(
-        bit(), bit(), CommandAsk(), CommandFields(), FrameCommand(), word(20), CommandState(),
-        receive=True, sets=16, rows_log2=10, block_log2=0,
+        bit(), bit(), CommandAsk(), FrameCommand(), word(20), CommandState(),
+        receive=True, sets=16, rows_log2=10, block_log2=10,
     )  # fmt: skip
 
 

@@ -39,13 +39,10 @@ def frame_reader() -> Any:
 def deframer(at_bits: int = 5) -> Any:
     """With at_bits bits of an address in its store, of words of 64 bits."""
     from oscar_hdl.nic.receive.deframer import deframer as made
-    from oscar_hdl.nic.receive.ports import CameFrame, ComingFrame
+    from oscar_hdl.nic.receive.ports import CameFrame
 
     at = [word(at_bits) for _ in range(3)]
-    return made(
-        bit(), bit(), frames_in(64), bit(), at[0], word(64), at[1], at[2], CameFrame(), ComingFrame(),
-        word(4), block_log2=0,
-    )  # fmt: skip
+    return made(bit(), bit(), frames_in(64), bit(), at[0], word(64), at[1], at[2], CameFrame(), word(4))
 
 
 def frame_names() -> Any:
@@ -53,7 +50,7 @@ def frame_names() -> Any:
     from oscar_hdl.nic.receive.frame_names import frame_names as made
     from oscar_hdl.nic.receive.ports import CameFrame, OldestFrame
 
-    return made(bit(), bit(), CameFrame(), bit(), OldestFrame(), most_log2=2)
+    return made(bit(), bit(), without(CameFrame(), "lost"), bit(), OldestFrame(), most_log2=2)
 
 
 @block
@@ -88,10 +85,7 @@ def prefix_reader() -> Any:
     from oscar_hdl.nic.receive.prefix_reader import prefix_reader as made
 
     units = without(UnitPort(), "soon")
-    return made(
-        bit(), bit(), bit(), units, word(5), bit(), word(4), word(32), Stream(64), bit(), bit(),
-        block_log2=0,
-    )  # fmt: skip
+    return made(bit(), bit(), bit(), units, bit(), word(4), bit(), bit(), block_log2=12)
 
 
 @block
@@ -101,7 +95,7 @@ def _head_writer(clk, rst, start, write, entry, entry_last, fields, m_axis):  # 
 
     entries = EntryPort()
     entries.write, entries.entry, entries.last = write, entry, entry_last
-    return made(clk, rst, start, entries, fields, m_axis, directory_log2=3)
+    return made(clk, rst, start, entries, fields, m_axis, block_log2=12, directory_log2=3)
 
 
 def head_writer() -> Any:
