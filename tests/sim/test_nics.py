@@ -143,3 +143,36 @@ def test_a_simulated_nic_takes_no_parameters_of_the_software() -> None:
     )
     with pytest.raises(ConfigError, match=r"method 'a': .*nic 'verilator' has parameters of its own"):
         list(compared.compared())
+
+
+def test_software_ranks_reduce_beside_one_on_rtl(coder: UnitCoder) -> None:
+    """Equal means on all, and the bits of software alone; the NIC counts clocks for its rank."""
+    rng = np.random.default_rng(4)
+    gradients = [[rng.laplace(0, 1e-3, 20_001).astype(np.float32)] for _ in range(3)]
+    plain = Config.model_validate({"nodes": 3, "schedule": {"name": "direct"}})
+    mixed = LocalCluster(plain.variant(nic=(None, "verilator", None)))
+    software = LocalCluster(plain)
+    for _ in range(2):
+        a, b = software.allreduce(gradients), mixed.allreduce(gradients)
+        assert b.stats.exact
+        assert b.stats.identical
+        assert all(np.array_equal(x, y) for x, y in zip(a.mean, b.mean, strict=True))
+        assert b.stats.clocks is not None
+        assert set(b.stats.clocks["rank"].tolist()) == {1}
+        assert (b.stats.clocks["clocks"] > 100).any()
+
+
+def test_a_list_of_nics_has_one_for_each_rank() -> None:
+    listed = load({"nodes": 3, "nic": [None, "compiled", "reference"]})
+    assert listed.nic == (None, "compiled", "reference")
+    gradients = [[np.ones(40, np.float32)]] * 2
+    with pytest.raises(ConfigError, match="nic lists 3 ranks, 2 take part: give an entry for each"):
+        LocalCluster(listed).allreduce(gradients)
+    assert LocalCluster(listed).allreduce([*gradients, gradients[0]]).stats.exact
+    for wrong in (["compiled", "fpga"], [], 3):
+        with pytest.raises(ConfigError, match="or a list of one for each rank, null for software"):
+            load({"nic": wrong})
+    with pytest.raises(ConfigError, match=r"nic 'verilator' has parameters of its own.*leave .* asc out"):
+        load({"nic": [None, "verilator"], "asc": {"context": "none"}})
+    with pytest.raises(ConfigError, match=r"cannot go with a list in nic.*set nic to one name"):
+        load({"nic": [None, "reference"], "transport": {"survive": True}})
