@@ -286,6 +286,22 @@ def test_nics_reduce_by_lists_as_the_host_does(
     assert node.manager.used["read"] > 2
 
 
+def test_ranks_in_software_reduce_beside_a_nic() -> None:
+    """Twice, with what links have learnt; each rank sends the frames and ends with the sums of the host.
+
+    In a ring a rank in software passes on what the NIC has encoded, and the NIC what software has.
+    """
+    run = Run(Options(schedule="ring", nodes=3, values=400, driver="list", software=2, host=(3, 5, 40)))
+    run.run()
+    assert run.faults == []
+    assert [(row["equal"], row["frames"]) for row in run.rows] == [(True, 9)] * 2
+    assert [len(row["registers"]) for row in run.rows] == [1, 1]
+    assert run.rows[1]["model_clocks"] is None
+    spans = run.rows[1]["spans"]
+    assert all(0 <= s["begin"] < s["end"] for node in spans for s in node)
+    assert [{s["way"] for s in node} for node in spans] == [{"in", "out"}] * 3
+
+
 def test_ends_noticed_in_one_read_share_their_clocks() -> None:
     """Nobody knows when the first of them ended: 0 clocks and 1,250 values a clock would be invented."""
     given_ended = [("SEND", 1, 10, 400), ("RECEIVE", 0, 20, 900), ("SEND", 2, 30, 900), ("SEND", 3, 450, 900)]
@@ -335,6 +351,7 @@ def test_what_differs_from_the_host_is_a_fault(wrong: str) -> None:
     [
         (["--order", "pieces"], "for direct alone, got ring: take --schedule direct, or --order"),
         (["--asks", "--driver", "registers"], "while a list runs, got driver registers: leave --asks out"),
+        (["--software", "4"], "expected 0 to 3 of 4 nodes in software, got 4: one at least is a NIC"),
         (["--trace", "x.fst", "--driver", "all"], "--trace is of one AllReduce, got 4 drivers: name one"),
         (["--trace", "x.fst", "--simulator", "myhdl"], "written by Verilator, got --simulator myhdl: leave"),
     ],

@@ -14,12 +14,15 @@ from oscar.config import Config
 from oscar.config.base import validated
 from oscar.errors import ConfigError, FrameError
 from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.communicator import Communicator
 from oscar.timeline.link import Pipeline
 from oscar.timeline.nic import load_nic
+from oscar.transports.threads import local_transports
 from oscar_sim.frame_clocks import Given, measure
 from oscar_sim.frames import Generator
 from oscar_sim.nics import MAX_COUNT, PARAMS, UnitCoder, rtl_codec, software_codec
 from oscar_sim.whole import WholeNic
+from support.ranks import on_ranks
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +163,26 @@ def test_software_ranks_reduce_beside_one_on_rtl(coder: UnitCoder) -> None:
         assert b.stats.clocks is not None
         assert set(b.stats.clocks["rank"].tolist()) == {1}
         assert (b.stats.clocks["clocks"] > 100).any()
+
+
+def test_a_process_on_rtl_reduces_with_others_in_software(coder: UnitCoder) -> None:
+    """Each rank takes its own entry of the list, as in `oscar worker`."""
+    config = Config.model_validate({"nodes": 3, "nic": ["verilator", None, "reference"]})
+    gradients = [
+        [np.random.default_rng(rank).laplace(0, 1e-3, 5_000).astype(np.float32)] for rank in range(3)
+    ]
+
+    def work(transport: Any) -> tuple[Any, str]:
+        with Communicator(config, transport, timeout_s=60) as communicator:
+            mean = communicator.allreduce(gradients[transport.rank]).mean[0]
+            (nodes,) = next(iter(communicator.states.values())).wire.links.values()
+            return mean, nodes[0].codec.options.split()[0]
+
+    results = on_ranks(local_transports(3), work)
+    software = LocalCluster(config.variant(nic="compiled")).allreduce(gradients)
+    assert all(np.array_equal(mean, software.mean[0]) for mean, _ in results)
+    assert [made for _, made in results].count("UnitCoder") == 1
+    assert results[0][1] == "UnitCoder"
 
 
 def test_a_list_of_nics_has_one_for_each_rank() -> None:

@@ -36,6 +36,7 @@ EXAMPLES = """
 Each NIC is converted RTL under Verilator. Frames come and go on 64-bit streams, a driver gives commands over
 AXI4-Lite, as docs/registers.md has it. The gradient is real. The host's coder does the same AllReduce in
 software. Every frame must have equal bytes, every sum be equal; exit status 1 says that one is not.
+At last one NIC reduces with ranks in software, which code as the host does and take no clocks.
 
   make sim                                               both schedules, two drivers, four NICs
   make sim ARGS="--trace build/sim/x.fst"                one AllReduce, with all signals of NIC 0
@@ -69,6 +70,10 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--schedule", choices=(*SCHEDULES, "both"), default="both", help="(%(default)s)")
     p.add_argument("--nodes", type=int, default=Options.nodes, help="NICs, 2 to 8 (%(default)s)")
+    p.add_argument(
+        "--software", type=int, default=None,
+        help="of the nodes, so many in software (none; then once all but one, beside a NIC by a list)",
+    )  # fmt: skip
     p.add_argument(
         "--units", type=int, default=Options.units, choices=(1, 2, 4, 8), help="of a NIC (%(default)s)"
     )
@@ -157,6 +162,9 @@ def _choices(args: argparse.Namespace) -> tuple[Sequence[str], Sequence[str]]:
 
 def _jobs(args: argparse.Namespace, schedules: Sequence[str], drivers: Sequence[str]) -> list[Options]:
     """Return what is to be run."""
+    kinds = [(schedule, driver, args.software or 0) for schedule in schedules for driver in drivers]
+    if args.software is None and args.trace is None and "list" in drivers and args.nodes > 2:
+        kinds.append((schedules[-1], "list", args.nodes - 1))
     skipped = "registers" if len(drivers) > 1 else None  # by --asks, which is for lists
     return [
         Options(
@@ -165,10 +173,9 @@ def _jobs(args: argparse.Namespace, schedules: Sequence[str], drivers: Sequence[
             driver=driver, host=tuple(args.host), make=args.make, order=args.order,
             asks=args.asks and driver != skipped, simulator=args.simulator,
             subframes=args.subframes, workload=args.workload, block_log2=args.block_log2,
-            seed=args.seed, warmup=args.warmup,
+            seed=args.seed, warmup=args.warmup, software=software,
         )
-        for schedule in schedules
-        for driver in drivers
+        for schedule, driver, software in kinds
     ]  # fmt: skip
 
 
@@ -184,7 +191,7 @@ def _run(args: argparse.Namespace, origin: str) -> int:
             "and takes many minutes"
         )
     wave = None if args.trace is None else Wave(args.trace.resolve(), args.mhz)
-    print(*report.heading(jobs[0], drivers, args.mhz, origin), sep="\n", flush=True)
+    print(*report.heading(jobs, args.mhz, origin), sep="\n", flush=True)
     rows: list[dict[str, Any]] = []
     outcomes: list[Outcome] = []
     for outcome in run_all(jobs, wave):

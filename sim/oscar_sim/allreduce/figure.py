@@ -18,8 +18,8 @@ HEIGHT = 0.11  # inches of a lane
 
 
 def draw(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Draw the last AllReduce of each schedule and driver into `path`, a panel for each."""
-    last = list({(row["schedule"], row["driver"]): row for row in rows}.values())
+    """Draw the last AllReduce of each run into `path`, a panel for each."""
+    last = list({(row["schedule"], row["driver"], row["nics"]): row for row in rows}.values())
     options, mhz = last[0]["options"], last[0]["mhz"]
     units = "1 unit" if options["units"] == 1 else f"{options['units']} units"
     title = (
@@ -48,6 +48,7 @@ def _panel(axes: Any, row: dict[str, Any], mhz: float) -> None:
         axes.barh(heights, widths, step, left=begins, color=PALETTE[1 + place], label=label)
     axes.axvline(row["us"], color=PALETTE[0], linewidth=1)
     axes.set_xlim(left=0)
-    axes.set_yticks(range(nodes), [f"NIC {node}" for node in range(nodes)])
+    names = [f"NIC {node}" if node < row["nics"] else f"software {node}" for node in range(nodes)]
+    axes.set_yticks(range(nodes), names)
     axes.set_ylim(nodes - 0.5, -0.5)
     axes.set_title(f"{row['schedule']}, commands by {row['driver']}: {row['us']:.1f} us")

@@ -49,6 +49,7 @@ class SimulatedNode:
         self.work = UnitWork(self.signals["probe"])
         self.rows = RowStreams(self.signals, Lines(options.units, 1 << (options.block_log2 - 5)))
         self.sums = np.zeros(0, np.int16)  # of the last AllReduce, in plan order
+        self.ready = False  # for frames of an AllReduce: values are there, or made from now on
         self.began = self.clocks = 0  # of an AllReduce: its first clock, and from there to its last frame
         self.port = NetworkPort(
             rank, self.signals["s_axis_rx"], self.signals["m_axis_tx"], rate=options.rate,
@@ -78,6 +79,7 @@ class SimulatedNode:
     def start(self, expected: Iteration) -> Script:
         """Make local values, perform an AllReduce, and read the sums, which then count for the next plan."""
         places, options = self.run.places, self.run.options
+        self.ready = False
         self.port.frames.clear()
         self.port.spans.clear()
         self.work.clear()
@@ -97,6 +99,7 @@ class SimulatedNode:
                 yield from self._empty(expected)
                 start = self.run.clocks
             listed = self._listed(late=True)
+            self.ready = True
             armed = self.run.clocks + round(_entry_clocks() * len(listed))
             making = self._make(expected, makers(listed), armed)
             yield from together([self.driver.run_list(listed, self.run.place, reads=reads), making])
@@ -104,6 +107,7 @@ class SimulatedNode:
             yield from self._make(expected, {}, 0)
             if not options.make:
                 start = self.run.clocks
+            self.ready = True
             if options.driver == "registers":
                 yield from self.driver.run(self.programme, self.run.place)
             else:

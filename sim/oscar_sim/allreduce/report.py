@@ -18,9 +18,9 @@ DRIVERS = {  # how a NIC gets its commands
 }
 SIMULATORS = {"verilator": "converted RTL under Verilator", "myhdl": "the MyHDL source"}
 TABLE = Table(
-    "schedule <8", "driver <9", "iteration:call >4d", "clocks >8,d", "us >8.1f", "gbps:Gb/s >6.2f",
-    "model_us:model us >8.1f", "error >6", "frames >6d", "bytes >9,d", "less:fp32/bytes >10.2f",
-    "equal >5",
+    "schedule <8", "driver <9", "nics:NICs >4d", "iteration:call >4d", "clocks >8,d", "us >8.1f",
+    "gbps:Gb/s >6.2f", "model_us:model us >8.1f", "error >6", "frames >6d", "bytes >9,d",
+    "less:fp32/bytes >10.2f", "equal >5",
 )  # fmt: skip
 
 
@@ -46,9 +46,11 @@ def host_clocks(mhz: float) -> tuple[int, int, int]:
     return write, read, notice
 
 
-def heading(options: Options, drivers: Sequence[str], mhz: float, origin: str) -> list[str]:
-    """Return the lines above the table; options: of any of the runs."""
-    o, (write, read, notice) = options, (clocks / mhz for clocks in options.host)
+def heading(jobs: Sequence[Options], mhz: float, origin: str) -> list[str]:
+    """Return the lines above the table."""
+    o, drivers = jobs[0], dict.fromkeys(job.driver for job in jobs)
+    mixed = ["# NICs: those in RTL; the other ranks are software, which takes no clocks"]
+    write, read, notice = (clocks / mhz for clocks in o.host)
     units, made = "1 unit" if o.units == 1 else f"{o.units} units", ""
     gbps = o.bus_bits * o.rate * mhz * 1e-3
     if o.make:
@@ -62,6 +64,7 @@ def heading(options: Options, drivers: Sequence[str], mhz: float, origin: str) -
         f"{notice:.2g} to notice an interrupt",
         f"# commands by {'; '.join(f'{name}: {DRIVERS[name]}' for name in drivers)}",
         "# Gb/s: the gradient's 32 bits a value over the time; fp32/bytes: its frames uncoded over coded",
+        *(mixed if any(job.software for job in jobs) else []),
         TABLE.heading,
     ]
 
@@ -78,6 +81,7 @@ def timed(row: dict[str, Any], mhz: float) -> dict[str, Any]:
     clocks, model = row["clocks"], row["model_clocks"]
     us = clocks / mhz
     return row | {
+        "nics": row["options"]["nodes"] - row["options"]["software"],
         "mhz": mhz,
         "us": us,
         "gbps": 32 * row["options"]["values"] / us * 1e-3 if us else None,

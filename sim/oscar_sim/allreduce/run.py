@@ -24,6 +24,7 @@ from oscar_hdl.streams.bundles import bit
 from oscar_sim.allreduce.expected import Iteration, host_run
 from oscar_sim.allreduce.model import model_clocks
 from oscar_sim.allreduce.node import SimulatedNode
+from oscar_sim.allreduce.software import SoftwareNode
 from oscar_sim.allreduce.timeline import rows
 from oscar_sim.compiled import CompiledSimulator, copies_of
 from oscar_sim.driver.nic_driver import Place, Script, together
@@ -69,6 +70,7 @@ class Options:
     each node makes a value, 0: all are there; order: in which it does (ORDERS). subframes: of each chunk at
     most, as the host cuts it. asks: sums are read while a list runs, and count in the clocks. simulator:
     myhdl, or verilator, of what is converted. seed, warmup: of the training, and its iterations before.
+    software: so many of the nodes, the last ones, are in software and take no clocks.
     """
 
     schedule: str = "direct"
@@ -91,6 +93,7 @@ class Options:
     simulator: str = "myhdl"
     seed: int = 0
     warmup: int = 0
+    software: int = 0
 
     @property
     def bus_bits(self) -> int:
@@ -105,6 +108,11 @@ class Options:
             )
         if self.asks and self.driver == "registers":
             raise ConfigError("sums are read while a list runs, got driver registers: leave --asks out")
+        if not 0 <= self.software < self.nodes:
+            raise ConfigError(
+                f"expected 0 to {self.nodes - 1} of {self.nodes} nodes in software, got {self.software}: "
+                "one at least is a NIC"
+            )
 
 
 class Run:
@@ -126,14 +134,18 @@ class Run:
         self.rows_log2, self.store_log2 = self._memories()
         self.places: dict[Part, Place] = {}  # of sub-frames that have values, in plan order
         self.clk, self.rst = bit(), bit(1)
-        self.nodes = [SimulatedNode(self, rank) for rank in range(options.nodes)]
+        nics = options.nodes - options.software
+        self.simulated = [SimulatedNode(self, rank) for rank in range(nics)]
+        self.nodes: list[SimulatedNode | SoftwareNode] = [
+            *self.simulated, *(SoftwareNode(self, rank) for rank in range(nics, options.nodes))
+        ]  # fmt: skip
         for node in self.nodes:
             node.port.peers = [peer.port for peer in self.nodes]
         self.clocks = 0
         self.limit = round((40 + options.make) * options.values) + 100_000  # clocks of an AllReduce
         self.rows: list[dict[str, Any]] = []
         self.faults: list[str] = []
-        self.counters: list[dict[str, int]] = [{} for _ in self.nodes]
+        self.counters: list[dict[str, int]] = [{} for _ in self.simulated]
 
     def _memories(self) -> tuple[int, int]:
         """Return log2 of the rows of a NIC's memory, and of the words of its stores of frames.
@@ -158,10 +170,10 @@ class Run:
             "granule_log2": options.granule.bit_length() - 1,
         }  # fmt: skip
         if options.simulator == "verilator":
-            ports = [{"rst": rst, **node.signals} for node in self.nodes]
+            ports = [{"rst": rst, **node.signals} for node in self.simulated]
             return verilated(TOP, self._step, ports, wave=self.wave is not None, **sizes)
-        top = oscar_nic(clk, rst, **self.nodes[0].signals, **sizes)
-        return copies_of(top, clk, self._step, [[rst, node.signals] for node in self.nodes])
+        top = oscar_nic(clk, rst, **self.simulated[0].signals, **sizes)
+        return copies_of(top, clk, self._step, [[rst, node.signals] for node in self.simulated])
 
     def _step(self) -> None:
         """One rising edge of everything that is not hardware."""
@@ -191,7 +203,7 @@ class Run:
     def run(self) -> None:
         """Simulate; results are in rows, counters and faults."""
         nics = self.nics()
-        self._perform(nics, self._reset(600, (node.driver.attach() for node in self.nodes)))
+        self._perform(nics, self._reset(600, (node.driver.attach() for node in self.simulated)))
         for index, expected in enumerate(self.expected):
             self._place(expected)
             with ExitStack() as stack:
@@ -202,9 +214,9 @@ class Run:
                 return
             self._check(index, expected)
             if index + 1 < len(self.expected):
-                self._perform(nics, together(node.split() for node in self.nodes))
+                self._perform(nics, together(node.split() for node in self.simulated))
                 self._check_plans(index)
-        self._perform(nics, together(self._count(node) for node in self.nodes))
+        self._perform(nics, together(self._count(node) for node in self.simulated))
         self.rows[-1]["counters"] = self.counters
 
     def _iteration(self, index: int, expected: Iteration) -> Script:
@@ -227,16 +239,16 @@ class Run:
     def _check_plans(self, index: int) -> None:
         """Compare the plans that the hardware made with the host's next one."""
         wanted = self.expected[index + 1].plan.bounds
-        for node in self.nodes:
+        for node in self.simulated:
             cut = node.planning.plan.bounds
             if cut != wanted:
                 self.faults.append(f"node {node.rank} cuts at {cut} after iteration {index}, not {wanted}")
-        if all(node.planning.plan.bounds == wanted for node in self.nodes):
+        if all(node.planning.plan.bounds == wanted for node in self.simulated):
             self.rows[-1]["plan"] = wanted
 
     def _began(self) -> int:
         """Return the clock of the first command of the last AllReduce."""
-        return min((c.given for node in self.nodes for c in node.driver.commands), default=0)
+        return min((c.given for node in self.simulated for c in node.driver.commands), default=0)
 
     def _place(self, expected: Iteration) -> None:
         """Lay sub-frames into memory, each from the begin of a block on."""
@@ -278,14 +290,14 @@ class Run:
                 "iteration": index,
                 "options": asdict(self.options),
                 "moved": expected.moved.frames.tree(),
-                "clocks": (clocks := max(node.clocks for node in self.nodes)),
+                "clocks": (clocks := max(node.clocks for node in self.simulated)),
                 "model_clocks": (model := model_clocks(self.options, expected.moved)),
                 "model_error": model / clocks - 1 if model is not None and clocks else None,
                 "frames": len(sent),
                 "bytes": sum(map(len, sent)),
                 "fp32_bytes": FP32_BYTES * sum(peek(frame).count for frame in sent),
                 "equal": sent == wanted and all(right),
-                "registers": [node.used for node in self.nodes],
+                "registers": [node.used for node in self.simulated],
                 "spans": [
                     [
                         each._replace(begin=each.begin - node.began, end=each.end - node.began)._asdict()
@@ -298,9 +310,9 @@ class Run:
                         each._replace(begin=each.begin - node.began, end=each.end - node.began)._asdict()
                         for each in node.work.spans
                     ]
-                    for node in self.nodes
+                    for node in self.simulated
                 ],
-                "steps": [rows(node.driver.commands, self._began()) for node in self.nodes],
+                "steps": [rows(node.driver.commands, self._began()) for node in self.simulated],
             }
         )
 
