@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from oscar_sim.frame_clocks import Given, measure
 from oscar_sim.frames import Generator
 from oscar_sim.nics import MAX_COUNT, PARAMS, UnitCoder, rtl_codec, software_codec
 from oscar_sim.whole import WholeNic
+from oscar_studies.comparison_report import clock_lines
 from support.ranks import on_ranks
 
 
@@ -183,6 +186,22 @@ def test_a_process_on_rtl_reduces_with_others_in_software(coder: UnitCoder) -> N
     assert all(np.array_equal(mean, software.mean[0]) for mean, _ in results)
     assert [made for _, made in results].count("UnitCoder") == 1
     assert results[0][1] == "UnitCoder"
+
+
+def test_the_example_runs(coder: UnitCoder, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "nic_beside_software.py"))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(": equal means; " in line and " coded 10 frames in " in line for line in lines)
+
+
+def test_results_say_the_nic_of_each_rank() -> None:
+    row = {"name": "asc", "plan": "equal", "clocks": {"values": [5], "encode": [3], "decode": [0]}}
+    tree = {"config": {"nic": ["verilator", None]}, "methods": [row]}
+    assert clock_lines(tree) == [
+        "# asc equal on nic of each rank (verilator, software), slowest node:",
+        "#   step 0: 5 values, encode 3 clocks",
+    ]
 
 
 def test_a_list_of_nics_has_one_for_each_rank() -> None:

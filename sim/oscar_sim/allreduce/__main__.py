@@ -209,7 +209,7 @@ def _run(args: argparse.Namespace, origin: str) -> int:
         write_results(args.json, {"ok": not faults, "rows": rows, "faults": faults})
     files = {
         "all signals of NIC 0, for GTKWave or Surfer": args.trace,
-        "who does what when": args.figure,
+        "who sends, receives and codes when": args.figure,
         "every number": args.json,
     }
     print(*report.written(files), *(f"# FAULT: {fault}" for fault in faults), sep="\n")
