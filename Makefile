@@ -85,9 +85,8 @@ bench: setup ## list the measurements behind the figures, or run one (BENCH=rati
 tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
 	@$(call apt,ghdl iverilog,ghdl-mcode iverilog)
 
-sim: setup ## AllReduces of four NICs, clock by clock, against the host bit for bit; about 2 minutes where nothing else runs
-	@($(call apt,verilator g++,verilator g++)) || true  # without them MyHDL simulates, and says so
-	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json $(ARGS)
+sim: setup verilator ## the first look at the hardware: AllReduces of four NICs, clock by clock, against the host; 2 minutes at first
+	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json --figure build/sim/allreduce.svg $(ARGS)
 
 overlap: setup ## what triggers hide behind the making of values, by the time model (docs/results/overlap.md)
 	@$(BIN)/oscar bench overlap $(ARGS)
@@ -108,7 +107,7 @@ mpi-%: $(VENV)/.mpi ## AllReduce between as many processes over MPI, mpi-4 for e
 	  $(BIN)/python -m mpi4py -m oscar worker $(MPI_CONFIG) --transport mpi $(ARGS)
 
 verilator: ## install Verilator and a C++ compiler with apt (as root; otherwise say the command)
-	@$(call apt,verilator g++,verilator g++)
+	@$(call apt,verilator g++,verilator g++ zlib1g-dev)
 
 vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## VHDL and Verilog in build/hdl, a file for each block; GHDL checks the VHDL
 	@$(BIN)/python -m oscar_hdl.flow.convert --out build/hdl $(ARGS)

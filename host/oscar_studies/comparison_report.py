@@ -140,13 +140,18 @@ def clipped_lines(results: Results) -> list[str]:
     return [f"# cut off {lost}: {', '.join(names)}" for lost, names in rows.items()]
 
 
+def _nic(nic: str | list[str | None]) -> str:
+    """Return what codes, as a reader knows it: the NIC, or that of each rank."""
+    return nic if isinstance(nic, str) else f"of each rank ({', '.join(n or 'software' for n in nic)})"
+
+
 def clock_lines(results: Results) -> list[str]:
-    """Return the clocks that a simulated NIC's engines took for the blocks of each step; [] without one."""
+    """Return the clocks that a simulated NIC's units took for the blocks of each step; [] without one."""
     config, lines = results["config"], []
     for row in results["methods"]:
         if not row.get("clocks"):
             continue
-        lines.append(f"# {row['name']} {row['plan']} on nic {config['nic']}, slowest node:")
+        lines.append(f"# {row['name']} {row['plan']} on nic {_nic(config['nic'])}, slowest node:")
         for step, values in enumerate(row["clocks"]["values"]):
             parts = []
             for kind in ("encode", "decode"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from myhdl import SignalType
@@ -61,6 +63,10 @@ class VerilatedSimulator:
                 self._takers.setdefault(key, []).append(raw)
         del _siglist[:]
 
+    def waveform(self, file: Path, *, mhz: float) -> AbstractContextManager[None]:
+        """Return a context in which the first model's signals go into an FST file; see Model.waveform."""
+        return self.copies[0].model.waveform(file, mhz=mhz)
+
     def run(self, clocks: int) -> None:
         """Simulate that many clocks."""
         for _ in range(clocks):
@@ -80,10 +86,14 @@ class VerilatedSimulator:
 
 
 def verilated(
-    top: str, each: Callable[[], None], ports: Sequence[dict[str, Any]], **parameters: Value
-) -> VerilatedSimulator:
-    """Return a simulator of several of a top; ports: of each, its signals and bundles by argument's name."""
-    copies = [_Copy(Model(top, **parameters), dict(_named(bundles))) for bundles in ports]
+    top: str, each: Callable[[], None], ports: Sequence[dict[str, Any]], *, wave: bool = False,
+    **parameters: Value,
+) -> VerilatedSimulator:  # fmt: skip
+    """Return a simulator of several of a top; ports: of each, its signals and bundles by argument's name.
+
+    wave: it can write a waveform.
+    """
+    copies = [_Copy(Model(top, wave=wave, **parameters), dict(_named(bundles))) for bundles in ports]
     return VerilatedSimulator(copies, each)
 
 

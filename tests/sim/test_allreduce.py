@@ -20,7 +20,7 @@ from oscar_hdl.nic.control.list_ports import OWN
 from oscar_sim.allreduce.__main__ import main
 from oscar_sim.allreduce.network import in_bytes, in_words
 from oscar_sim.allreduce.run import Options, Run
-from oscar_sim.allreduce.timeline import picture, rows
+from oscar_sim.allreduce.timeline import UnitWork, Work, rows
 from oscar_sim.driver.lists import entries, makers, named
 from oscar_sim.driver.nic_driver import Command
 from oscar_sim.driver.programme import Key, programme
@@ -188,31 +188,56 @@ def test_frames_are_cut_into_words(size: int) -> None:
         assert [last for *_, last in words] == [False] * (len(words) - 1) + [True]
 
 
-def test_two_nics_reduce_as_the_host_does(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A ring, twice: tables have learnt, and the NICs have cut the second chunks. In MyHDL, and so told."""
-    file = tmp_path / "allreduce.json"
+def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A ring, twice: tables have learnt, and the NICs have cut the second chunks. In MyHDL."""
+    file, picture = tmp_path / "allreduce.json", tmp_path / "allreduce.svg"
     words = ["--nodes", "2", "--values", "500", "--rate", "0.7", "--schedule", "ring", "--json", str(file)]
-    words += ["--driver", "registers", "--host", "0", "0", "0"]
-    monkeypatch.setattr("oscar_sim.allreduce.__main__.installed", lambda: False)
+    words += ["--driver", "registers", "--host", "0", "0", "0", "--simulator", "myhdl"]
+    words += ["--mhz", "100", "--figure", str(picture)]
     assert main(words) == 0
     result = json.loads(file.read_text())
     assert (result["ok"], result["faults"]) == (True, [])
     assert [(row["equal"], row["frames"]) for row in result["rows"]] == [(True, 4)] * 2
-    steps = result["rows"][1]["steps"][0]
+    last = result["rows"][1]
+    steps, counters = last["steps"][0], last["counters"]
     assert [(s["name"], s["what"]) for s in steps if s["name"] == "SEND"] == [
         ("SEND", "push chunk 0"), ("SEND", "final chunk 1"),
     ]  # fmt: skip
-    assert all(s["given"] < s["ended"] <= result["rows"][1]["clocks"] and s["values"] for s in steps)
-    spans = [span for node in result["rows"][1]["spans"] for span in node]
+    assert all(s["given"] < s["ended"] <= last["clocks"] and s["values"] for s in steps)
+    spans = [span for node in last["spans"] for span in node]
     assert sorted(span["way"] for span in spans) == ["in"] * 4 + ["out"] * 4
-    assert all(0 <= s["begin"] < s["end"] <= result["rows"][1]["clocks"] for s in spans)
+    assert all(0 <= s["begin"] < s["end"] <= last["clocks"] for s in spans)
+    work = [span for node in last["work"] for span in node]
+    assert {span["what"] for span in work} == {"decode", "encode"}
+    assert all(0 <= s["begin"] <= s["end"] <= last["clocks"] for s in work)
+    assert [(c["FRAMES_IN"], c["FRAMES_OUT"], c["FRAMES_BAD"]) for c in counters] == [(4, 4, 0)] * 2
+    assert last["us"] == last["clocks"] / 100
+    assert last["gbps"] == pytest.approx(500 * 32 / last["us"] / 1000)
+    assert last["fp32_bytes"] == 4 * 4 * 250
     said = capsys.readouterr()
-    assert "the NICs cut the next iteration at" in said.out
-    assert "FRAMES_IN 8, FRAMES_OUT 8, FRAMES_BAD 0," in said.out
-    assert "# ring: 8 of 8 frames" in said.err
-    assert "Verilator is not installed: MyHDL simulates instead" in said.err
+    assert "# the NICs cut the chunks of the next call where the host does" in said.out
+    assert said.out.splitlines()[-1] == "2 of 2 AllReduces equal the host, bit for bit"
+    assert max(map(len, said.out.splitlines())) <= 110
+    assert "# ring, registers: 8 of 8 frames" in said.err
+    assert picture.read_text().count("units decode")
+
+
+def test_what_units_do_is_joined_where_little_is_between() -> None:
+    probe = SimpleNamespace(decode_row=False, encode_row=False)
+    work = UnitWork(probe)
+    for clock in range(200):
+        probe.decode_row = clock in (10, 14, 40, 100)
+        probe.encode_row = clock in (12, 16)
+        work.tick(clock)
+    assert work.spans == [Work("decode", 10, 40), Work("encode", 12, 16), Work("decode", 100, 100)]
+
+
+def test_without_verilator_it_is_said_how_to_get_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oscar_sim.allreduce.__main__.installed", lambda: False)
+    assert main([]) == 2
+    assert "`make verilator` installs them; --simulator myhdl needs neither" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -261,6 +286,22 @@ def test_nics_reduce_by_lists_as_the_host_does(
     assert node.manager.used["read"] > 2
 
 
+def test_ranks_in_software_reduce_beside_a_nic() -> None:
+    """Twice, with what links have learnt; each rank sends the frames and ends with the sums of the host.
+
+    In a ring a rank in software passes on what the NIC has encoded, and the NIC what software has.
+    """
+    run = Run(Options(schedule="ring", nodes=3, values=400, driver="list", software=2, host=(3, 5, 40)))
+    run.run()
+    assert run.faults == []
+    assert [(row["equal"], row["frames"]) for row in run.rows] == [(True, 9)] * 2
+    assert [len(row["registers"]) for row in run.rows] == [1, 1]
+    assert run.rows[1]["model_clocks"] is None
+    spans = run.rows[1]["spans"]
+    assert all(0 <= s["begin"] < s["end"] for node in spans for s in node)
+    assert [{s["way"] for s in node} for node in spans] == [{"in", "out"}] * 3
+
+
 def test_ends_noticed_in_one_read_share_their_clocks() -> None:
     """Nobody knows when the first of them ended: 0 clocks and 1,250 values a clock would be invented."""
     given_ended = [("SEND", 1, 10, 400), ("RECEIVE", 0, 20, 900), ("SEND", 2, 30, 900), ("SEND", 3, 450, 900)]
@@ -271,10 +312,6 @@ def test_ends_noticed_in_one_read_share_their_clocks() -> None:
     steps = rows(commands, 0)
     told = [(step["clocks"], step["values_per_clock"], step["noticed_together"]) for step in steps]
     assert told == [(390, 3.205, 1), (880, 1.42, 1), (500, 5.0, 2), (500, 5.0, 2)]
-    lines = picture(steps)
-    assert "1,250  counted below |" in lines[3]
-    assert "1,250    500    5.00 |" in lines[4]
-    assert len({len(line) for line in lines[1:]}) == 1
 
 
 def test_nics_that_wait_for_ever_are_an_error() -> None:
@@ -314,6 +351,9 @@ def test_what_differs_from_the_host_is_a_fault(wrong: str) -> None:
     [
         (["--order", "pieces"], "for direct alone, got ring: take --schedule direct, or --order"),
         (["--asks", "--driver", "registers"], "while a list runs, got driver registers: leave --asks out"),
+        (["--software", "4"], "expected 0 to 3 of 4 nodes in software, got 4: one at least is a NIC"),
+        (["--trace", "x.fst", "--driver", "all"], "--trace is of one AllReduce, got 4 drivers: name one"),
+        (["--trace", "x.fst", "--simulator", "myhdl"], "written by Verilator, got --simulator myhdl: leave"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

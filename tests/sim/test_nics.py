@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,16 @@ from oscar.config import Config
 from oscar.config.base import validated
 from oscar.errors import ConfigError, FrameError
 from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.communicator import Communicator
 from oscar.timeline.link import Pipeline
 from oscar.timeline.nic import load_nic
+from oscar.transports.threads import local_transports
 from oscar_sim.frame_clocks import Given, measure
 from oscar_sim.frames import Generator
 from oscar_sim.nics import MAX_COUNT, PARAMS, UnitCoder, rtl_codec, software_codec
 from oscar_sim.whole import WholeNic
+from oscar_studies.comparison_report import clock_lines
+from support.ranks import on_ranks
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +149,72 @@ def test_a_simulated_nic_takes_no_parameters_of_the_software() -> None:
     )
     with pytest.raises(ConfigError, match=r"method 'a': .*nic 'verilator' has parameters of its own"):
         list(compared.compared())
+
+
+def test_software_ranks_reduce_beside_one_on_rtl(coder: UnitCoder) -> None:
+    """Equal means on all, and the bits of software alone; the NIC counts clocks for its rank."""
+    rng = np.random.default_rng(4)
+    gradients = [[rng.laplace(0, 1e-3, 20_001).astype(np.float32)] for _ in range(3)]
+    plain = Config.model_validate({"nodes": 3, "schedule": {"name": "direct"}})
+    mixed = LocalCluster(plain.variant(nic=(None, "verilator", None)))
+    software = LocalCluster(plain)
+    for _ in range(2):
+        a, b = software.allreduce(gradients), mixed.allreduce(gradients)
+        assert b.stats.exact
+        assert b.stats.identical
+        assert all(np.array_equal(x, y) for x, y in zip(a.mean, b.mean, strict=True))
+        assert b.stats.clocks is not None
+        assert set(b.stats.clocks["rank"].tolist()) == {1}
+        assert (b.stats.clocks["clocks"] > 100).any()
+
+
+def test_a_process_on_rtl_reduces_with_others_in_software(coder: UnitCoder) -> None:
+    """Each rank takes its own entry of the list, as in `oscar worker`."""
+    config = Config.model_validate({"nodes": 3, "nic": ["verilator", None, "reference"]})
+    gradients = [
+        [np.random.default_rng(rank).laplace(0, 1e-3, 5_000).astype(np.float32)] for rank in range(3)
+    ]
+
+    def work(transport: Any) -> tuple[Any, str]:
+        with Communicator(config, transport, timeout_s=60) as communicator:
+            mean = communicator.allreduce(gradients[transport.rank]).mean[0]
+            (nodes,) = next(iter(communicator.states.values())).wire.links.values()
+            return mean, nodes[0].codec.options.split()[0]
+
+    results = on_ranks(local_transports(3), work)
+    software = LocalCluster(config.variant(nic="compiled")).allreduce(gradients)
+    assert all(np.array_equal(mean, software.mean[0]) for mean, _ in results)
+    assert [made for _, made in results].count("UnitCoder") == 1
+    assert results[0][1] == "UnitCoder"
+
+
+def test_the_example_runs(coder: UnitCoder, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(Path(__file__).parents[2] / "examples" / "nic_beside_software.py"))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(": equal means; " in line and " coded 10 frames in " in line for line in lines)
+
+
+def test_results_say_the_nic_of_each_rank() -> None:
+    row = {"name": "asc", "plan": "equal", "clocks": {"values": [5], "encode": [3], "decode": [0]}}
+    tree = {"config": {"nic": ["verilator", None]}, "methods": [row]}
+    assert clock_lines(tree) == [
+        "# asc equal on nic of each rank (verilator, software), slowest node:",
+        "#   step 0: 5 values, encode 3 clocks",
+    ]
+
+
+def test_a_list_of_nics_has_one_for_each_rank() -> None:
+    listed = load({"nodes": 3, "nic": [None, "compiled", "reference"]})
+    assert listed.nic == (None, "compiled", "reference")
+    gradients = [[np.ones(40, np.float32)]] * 2
+    with pytest.raises(ConfigError, match="nic lists 3 ranks, 2 take part: give an entry for each"):
+        LocalCluster(listed).allreduce(gradients)
+    assert LocalCluster(listed).allreduce([*gradients, gradients[0]]).stats.exact
+    for wrong in (["compiled", "fpga"], [], 3):
+        with pytest.raises(ConfigError, match="or a list of one for each rank, null for software"):
+            load({"nic": wrong})
+    with pytest.raises(ConfigError, match=r"nic 'verilator' has parameters of its own.*leave .* asc out"):
+        load({"nic": [None, "verilator"], "asc": {"context": "none"}})
+    with pytest.raises(ConfigError, match=r"cannot go with a list in nic.*set nic to one name"):
+        load({"nic": [None, "reference"], "transport": {"survive": True}})

@@ -106,6 +106,23 @@ def test_clocks_are_remembered(model: Model, seed: int) -> None:
     assert "clk" not in found
 
 
+def test_signals_go_into_a_waveform(model: Model, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It begins where the context does, a clock is as long as said, and what is compiled is told."""
+    with pytest.raises(ValueError, match="make it with wave=True"), model.waveform(tmp_path / "x", mhz=1):
+        pass
+    other = Model("test_verilator:sums", bits=40, wave=True, cache=tmp_path / "cache")
+    said = capfd.readouterr().err.splitlines()
+    assert said[0].startswith("# sums: MyHDL to Verilog, kept in ")
+    assert said[-1].startswith("# sums: C++ to a library by g++")
+    other.reset()
+    for name, clocks in (("short", 10), ("long", 500)):
+        with other.waveform(tmp_path / name, mhz=100):
+            other.clock(clocks)
+        header = (tmp_path / name).read_bytes()[:25]
+        assert int.from_bytes(header[17:25], "big") == 10_000 * clocks - 5_000  # ps of the last edge
+    other.clock()
+
+
 def test_what_does_not_fit_is_refused(model: Model) -> None:
     three = np.zeros(3, np.int64)
     with pytest.raises(ValueError, match=r"a has 8 bits, got 0\.\.600"):

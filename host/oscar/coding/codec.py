@@ -94,6 +94,7 @@ class Codec:
     clocks: for a simulated NIC: returns the clocks that a link end took for its last frame
     work: returns the NIC's work for an encoder's last frame (`asc.turns.cells_of`), None without values
     options: all that a frame's cost depends on beside the name
+    ends: the codec of each rank, where they differ; they make frames that all of them decode
 
     >>> from oscar.coding.registry import make_codec
     >>> codec = make_codec("int16")
@@ -116,6 +117,11 @@ class Codec:
     clocks: Callable[[LinkEncoder | LinkDecoder], int] | None = None
     work: Callable[[LinkEncoder], Array | None] | None = None
     options: str = ""
+    ends: tuple[Codec, ...] = ()
+
+    def of(self, rank: int) -> Codec:
+        """Return the codec of a rank."""
+        return self.ends[rank] if self.ends else self
 
     def cost(self) -> FrameCost:
         """Return the cost of a frame on this machine: measured once, then kept (oscar.coding.costs)."""

@@ -139,7 +139,7 @@ class LocalRun:
 
     def clocks(self) -> Array | None:
         """Return the devices' clock cycles as rows of CLOCKS; None where no device counts them."""
-        if not self.ranks or self.ranks[0].node.codec.clocks is None:
+        if all(rank.node.codec.clocks is None for rank in self.ranks):
             return None
         rows = [
             (a.op is Op.ENCODE, a.phase, a.step, rank.node.rank, clocks)

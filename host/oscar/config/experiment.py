@@ -56,7 +56,7 @@ class Config(Choice):
     plan: PlanSection = PlanSection()
     schedule: ScheduleSection = ScheduleSection()
     topology: TopologySection = TopologySection()
-    nic: str = "compiled"
+    nic: str | tuple[str | None, ...] = "compiled"
     threads: int | Literal["auto"] = "auto"
     link: LinkSection = LinkSection()
     transport: TransportSection = TransportSection()
@@ -67,13 +67,19 @@ class Config(Choice):
     lab: dict[str, Any] = Field(default_factory=dict)  # read by the laboratory alone (oscar_lab)
     output: str = "build/allreduce"
 
-    @field_validator("nic")
+    @field_validator("nic", mode="before")
     @classmethod
-    def _nic(cls, name: str) -> str:
+    def _nic(cls, nic: Any) -> Any:
         known = [*SOFTWARE, *(e.name for e in entry_points(group="oscar.nic"))]
-        if name not in known:
-            raise ValueError(f"nic must be one of {', '.join(known)}; RTL-backed ones come with oscar_sim")
-        return name
+        listed = isinstance(nic, (list, tuple))
+        if not nic or not all(
+            name in known or (listed and name is None) for name in (nic if listed else [nic])
+        ):
+            raise ValueError(
+                f"nic must be one of {', '.join(known)}, or a list of one for each rank, null for software; "
+                "RTL-backed ones come with oscar_sim"
+            )
+        return tuple(nic) if listed else nic
 
     @field_validator("threads", mode="before")
     @classmethod
@@ -104,8 +110,10 @@ class Config(Choice):
 
     @model_validator(mode="after")
     def _simulated(self) -> Config:
-        if self.method == "asc" and self.nic not in SOFTWARE and self.asc != AscSection():
-            raise ValueError(f"nic {self.nic!r} has parameters of its own: leave the section asc out")
+        names = (self.nic,) if isinstance(self.nic, str) else self.nic
+        for name in names:
+            if self.method == "asc" and name not in (None, *SOFTWARE) and self.asc != AscSection():
+                raise ValueError(f"nic {name!r} has parameters of its own: leave the section asc out")
         return self
 
     @model_validator(mode="after")
@@ -130,6 +138,8 @@ class Config(Choice):
             yield f"schedule.root {schedule.root}", "schedule.root to 0"
         if isinstance(self.plan.shares, tuple):
             yield "a list in plan.shares", "plan.shares to null or auto"
+        if not isinstance(self.nic, str):
+            yield "a list in nic", "nic to one name"
         if network.kind == "links":
             yield "topology.kind links", "topology.kind to switch or ring"
         if network.kind == "groups" and network.size != 1:

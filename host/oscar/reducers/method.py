@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -23,15 +24,34 @@ MOST_REPLAYED = 32  # ranks; nine replays of a larger schedule would take second
 
 
 def make_codec_of(config: Config) -> Codec:
-    """Return the codec of the method's frames, on the configured NIC. Schemes use ASC for coded messages."""
+    """Return the codec of the method's frames, on the configured NIC of each rank.
+
+    Schemes use ASC for coded messages.
+    """
     if method_info(config.method).codec is None:
         return asc_codec(config.asc_params())
-    if config.nic in SOFTWARE:
-        implementation: Any = config.nic
+    if isinstance(config.nic, str):
+        return _codec_on(config, config.nic)
+    names = [name or SOFTWARE[0] for name in config.nic]
+    made = {name: _codec_on(config, name) for name in dict.fromkeys(names)}
+
+    def max_frame(count: int, width: int) -> int:
+        return max(codec.max_frame(count, width) for codec in made.values())
+
+    bits = min(codec.max_bits for codec in made.values())
+    shared = {name: replace(codec, max_frame=max_frame, max_bits=bits) for name, codec in made.items()}
+    first = next((shared[name] for name in SOFTWARE if name in shared), shared[names[0]])
+    return replace(first, ends=tuple(shared[name] for name in names))
+
+
+def _codec_on(config: Config, nic: str) -> Codec:
+    """Return the codec of the method's frames on one kind of NIC."""
+    if nic in SOFTWARE:
+        implementation: Any = nic
         return make_codec(config.method, asc=config.asc_params(), implementation=implementation)
     if config.method != "asc":
-        raise ConfigError(f"nic {config.nic!r} codes ASC only, the configuration asks for {config.method!r}")
-    (entry,) = entry_points(group="oscar.nic", name=config.nic)
+        raise ConfigError(f"nic {nic!r} codes ASC only, the configuration asks for {config.method!r}")
+    (entry,) = entry_points(group="oscar.nic", name=nic)
     codec: Codec = entry.load()(config)
     return codec
 
@@ -51,6 +71,11 @@ def make_scheme_of(
     device: a GPU where tensors are and stay, as on_device.why_on_host allows; None for arrays.
     Raises ConfigError for options that contradict each other.
     """
+    if codec.ends and len(codec.ends) != nodes:
+        raise ConfigError(
+            f"nic lists {len(codec.ends)} ranks, {nodes} take part: give an entry for each (null: software), "
+            "or one name for all"
+        )
     plan, params = config.plan, config.quantiser_params(nodes)
     values = sum(sizes_of(shapes))
     if schedule is None:

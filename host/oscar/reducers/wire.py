@@ -143,7 +143,7 @@ class Wire(ABC):
         apart = channel.schedule.apart
         how: dict[str, Any] = {"apart": apart, "width": channel.width}
         how |= {"weighs": self.weighs, "keeps": self.keeps}
-        return [Node(rank, self.nodes, channel.codec, **how) for rank in self.ranks]
+        return [Node(rank, self.nodes, channel.codec.of(rank), **how) for rank in self.ranks]
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the state of all local ends of coded links."""

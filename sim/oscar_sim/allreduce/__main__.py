@@ -14,40 +14,38 @@ from typing import Any
 from oscar.cli.progress import Show
 from oscar.coding.asc.params import LANES
 from oscar.collective.actions import MAX_SUBFRAMES
-from oscar.errors import OscarError
+from oscar.errors import ConfigError, OscarError
 from oscar.results import write_results
 from oscar_hdl.flow.elaboration import shallow_stacks
-from oscar_sim.allreduce.run import ORDERS, Options, tables
+from oscar_sim.allreduce import report
+from oscar_sim.allreduce.figure import draw
+from oscar_sim.allreduce.run import ORDERS, Options, Outcome, Wave, told_of
+from oscar_sim.errors import RtlError
 from oscar_sim.results_file import prepared
 from oscar_sim.verilated import installed
 
 SCHEDULES = "ring", "direct"
-DRIVERS = "registers", "list", "triggered", "adding"  # how a NIC gets its commands
+DRIVERS = tuple(report.DRIVERS)
 MOST = 10**9
 BOUNDS = {  # of options, least and most
     "nodes": (2, 8), "subframes": (1, MAX_SUBFRAMES), "bits": (2, 12), "iterations": (1, MOST),
     "block_log2": (10, 17), "seed": (0, MOST), "warmup": (0, MOST),
-    "rate": (1e-3, 1), "latency": (0, MOST), "make": (0, MOST), "host": (0, MOST),
+    "rate": (1e-3, 1), "latency": (0, MOST), "make": (0, MOST), "host": (0, MOST), "mhz": (1, 10_000),
 }  # fmt: skip
-HOST = 22, 200, 223  # about .1, .9 and 1 us at 223 MHz
 EXAMPLES = """
-Each NIC is converted RTL under Verilator where that is installed, else the MyHDL description. Frames come and
-go on 64-bit streams, a driver gives commands over AXI4-Lite, as docs/registers.md has it. The gradient is
-real, from the first iterations of a training. Each NIC gets its commands by registers, as a list, and as a
-list that waits for its values, which replace what memory holds or are added to it (docs/hardware.md, "A
-list"). The host's coder does the same AllReduce in software. Every frame must have equal bytes, every sum be
-equal; exit status 1 says that one is not.
+Each NIC is converted RTL under Verilator. Frames come and go on 64-bit streams, a driver gives commands over
+AXI4-Lite, as docs/registers.md has it. The gradient is real. The host's coder does the same AllReduce in
+software. Every frame must have equal bytes, every sum be equal; exit status 1 says that one is not.
+At last one NIC reduces with ranks in software, which code as the host does and take no clocks.
 
-  make sim                                               both schedules and all drivers, four NICs
+  make sim                                               both schedules, two drivers, four NICs
+  make sim ARGS="--trace build/sim/x.fst"                one AllReduce, with all signals of NIC 0
   python -m oscar_sim.allreduce --schedule direct --nodes 2 --values 3000
-  python -m oscar_sim.allreduce --driver list --host 0 0 0
-  python -m oscar_sim.allreduce --bits 12 --json build/sim/allreduce.json
+  python -m oscar_sim.allreduce --driver all --bits 12 --json build/sim/allreduce.json
 """
 
-Result = tuple[list[str], list[dict[str, Any]], list[str]]  # lines to print, rows, faults
 
-
-def run_all(jobs: Sequence[Options]) -> Iterator[Result]:
+def run_all(jobs: Sequence[Options], wave: Wave | None = None) -> Iterator[Outcome]:
     """Run AllReduces, with progress; yield what they come to, in order.
 
     In MyHDL they take minutes, and run side by side.
@@ -55,23 +53,11 @@ def run_all(jobs: Sequence[Options]) -> Iterator[Result]:
     context, beside = multiprocessing.get_context("spawn"), len(jobs) if jobs[0].simulator == "myhdl" else 1
     with context.Manager() as manager, context.Pool(beside) as pool, Show("frames") as show:
         told = manager.Queue()
-        for result in [pool.apply_async(tables, (job, told)) for job in jobs]:
+        for result in [pool.apply_async(told_of, (job, told, wave)) for job in jobs]:
             while not result.ready():
                 with suppress(Empty):
                     show(*told.get(timeout=1.0))
             yield result.get()
-
-
-def compared(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield how many clocks of a driver another saves, where both ran."""
-    by = {(row["schedule"], row["iteration"], row["driver"]): row["clocks"] for row in rows}
-    for (schedule, iteration, driver), clocks in by.items():
-        for other in DRIVERS[DRIVERS.index(driver) + 1 :]:
-            if found := by.get((schedule, iteration, other)):
-                yield (
-                    f"# {schedule}, iteration {iteration}: {clocks:,} clocks {driver}, {found:,} {other}: "
-                    f"{clocks / found:.2f} times\n"
-                )
 
 
 def parser() -> argparse.ArgumentParser:
@@ -84,6 +70,10 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--schedule", choices=(*SCHEDULES, "both"), default="both", help="(%(default)s)")
     p.add_argument("--nodes", type=int, default=Options.nodes, help="NICs, 2 to 8 (%(default)s)")
+    p.add_argument(
+        "--software", type=int, default=None,
+        help="of the nodes, so many in software (none; then once all but one, beside a NIC by a list)",
+    )  # fmt: skip
     p.add_argument(
         "--units", type=int, default=Options.units, choices=(1, 2, 4, 8), help="of a NIC (%(default)s)"
     )
@@ -108,7 +98,11 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--iterations", type=int, default=Options.iterations, help="AllReduces (%(default)s)")
     p.add_argument("--rate", type=float, default=Options.rate, help="words a clock on a link (%(default)s)")
     p.add_argument("--latency", type=int, default=Options.latency, help="clocks of a link (%(default)s)")
-    p.add_argument("--driver", choices=(*DRIVERS, "all"), default="all", help="of a NIC (%(default)s)")
+    p.add_argument(
+        "--driver", choices=(*DRIVERS, "all"), nargs="+", default=["registers", "list"],
+        help="how a NIC gets its commands (registers list)",
+    )  # fmt: skip
+    p.add_argument("--mhz", type=float, help="clock rate of the NICs (that of the package's NIC)")
     p.add_argument(
         "--make", type=float, default=0.0, help="clocks in which a node makes a value (%(default)s)"
     )
@@ -119,16 +113,21 @@ def parser() -> argparse.ArgumentParser:
         help="read sums while a list runs, by asking which entries have ended; clocks are until all are read",
     )  # fmt: skip
     p.add_argument(
-        "--simulator", choices=("verilator", "myhdl"), help="(verilator where it is installed, else myhdl)"
-    )
+        "--simulator", choices=tuple(report.SIMULATORS), default="verilator",
+        help="myhdl needs no Verilator, and takes many minutes (%(default)s)",
+    )  # fmt: skip
     p.add_argument(
         "--host",
         type=int,
         nargs=3,
-        default=HOST,
         metavar=("W", "R", "I"),
-        help="clocks that a host takes to write a register, to read one, to notice an interrupt (22 200 223)",
+        help="clocks in which a host writes a register, reads one, notices an interrupt (0.1, 0.9, 1 us)",
     )
+    p.add_argument(
+        "--trace", type=Path, metavar="FST",
+        help="run one AllReduce (direct, by a list, if not told otherwise), write all signals of NIC 0",
+    )  # fmt: skip
+    p.add_argument("--figure", type=Path, metavar="SVG", help="draw who sends, receives and codes when")
     p.add_argument("--json", type=Path, metavar="OUT", help="write the table there, too")
     return p
 
@@ -143,52 +142,98 @@ def _check(args: argparse.Namespace) -> None:
                 raise OscarError(f"--{option}: expected {least:,g} to {most:,g}, got {number:,g}")
 
 
-def _simulator() -> str:
-    """Return the faster simulator of those that are installed, and say so where it is the slow one."""
-    if installed():
-        return "verilator"
-    print(
-        "# Verilator is not installed: MyHDL simulates instead, which takes many minutes; `make verilator` "
-        "installs Verilator",
-        file=sys.stderr,
-    )
-    return "myhdl"
+def _choices(args: argparse.Namespace) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the schedules and the drivers to run; with --trace one of each."""
+    schedules = SCHEDULES if args.schedule == "both" else (args.schedule,)
+    drivers = DRIVERS if "all" in args.driver else tuple(dict.fromkeys(args.driver))
+    if args.trace is None:
+        return schedules, drivers
+    if args.simulator != "verilator":
+        raise ConfigError(f"--trace is written by Verilator, got --simulator {args.simulator}: leave one out")
+    if args.schedule == "both":
+        schedules = ("direct",)
+    if args.driver == parser().get_default("driver"):
+        drivers = ("list",)
+    if len(drivers) > 1:
+        raise ConfigError(f"--trace is of one AllReduce, got {len(drivers)} drivers: name one")
+    args.iterations = 1
+    return schedules, drivers
+
+
+def _jobs(args: argparse.Namespace, schedules: Sequence[str], drivers: Sequence[str]) -> list[Options]:
+    """Return what is to be run."""
+    kinds = [(schedule, driver, args.software or 0) for schedule in schedules for driver in drivers]
+    if args.software is None and args.trace is None and "list" in drivers and args.nodes > 2:
+        kinds.append((schedules[-1], "list", args.nodes - 1))
+    skipped = "registers" if len(drivers) > 1 else None  # by --asks, which is for lists
+    return [
+        Options(
+            schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
+            units=args.units, bits=args.bits, rate=args.rate, latency=args.latency,
+            driver=driver, host=tuple(args.host), make=args.make, order=args.order,
+            asks=args.asks and driver != skipped, simulator=args.simulator,
+            subframes=args.subframes, workload=args.workload, block_log2=args.block_log2,
+            seed=args.seed, warmup=args.warmup, software=software,
+        )
+        for schedule, driver, software in kinds
+    ]  # fmt: skip
+
+
+def _run(args: argparse.Namespace, origin: str) -> int:
+    """Run what is asked for and print it; return the exit status."""
+    schedules, drivers = _choices(args)
+    jobs = _jobs(args, schedules, drivers)
+    for file in (args.json, args.figure, args.trace):
+        prepared(file)
+    if args.simulator == "verilator" and not installed():
+        raise RtlError(
+            "Verilator and g++ are needed: `make verilator` installs them; --simulator myhdl needs neither, "
+            "and takes many minutes"
+        )
+    wave = None if args.trace is None else Wave(args.trace.resolve(), args.mhz)
+    print(*report.heading(jobs, args.mhz, origin), sep="\n", flush=True)
+    rows: list[dict[str, Any]] = []
+    outcomes: list[Outcome] = []
+    for outcome in run_all(jobs, wave):
+        outcomes.append(outcome)
+        fresh = [report.timed(row, args.mhz) for row in outcome.rows]
+        rows += fresh
+        for row in fresh:
+            print(report.line(row), flush=True)
+    faults = [fault for outcome in outcomes for fault in outcome.faults]
+    if rows:
+        print(*report.summary(rows, outcomes), sep="\n")
+    if args.figure and rows:
+        draw(args.figure, rows)
+    if args.json:
+        write_results(args.json, {"ok": not faults, "rows": rows, "faults": faults})
+    files = {
+        "all signals of NIC 0, for GTKWave or Surfer": args.trace,
+        "who sends, receives and codes when": args.figure,
+        "every number": args.json,
+    }
+    print(*report.written(files), *(f"# FAULT: {fault}" for fault in faults), sep="\n")
+    print(report.verdict(rows, sum(job.iterations for job in jobs)))
+    return 1 if faults else 0
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run what is asked for, print tables; return 1 when anything differs from the host."""
+    """Run what is asked for, print a table; return 1 when anything differs from the host."""
     args = parser().parse_args(argv)
     shallow_stacks()
-    rows: list[dict[str, object]] = []
-    faults: list[str] = []
+    mhz, origin = report.default_mhz(args.units)
+    if args.mhz is None:
+        args.mhz = mhz
+    else:
+        origin = "as --mhz says"
+    if args.host is None:
+        args.host = report.host_clocks(args.mhz)
     try:
         _check(args)
-        simulator = args.simulator or _simulator()
-        skipped = "registers" if args.driver == "all" else None  # by --asks, which is for lists
-        jobs = [
-            Options(
-                schedule=schedule, nodes=args.nodes, values=args.values, iterations=args.iterations,
-                units=args.units, bits=args.bits, rate=args.rate, latency=args.latency,
-                driver=driver, host=tuple(args.host), make=args.make, order=args.order,
-                asks=args.asks and driver != skipped, simulator=simulator,
-                subframes=args.subframes, workload=args.workload, block_log2=args.block_log2,
-                seed=args.seed, warmup=args.warmup,
-            )
-            for schedule in (SCHEDULES if args.schedule == "both" else (args.schedule,))
-            for driver in (DRIVERS if args.driver == "all" else (args.driver,))
-        ]  # fmt: skip
-        prepared(args.json)
-        for lines, fresh, wrong in run_all(jobs):
-            print("\n".join(lines), flush=True)
-            rows += fresh
-            faults += wrong
-        print(*compared(rows), sep="", end="", flush=True)
+        return _run(args, origin)
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if args.json:
-        write_results(args.json, {"ok": not faults, "rows": rows, "faults": faults})
-    return 1 if faults else 0
 
 
 if __name__ == "__main__":

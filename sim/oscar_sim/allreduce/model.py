@@ -26,11 +26,17 @@ def shipped_nic(units: int) -> NicFile | None:
 def model_clocks(options: Options, moved: Moved) -> float | None:
     """Return the clocks that the time model gives an AllReduce, as a run counts them.
 
-    None where values are made while the NICs run, or no NIC of the package has as many units.
+    None where values are made while the NICs run, nodes are in software, or no NIC of the package has as
+    many units.
     """
     nic = shipped_nic(options.units)
     loads = options.driver in ("triggered", "adding")
-    if nic is None or nic.driver is None or (loads and (options.make or not options.asks)):
+    if (
+        nic is None
+        or nic.driver is None
+        or options.software
+        or (loads and (options.make or not options.asks))
+    ):
         return None
     shape = {"mhz": 1e-6 / CLOCK_S, "block": 1 << options.block_log2, "bus_bits": options.bus_bits}
     coder = nic.model_copy(update=shape).model()

@@ -15,12 +15,13 @@ from oscar.collective.actions import Phase
 from oscar.timeline.driver import Part, load_order
 from oscar.timeline.nic import load_nic
 from oscar_hdl.coder.rows import FrameRows, frame_rows
-from oscar_hdl.nic.ports import frames_in, frames_out, row_streams
+from oscar_hdl.nic.ports import NicProbe, frames_in, frames_out, row_streams
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit
 from oscar_sim.allreduce.expected import Iteration
 from oscar_sim.allreduce.network import LateLevel, Manager, NetworkPort, WordSource
 from oscar_sim.allreduce.plan import Planning
 from oscar_sim.allreduce.row_streams import RowStreams
+from oscar_sim.allreduce.timeline import UnitWork
 from oscar_sim.driver.lists import Entry, entries, makers
 from oscar_sim.driver.nic_driver import NicDriver, Place, Script, together
 from oscar_sim.driver.programme import Key, programme
@@ -43,9 +44,12 @@ class SimulatedNode:
             "m_axis_tx": frames_out(options.bus_bits),
             "s_axis_list": Stream(64),
             **row_streams(options.units),
+            "probe": NicProbe(),
         }
+        self.work = UnitWork(self.signals["probe"])
         self.rows = RowStreams(self.signals, Lines(options.units, 1 << (options.block_log2 - 5)))
         self.sums = np.zeros(0, np.int16)  # of the last AllReduce, in plan order
+        self.ready = False  # for frames of an AllReduce: values are there, or made from now on
         self.began = self.clocks = 0  # of an AllReduce: its first clock, and from there to its last frame
         self.port = NetworkPort(
             rank, self.signals["s_axis_rx"], self.signals["m_axis_tx"], rate=options.rate,
@@ -75,8 +79,10 @@ class SimulatedNode:
     def start(self, expected: Iteration) -> Script:
         """Make local values, perform an AllReduce, and read the sums, which then count for the next plan."""
         places, options = self.run.places, self.run.options
+        self.ready = False
         self.port.frames.clear()
         self.port.spans.clear()
+        self.work.clear()
         self.driver.commands.clear()
         if options.asks:  # early reads count when they are repeated: a write for each would take clocks
             yield from self.driver.count_sums(0, count=0)
@@ -93,6 +99,7 @@ class SimulatedNode:
                 yield from self._empty(expected)
                 start = self.run.clocks
             listed = self._listed(late=True)
+            self.ready = True
             armed = self.run.clocks + round(_entry_clocks() * len(listed))
             making = self._make(expected, makers(listed), armed)
             yield from together([self.driver.run_list(listed, self.run.place, reads=reads), making])
@@ -100,6 +107,7 @@ class SimulatedNode:
             yield from self._make(expected, {}, 0)
             if not options.make:
                 start = self.run.clocks
+            self.ready = True
             if options.driver == "registers":
                 yield from self.driver.run(self.programme, self.run.place)
             else:
@@ -203,6 +211,7 @@ class SimulatedNode:
         """One rising edge."""
         self.rows.tick()
         self.port.tick()
+        self.work.tick(self.run.clocks)
         self.lists.tick()
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import product
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from oscar.coding.asc import AscParams
 from oscar.coding.asc.params import LANES
+from oscar.coding.frame import peek
 from oscar.collective.node import ChunkLayout
 from oscar.collective.schedules import make_schedule
 from oscar.errors import ConfigError
@@ -21,7 +24,8 @@ from oscar_hdl.streams.bundles import bit
 from oscar_sim.allreduce.expected import Iteration, host_run
 from oscar_sim.allreduce.model import model_clocks
 from oscar_sim.allreduce.node import SimulatedNode
-from oscar_sim.allreduce.timeline import picture, rows
+from oscar_sim.allreduce.software import SoftwareNode
+from oscar_sim.allreduce.timeline import rows
 from oscar_sim.compiled import CompiledSimulator, copies_of
 from oscar_sim.driver.nic_driver import Place, Script, together
 from oscar_sim.errors import RtlError
@@ -35,7 +39,25 @@ ORDERS = {  # in which values are made
     "rotated": "what is sent first is made first",
     "pieces": "a sub-frame of all chunks after another, as the time model's driver loads them; direct alone",
 }
+FP32_BYTES = 4
+TOP = "oscar_sim.nic_probe:nic_probe"
 Progress = Callable[[int, int], None]
+
+
+class Wave(NamedTuple):
+    """Where a waveform goes, and the clock rate that it shows."""
+
+    file: Path
+    mhz: float
+
+
+class Outcome(NamedTuple):
+    """What the AllReduces of one run came to: a row for each, what was wrong, clocks and seconds."""
+
+    rows: list[dict[str, Any]]
+    faults: list[str]
+    clocks: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -48,6 +70,7 @@ class Options:
     each node makes a value, 0: all are there; order: in which it does (ORDERS). subframes: of each chunk at
     most, as the host cuts it. asks: sums are read while a list runs, and count in the clocks. simulator:
     myhdl, or verilator, of what is converted. seed, warmup: of the training, and its iterations before.
+    software: so many of the nodes, the last ones, are in software and take no clocks.
     """
 
     schedule: str = "direct"
@@ -70,6 +93,7 @@ class Options:
     simulator: str = "myhdl"
     seed: int = 0
     warmup: int = 0
+    software: int = 0
 
     @property
     def bus_bits(self) -> int:
@@ -84,13 +108,20 @@ class Options:
             )
         if self.asks and self.driver == "registers":
             raise ConfigError("sums are read while a list runs, got driver registers: leave --asks out")
+        if not 0 <= self.software < self.nodes:
+            raise ConfigError(
+                f"expected 0 to {self.nodes - 1} of {self.nodes} nodes in software, got {self.software}: "
+                "one at least is a NIC"
+            )
 
 
 class Run:
     """The NICs and the network between them."""
 
-    def __init__(self, options: Options, progress: Progress = lambda done, total: None) -> None:
-        self.options, self.progress = options, progress
+    def __init__(
+        self, options: Options, progress: Progress = lambda done, total: None, *, wave: Wave | None = None
+    ) -> None:
+        self.options, self.progress, self.wave = options, progress, wave
         self.asc = AscParams(sent_rows=False, block_log2=options.block_log2)
         self.config, self.expected = host_run(
             self.asc, nodes=options.nodes, values=options.values, iterations=options.iterations,
@@ -103,14 +134,18 @@ class Run:
         self.rows_log2, self.store_log2 = self._memories()
         self.places: dict[Part, Place] = {}  # of sub-frames that have values, in plan order
         self.clk, self.rst = bit(), bit(1)
-        self.nodes = [SimulatedNode(self, rank) for rank in range(options.nodes)]
+        nics = options.nodes - options.software
+        self.simulated = [SimulatedNode(self, rank) for rank in range(nics)]
+        self.nodes: list[SimulatedNode | SoftwareNode] = [
+            *self.simulated, *(SoftwareNode(self, rank) for rank in range(nics, options.nodes))
+        ]  # fmt: skip
         for node in self.nodes:
             node.port.peers = [peer.port for peer in self.nodes]
         self.clocks = 0
         self.limit = round((40 + options.make) * options.values) + 100_000  # clocks of an AllReduce
         self.rows: list[dict[str, Any]] = []
         self.faults: list[str] = []
-        self.counters: list[dict[str, int]] = [{} for _ in self.nodes]
+        self.counters: list[dict[str, int]] = [{} for _ in self.simulated]
 
     def _memories(self) -> tuple[int, int]:
         """Return log2 of the rows of a NIC's memory, and of the words of its stores of frames.
@@ -135,10 +170,10 @@ class Run:
             "granule_log2": options.granule.bit_length() - 1,
         }  # fmt: skip
         if options.simulator == "verilator":
-            ports = [{"rst": rst, **node.signals} for node in self.nodes]
-            return verilated("oscar_nic", self._step, ports, **sizes)
-        top = oscar_nic(clk, rst, **self.nodes[0].signals, **sizes)
-        return copies_of(top, clk, self._step, [[rst, node.signals] for node in self.nodes])
+            ports = [{"rst": rst, **node.signals} for node in self.simulated]
+            return verilated(TOP, self._step, ports, wave=self.wave is not None, **sizes)
+        top = oscar_nic(clk, rst, **self.simulated[0].signals, **sizes)
+        return copies_of(top, clk, self._step, [[rst, node.signals] for node in self.simulated])
 
     def _step(self) -> None:
         """One rising edge of everything that is not hardware."""
@@ -168,17 +203,21 @@ class Run:
     def run(self) -> None:
         """Simulate; results are in rows, counters and faults."""
         nics = self.nics()
-        self._perform(nics, self._reset(600, (node.driver.attach() for node in self.nodes)))
+        self._perform(nics, self._reset(600, (node.driver.attach() for node in self.simulated)))
         for index, expected in enumerate(self.expected):
             self._place(expected)
-            self._perform(nics, self._iteration(index, expected))
+            with ExitStack() as stack:
+                if self.wave and not index and isinstance(nics, VerilatedSimulator):
+                    stack.enter_context(nics.waveform(self.wave.file, mhz=self.wave.mhz))
+                self._perform(nics, self._iteration(index, expected))
             if self.faults:
                 return
             self._check(index, expected)
             if index + 1 < len(self.expected):
-                self._perform(nics, together(node.split() for node in self.nodes))
+                self._perform(nics, together(node.split() for node in self.simulated))
                 self._check_plans(index)
-        self._perform(nics, together(self._count(node) for node in self.nodes))
+        self._perform(nics, together(self._count(node) for node in self.simulated))
+        self.rows[-1]["counters"] = self.counters
 
     def _iteration(self, index: int, expected: Iteration) -> Script:
         """One AllReduce."""
@@ -200,16 +239,16 @@ class Run:
     def _check_plans(self, index: int) -> None:
         """Compare the plans that the hardware made with the host's next one."""
         wanted = self.expected[index + 1].plan.bounds
-        for node in self.nodes:
+        for node in self.simulated:
             cut = node.planning.plan.bounds
             if cut != wanted:
                 self.faults.append(f"node {node.rank} cuts at {cut} after iteration {index}, not {wanted}")
-        if all(node.planning.plan.bounds == wanted for node in self.nodes):
+        if all(node.planning.plan.bounds == wanted for node in self.simulated):
             self.rows[-1]["plan"] = wanted
 
     def _began(self) -> int:
         """Return the clock of the first command of the last AllReduce."""
-        return min((c.given for node in self.nodes for c in node.driver.commands), default=0)
+        return min((c.given for node in self.simulated for c in node.driver.commands), default=0)
 
     def _place(self, expected: Iteration) -> None:
         """Lay sub-frames into memory, each from the begin of a block on."""
@@ -251,13 +290,14 @@ class Run:
                 "iteration": index,
                 "options": asdict(self.options),
                 "moved": expected.moved.frames.tree(),
-                "clocks": (clocks := max(node.clocks for node in self.nodes)),
+                "clocks": (clocks := max(node.clocks for node in self.simulated)),
                 "model_clocks": (model := model_clocks(self.options, expected.moved)),
                 "model_error": model / clocks - 1 if model is not None and clocks else None,
                 "frames": len(sent),
                 "bytes": sum(map(len, sent)),
+                "fp32_bytes": FP32_BYTES * sum(peek(frame).count for frame in sent),
                 "equal": sent == wanted and all(right),
-                "registers": [node.used for node in self.nodes],
+                "registers": [node.used for node in self.simulated],
                 "spans": [
                     [
                         each._replace(begin=each.begin - node.began, end=each.end - node.began)._asdict()
@@ -265,7 +305,14 @@ class Run:
                     ]
                     for node in self.nodes
                 ],
-                "steps": [rows(node.driver.commands, self._began()) for node in self.nodes],
+                "work": [
+                    [
+                        each._replace(begin=each.begin - node.began, end=each.end - node.began)._asdict()
+                        for each in node.work.spans
+                    ]
+                    for node in self.simulated
+                ],
+                "steps": [rows(node.driver.commands, self._began()) for node in self.simulated],
             }
         )
 
@@ -275,47 +322,20 @@ def table_sets(nodes: int) -> int:
     return max(4, 1 << (2 * nodes - 1).bit_length())
 
 
-def report(run: Run, seconds: float) -> list[str]:
-    """Return the table of a run."""
-    options = run.options
-    lines = [
-        f"# {options.nodes} NICs of {options.units} units ({options.simulator}), {options.schedule}, "
-        f"{options.values} values of {options.workload}, seed {options.seed}, {options.warmup} iterations "
-        f"before, {options.bits} bits, blocks of "
-        f"{1 << options.block_log2}, commands by {options.driver}, {options.make:g} clocks to make a value, "
-        f"a host of {options.host} clocks a write, a read, to notice",
-        f"{'iteration':>9} {'clocks':>8} {'model':>8} {'error':>6} {'frames':>6} {'bytes':>7} "
-        "equal to the host",
-    ]
-    for row in run.rows:
-        model, error = "-", "-"
-        if row["model_error"] is not None:
-            model, error = f"{row['model_clocks']:.0f}", f"{row['model_error']:+.1%}"
-        lines.append(
-            f"{row['iteration']:>9} {row['clocks']:>8} {model:>8} {error:>6} {row['frames']:>6} "
-            f"{row['bytes']:>7} {'yes' if row['equal'] else 'NO'}"
-        )
-        if "plan" in row:
-            lines.append(f"# the NICs cut the next iteration at {row['plan']}, as the host does")
-        used = row["registers"][0]
-        lines.append("# a node: {write} writes, {read} reads, {interrupts} interrupts".format(**used))
-        if row["steps"][0]:
-            lines += ["# node 0's commands in it", *picture(row["steps"][0])]
-    total = {name: sum(c.get(name, 0) for c in run.counters) for name in run.counters[0]}
-    lines.append("# all nodes: " + ", ".join(f"{name} {value}" for name, value in total.items()))
-    lines.append(f"# {seconds:.0f} s, {run.clocks} clocks")
-    return lines + [f"# FAULT: {fault}" for fault in run.faults]
+def simulate(
+    options: Options, progress: Progress = lambda done, total: None, *, wave: Wave | None = None
+) -> Run:
+    """Run AllReduces and return them; progress(frames sent, of how many) is called often.
 
-
-def simulate(options: Options, progress: Progress = lambda done, total: None) -> tuple[Run, list[str]]:
-    """Run one AllReduce and return it with its table; progress(frames sent, of how many) is called often."""
-    run = Run(options, progress)
-    start = time.perf_counter()
+    wave: a file for the signals of NIC 0 in the first AllReduce, and the clock rate that it shows.
+    """
+    run = Run(options, progress, wave=wave)
     run.run()
-    return run, report(run, time.perf_counter() - start)
+    return run
 
 
-def tables(options: Options, told: Any) -> tuple[list[str], list[dict[str, Any]], list[str]]:
-    """Run one, its progress put into `told`; return lines to print, rows and faults."""
-    run, lines = simulate(options, lambda done, total: told.put((options.schedule, done, total)))
-    return lines, run.rows, run.faults
+def told_of(options: Options, told: Any, wave: Wave | None) -> Outcome:
+    """Run AllReduces, their progress put into `told`; return what they come to."""
+    begin, stage = time.perf_counter(), f"{options.schedule}, {options.driver}"
+    run = simulate(options, lambda done, total: told.put((stage, done, total)), wave=wave)
+    return Outcome(run.rows, run.faults, run.clocks, time.perf_counter() - begin)

@@ -1,13 +1,47 @@
-"""When each command of a NIC began and ended, as a table and a picture in text."""
+"""When a NIC's units work, and when each of its commands began and ended."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from oscar_hdl.nic.ports import NicProbe
 from oscar_sim.driver.nic_driver import Command
 
-COLUMNS = 48
+JOINED = 32  # clocks between two rows that are of one span of work
+
+
+class Work(NamedTuple):
+    """When units decode or encode, from the first row to the last one."""
+
+    what: str
+    begin: int
+    end: int
+
+
+class UnitWork:
+    """Spans in which a NIC's units decode, and encode, as its strobes tell."""
+
+    def __init__(self, probe: NicProbe) -> None:
+        self.probe = probe
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.spans: list[Work] = []
+        self._last: dict[str, int] = {}  # of each kind, the number of its last span
+
+    def tick(self, clock: int) -> None:
+        """One rising edge."""
+        for what, strobe in (("decode", self.probe.decode_row), ("encode", self.probe.encode_row)):
+            if not strobe:
+                continue
+            last = self._last.get(what)
+            if last is not None and clock - self.spans[last].end <= JOINED:
+                self.spans[last] = self.spans[last]._replace(end=clock)
+            else:
+                self._last[what] = len(self.spans)
+                self.spans.append(Work(what, clock, clock))
 
 
 def shares(commands: Sequence[Command]) -> list[tuple[int, list[Command]]]:
@@ -46,30 +80,6 @@ def rows(commands: Sequence[Command], start: int) -> list[dict[str, Any]]:
         }
         for command, (clocks, group) in zip(commands, shares(commands), strict=True)
     ]
-
-
-def picture(steps: Sequence[dict[str, Any]]) -> list[str]:
-    """Draw them: a bar from when a command was given, full from when the NIC was free for it, to its end.
-
-    Commands whose ends were noticed together have their clocks and rate once, in the last of their lines.
-    """
-    end = max(step["ended"] for step in steps)
-    last = {(step["name"], step["ended"]): number for number, step in enumerate(steps)}
-    lines = [f"{'':28} {'values':>6} {'clocks':>6} {'a clock':>7}  0{end:>{COLUMNS - 1},} clocks"]
-    for number, step in enumerate(steps):
-        given, busy, ended = (
-            round(clock * COLUMNS / end)
-            for clock in (step["given"], step["ended"] - step["clocks"], step["ended"])
-        )
-        busy = max(given, busy)
-        bar = " " * given + "." * (busy - given) + "#" * max(1, ended - busy)
-        cells = f"{step['clocks']:>6,} {step['values_per_clock']:>7.2f}"
-        if last[step["name"], step["ended"]] != number:
-            cells = f"{'counted below':>14}"
-        lines.append(
-            f"{step['name'].lower():<8}{step['what']:<20} {step['values']:>6,} {cells} |{bar:<{COLUMNS}}|"
-        )
-    return lines
 
 
 def _what(command: Command) -> str:

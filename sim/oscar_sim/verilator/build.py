@@ -8,16 +8,19 @@ import importlib.util
 import json
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 
 from oscar import version
 from oscar.coding import frame
 from oscar.coding.asc import params
 from oscar.errors import OscarError
-from oscar_hdl.flow.convert import ConvertError, block_name, convert_top
+from oscar_hdl.flow.convert import ConvertError, block_name, convert_top, convert_tree
 from oscar_hdl.flow.proofs.formal import ports_of
 from oscar_hdl.flow.tops import Value
 
@@ -25,6 +28,9 @@ HERE = Path(__file__).parent
 DEFAULT_CACHE = Path("build/verilator")
 OF_THE_HOST = version.__file__, frame.__file__, params.__file__  # what hdl imports of it
 SHIM = (HERE / "model.h", HERE / "model.cpp")
+QUIET_SECONDS = 20.0  # between two lines about a step that takes long
+RUNTIME = "verilated.cpp", "verilated_threads.cpp"
+WAVE_RUNTIME = "verilated_fst_c.cpp"
 ADDRESS = """#include "model.h"
 extern "C" void* port_address(Model* m, int port) {{
   Vtop& p = *m->top;
@@ -73,6 +79,25 @@ def _run(command: Sequence[str | Path], *, cwd: Path, log: Path) -> None:
         raise ToolError(f"{command[0]} failed (status {done.returncode}); the end of {log}:\n{tail}")
 
 
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Say on stderr what begins, and every 20 seconds that it still runs: a NIC takes a minute."""
+
+    def remind() -> None:
+        while not over.wait(QUIET_SECONDS):
+            print(f"# {what}: {time.monotonic() - began:.0f} s so far", file=sys.stderr, flush=True)
+
+    over, began = Event(), time.monotonic()
+    print(f"# {what}", file=sys.stderr, flush=True)
+    reminder = Thread(target=remind, daemon=True)
+    reminder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        reminder.join()
+
+
 def _key(parts: Sequence[bytes]) -> str:
     digest = hashlib.sha256()
     for part in parts:
@@ -116,19 +141,31 @@ def _made(done: Path) -> Iterator[Path | None]:
         work.rename(done)
 
 
-def verilog_of(top: str, parameters: Mapping[str, Value], cache: Path) -> Path:
-    """Convert `top` of oscar_hdl in a fresh process, as conversion wants it; return the Verilog file."""
+def verilog_of(top: str, parameters: Mapping[str, Value], cache: Path, *, tree: bool = False) -> list[Path]:
+    """Convert `top` of oscar_hdl in a fresh process, as conversion wants it; return the Verilog.
+
+    That is one file, or with `tree` a file for each block, that of the top last.
+    """
     name = block_name(top)
     settings = json.dumps(dict(parameters), sort_keys=True)
-    key = _key([source_key(top), f"{top} {settings}".encode()])
+    key = _key([source_key(top), f"{top} {settings}{' tree' * tree}".encode()])
     done = cache / f"{name}-{key}"
     with _made(done) as work:
         try:
             if work:
-                convert_top(top, "verilog", work, parameters)
+                with _told(f"{name}: MyHDL to Verilog, kept in {_shown(cache)}"):
+                    (convert_tree if tree else convert_top)(top, "verilog", work, parameters)
         except (ConvertError, ValueError) as error:
             raise ToolError(str(error)) from None
-    return done / "verilog" / f"{name}.v"
+    if not tree:
+        return [done / "verilog" / f"{name}.v"]
+    last = done / "verilog" / name / f"{name}.v"
+    return [*(file for file in sorted(last.parent.glob("*.v")) if file != last), last]
+
+
+def _shown(path: Path) -> Path:
+    """Return a path as a reader would type it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def build(
@@ -137,30 +174,36 @@ def build(
     *,
     harness: Path | None = None,
     cache: Path = DEFAULT_CACHE,
+    wave: bool = False,
 ) -> Built:
     """Return a shared library of `top` and `harness` (C++), built once for each state of the sources.
 
+    wave: it can write waveforms, with the hierarchy of the source.
     Raises ToolError when verilator or a C++ compiler is missing or fails.
     """
     require("verilator", "verilator"), require("g++", "g++"), require("make", "make")
     cache = cache.resolve()
     cache.mkdir(parents=True, exist_ok=True)
-    verilog = verilog_of(top, parameters or {}, cache)
-    text = verilog.read_text(encoding="utf-8")
-    ports = ports_of(text)
+    verilog = verilog_of(top, parameters or {}, cache, tree=wave)
+    texts = [file.read_text(encoding="utf-8") for file in verilog]
+    ports = ports_of(texts[-1])
     if "clk" not in ports:
         raise ToolError(f"{top} has no port clk; there are {', '.join(ports) or 'none'}")
     sources = [*SHIM, *([harness.resolve()] if harness else [])]
     headers = [] if harness is None else sorted(harness.parent.glob("*.h"))
-    key = _key([text.encode(), *(f.read_bytes() for f in (*sources, *headers, Path(__file__)))])
+    key = _key([
+        *(text.encode() for text in texts),
+        *(f.read_bytes() for f in (*sources, *headers, Path(__file__))), b"wave" * wave,
+    ])  # fmt: skip
     name = block_name(top)
     done = cache / f"{name}-so-{key}"
     with _made(done) as work:
         if work:
-            shutil.copyfile(verilog, work / verilog.name)
+            for file in verilog:
+                shutil.copyfile(file, work / file.name)
             (work / "ports.cpp").write_text(_addresses(ports))
-            _compile(name, work, sources)
-    return Built(done / f"lib{name}.so", done / verilog.name, ports)
+            _compile(name, [file.name for file in verilog], work, sources, wave=wave)
+    return Built(done / f"lib{name}.so", done / verilog[-1].name, ports)
 
 
 def _addresses(ports: Sequence[str]) -> str:
@@ -170,30 +213,41 @@ def _addresses(ports: Sequence[str]) -> str:
     return ADDRESS.format(cases=cases, sizes=sizes)
 
 
-def _compile(name: str, work: Path, sources: Sequence[Path]) -> None:
+def _compile(name: str, verilog: Sequence[str], work: Path, sources: Sequence[Path], *, wave: bool) -> None:
     """Verilate and compile in `work`."""
     verilator, compiler, log = shutil.which("verilator"), shutil.which("g++"), work / "build.log"
     assert verilator
     assert compiler
     _run([verilator, "--getenv", "VERILATOR_ROOT"], cwd=work, log=work / "root.log")
     root = Path((work / "root.log").read_text().strip())
-    _run(
-        [verilator, "--cc", f"{name}.v", "--top-module", name, "--prefix", "Vtop", "--Mdir", "obj", "-O3",
-         "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint",
-         "-CFLAGS", "-fPIC"],
-        cwd=work, log=log,
-    )  # fmt: skip
-    # With -O2 a NIC compiles for twice as long, and no clock is faster.
-    _run(["make", "-s", "-C", "obj", "-f", "Vtop.mk", "OPT_FAST=-O1", "OPT_SLOW=-O0"], cwd=work, log=log)
-    runtime = [
-        p for name in ("verilated.cpp", "verilated_threads.cpp") if (p := root / "include" / name).exists()
-    ]
-    archives = sorted((work / "obj").glob("*.a"))
-    _run(
-        [compiler, "-std=c++17", "-O2", "-fPIC", "-shared", f"-I{HERE}",
-         f"-I{root}/include", f"-I{root}/include/vltstd", "-Iobj",
-         *(s for s in sources if s.suffix == ".cpp"), "ports.cpp", *runtime, *archives,
-         "-pthread", "-o", f"lib{name}.so"],
-        cwd=work, log=log,
-    )  # fmt: skip
+    if wave:
+        _check_zlib(compiler, work)
+    with _told(f"{name}: Verilog to C++ by Verilator"):
+        _run(
+            [verilator, "--cc", *verilog, "--top-module", name, "--prefix", "Vtop", "--Mdir", "obj", "-O3",
+             "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint",
+             "-CFLAGS", "-fPIC", *(["--trace-fst"] if wave else [])],
+            cwd=work, log=log,
+        )  # fmt: skip
+    with _told(f"{name}: C++ to a library by g++, once for each state of the sources"):
+        # With -O2 a NIC compiles for twice as long, and no clock is faster.
+        _run(["make", "-s", "-C", "obj", "-f", "Vtop.mk", "OPT_FAST=-O1", "OPT_SLOW=-O0"], cwd=work, log=log)
+        names = *RUNTIME, *([WAVE_RUNTIME] if wave else [])
+        runtime = [file for name in names if (file := root / "include" / name).exists()]
+        archives = sorted((work / "obj").glob("*.a"))
+        _run(
+            [compiler, "-std=c++17", "-O2", "-fPIC", "-shared", f"-I{HERE}",
+             f"-I{root}/include", f"-I{root}/include/vltstd", "-Iobj", *(["-DOSCAR_WAVE"] if wave else []),
+             *(s for s in sources if s.suffix == ".cpp"), "ports.cpp", *runtime, *archives,
+             "-pthread", *(["-lz"] if wave else []), "-o", f"lib{name}.so"],
+            cwd=work, log=log,
+        )  # fmt: skip
     shutil.rmtree(work / "obj")
+
+
+def _check_zlib(compiler: str, work: Path) -> None:
+    """Raise ToolError without zlib, with which Verilator writes waveforms."""
+    (work / "zlib.cpp").write_text("#include <zlib.h>\n")
+    found = subprocess.run([compiler, "-E", "zlib.cpp"], cwd=work, capture_output=True, check=False)
+    if found.returncode != 0:
+        raise ToolError("zlib is needed to write a waveform: sudo apt-get install -y zlib1g-dev")

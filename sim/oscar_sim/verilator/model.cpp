@@ -41,6 +41,22 @@ void model_trace(Model* m, uint64_t clocks) { m->trace.clear(), m->traced = cloc
 
 const uint8_t* model_traced(Model* m, uint64_t* size) { return *size = m->trace.size(), m->trace.data(); }
 
+// Begin a waveform; a clock takes so many ps.
+void model_wave(Model* m, const char* file, uint64_t period) {
+#ifdef OSCAR_WAVE
+  m->wave = new VerilatedFstC, m->now = 0, m->period = period;
+  m->top->trace(m->wave, 99);
+  m->wave->open(file);
+#endif
+}
+
+void model_wave_end(Model* m) {
+#ifdef OSCAR_WAVE
+  if (m->wave) m->wave->close(), delete m->wave;
+  m->wave = nullptr;
+#endif
+}
+
 void model_run(Model* m, uint64_t clocks, Column* in, uint64_t ins, Column* out, uint64_t outs) {
   for (uint64_t t = 0; t < clocks; ++t) {
     for (Column* c = in; c != in + ins; ++c) memcpy(c->port, c->data + t * c->size, c->size);

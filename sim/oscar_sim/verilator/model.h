@@ -5,18 +5,31 @@
 #include <vector>
 #include "Vtop.h"
 #include "verilated.h"
+#ifdef OSCAR_WAVE
+#include "verilated_fst_c.h"
+#endif
 
 struct Model {
   VerilatedContext context;
   Vtop* top;
   std::vector<uint8_t> trace;  // what all ports were at each edge, as long as `traced` clocks are left
   uint64_t traced = 0;
+#ifdef OSCAR_WAVE
+  VerilatedFstC* wave = nullptr;  // where every edge is dumped, if a file is open
+  uint64_t now = 0, period = 0;   // ps
+#endif
   Model() {
     context.threads(1);  // of a pool, nothing would use it, and its end can hang in a forked process
+#ifdef OSCAR_WAVE
+    context.traceEverOn(true);
+#endif
     top = new Vtop(&context);
   }
   ~Model() {
     top->final();
+#ifdef OSCAR_WAVE
+    delete wave;  // which closes it
+#endif
     delete top;
   }
 };
@@ -26,7 +39,13 @@ inline void settle(Model& m) { m.top->clk = 0, m.top->eval(); }
 void record(Model& m);
 inline void edge(Model& m) {
   if (m.traced) record(m);
+#ifdef OSCAR_WAVE
+  if (m.wave) m.wave->dump(m.now);
+#endif
   m.top->clk = 1, m.top->eval();
+#ifdef OSCAR_WAVE
+  if (m.wave) m.wave->dump(m.now + m.period / 2), m.now += m.period;
+#endif
 }
 
 // xorshift64*: cheap, good enough for stalls.

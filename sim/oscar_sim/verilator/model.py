@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -51,6 +52,8 @@ def _load(file: Path) -> ctypes.CDLL:
     library.model_trace.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
     library.model_traced.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint64)]
     library.model_traced.restype = ctypes.c_void_p
+    library.model_wave.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64]
+    library.model_wave_end.argtypes = [ctypes.c_void_p]
     library.model_clock.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
     columns = [ctypes.POINTER(_Column), ctypes.c_uint64]
     library.model_run.argtypes = [ctypes.c_void_p, ctypes.c_uint64, *columns, *columns]
@@ -61,15 +64,17 @@ class Model:
     """One instance of a top, compiled unless that was done before; not to be shared between threads.
 
     top: a name of oscar_hdl.flow.tops.TOPS or module:function; parameters: of that function; harness: C++
-    that is compiled in (see the package). Raises ToolError when a tool is missing, or the
-    block does not convert.
+    that is compiled in (see the package); wave: it can write waveforms, and is some slower. Raises ToolError
+    when a tool is missing, or the block does not convert.
     """
 
     def __init__(
-        self, top: str, *, harness: Path | None = None, cache: Path = DEFAULT_CACHE, **parameters: Value
-    ) -> None:
+        self, top: str, *, harness: Path | None = None, cache: Path = DEFAULT_CACHE, wave: bool = False,
+        **parameters: Value,
+    ) -> None:  # fmt: skip
         self._handle: int | None = None
-        self.built: Built = build(top, parameters, harness=harness, cache=cache)
+        self._wave = wave
+        self.built: Built = build(top, parameters, harness=harness, cache=cache, wave=wave)
         self.library = _load(self.built.library)
         self.ports = {name: Port(name, bits, comes) for name, (comes, bits) in self.built.ports.items()}
         self._handle = self.library.model_new()
@@ -164,6 +169,20 @@ class Model:
         kind = np.dtype([(p.name, p.dtype, (p.words,) if p.words > 1 else ()) for p in self.ports.values()])
         whole = np.frombuffer(ctypes.string_at(at, size.value), kind)
         return {name: whole[name].copy() for name in self.ports if name != "clk"}
+
+    @contextmanager
+    def waveform(self, file: Path, *, mhz: float) -> Iterator[None]:
+        """Write all signals at every edge of the block into an FST file, a clock of 1/`mhz` us apart.
+
+        Raises ValueError of a model that was made without `wave`.
+        """
+        if not self._wave:
+            raise ValueError("expected a model that can write waveforms: make it with wave=True")
+        self.library.model_wave(self.handle, str(file).encode(), round(1e6 / mhz))
+        try:
+            yield
+        finally:
+            self.library.model_wave_end(self.handle)
 
     def _place(self, name: str, array: np.ndarray) -> _Column:
         view = self._views[name]
