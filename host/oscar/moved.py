@@ -44,8 +44,11 @@ MOVED = {  # old name: new name, also of the modules below a package
     "oscar.numerics.sizes": "oscar.numerics.tensors",
     "oscar.numerics.sketch.vectors": "oscar.numerics.sketch.kernels",
     "oscar.numerics.value_kernels": "oscar.numerics.value_steps",
+    "oscar.planning.schedule_scaling": "oscar.planning.schedule_figure",
     "oscar.planning.synthesis.bound": "oscar.planning.synthesis.problem",
+    "oscar.planning.synthesis.contiguity": "oscar.planning.synthesis.ordering",
     "oscar.planning.synthesis.greedy": "oscar.planning.synthesis.ordering",
+    "oscar.planning.tuning.descent": "oscar.planning.tuning.select",
     "oscar.planning.tuning.reasons": "oscar.planning.tuning.select",
     "oscar.reducers.gradients": "oscar.reducers.checks",
     "oscar.reducers.greeting": "oscar.reducers.party",
@@ -80,7 +83,7 @@ MOVED = {  # old name: new name, also of the modules below a package
     "oscar.studies.contest_figure": "oscar_studies.contest_report",
     "oscar.studies.plotting": "oscar.plotting",
     "oscar.studies.schedule_figure": "oscar.planning.schedule_figure",
-    "oscar.studies.schedule_scaling": "oscar.planning.schedule_scaling",
+    "oscar.studies.schedule_scaling": "oscar.planning.schedule_figure",
     "oscar.workloads": "oscar_studies.workloads",
 }
 

@@ -373,7 +373,7 @@ def _link(args: argparse.Namespace) -> Any:
 
 def _scale(args: argparse.Namespace) -> int:
     from oscar.cli.progress import Show
-    from oscar.planning.schedule_scaling import draw_points, points_table, schedule_points
+    from oscar.planning.schedule_figure import draw_points, points_table, schedule_points
     from oscar.results import write_results
 
     picture = args.output or Path("schedules.png")

@@ -105,8 +105,8 @@ def _stays(option: Option) -> bool:
 
 
 def _first(problem: PolicyProblem, matches: Callable[[Option], bool]) -> int | None:
-    found = (at for at, option in enumerate(problem.options) if _stays(option) and matches(option))
-    return next(found, None)
+    result = (at for at, option in enumerate(problem.options) if _stays(option) and matches(option))
+    return next(result, None)
 
 
 def _uncompressed(problem: PolicyProblem) -> list[int]:
