@@ -10,7 +10,7 @@ import numpy as np
 
 from oscar.errors import ConfigError
 from oscar.planning.tuning.policy import Option, Policy, PolicyProblem
-from oscar.timeline.graph import CODEC
+from oscar.timeline.engine import CODEC
 
 COMBINATIONS = 20_000  # of offloaded tensors; with more, one group is decided after another
 HALF, COMPRESSED, TWO_LEVEL = 2**17, 2**20, 2**23  # values above which the simulator takes them, over PCIe

@@ -22,9 +22,8 @@ from oscar.planning.costs import cost_on, method_cost
 from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Option, line, pruned
 from oscar.reducers.method import make_codec_of
 from oscar.schemes.registry import method_info, method_names
-from oscar.timeline.engine import Floats
+from oscar.timeline.engine import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Floats, Step
 from oscar.timeline.equal import equal_time
-from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
 from oscar.timeline.lanes import GRID
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.nic import core

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oscar.errors import ConfigError
-from oscar.timeline.engine import Floats, Timeline
-from oscar.timeline.graph import CODEC, COMPUTE, PORT, Step, check_ready, iteration
+from oscar.timeline.engine import CODEC, COMPUTE, PORT, Floats, Step, Timeline, check_ready, iteration
 from oscar.timeline.lanes import GRID, Ints, LaneCase, make_case, policy_time, seconds_at
 
 SAME, OTHER = "same", "other"  # processors: the training's own, and another one beside it

@@ -12,8 +12,7 @@ import yaml
 from oscar.errors import ConfigError
 from oscar.files import write_text
 from oscar.planning.tuning.policy import Policy, PolicyProblem
-from oscar.timeline.engine import Floats
-from oscar.timeline.graph import check_ready
+from oscar.timeline.engine import Floats, check_ready
 from oscar.yaml_core import read
 
 FORMAT = 1

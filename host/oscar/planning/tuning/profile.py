@@ -14,8 +14,7 @@ from oscar.coding.costs import check_seconds
 from oscar.errors import ConfigError
 from oscar.files import write_text
 from oscar.provenance import installed, processor
-from oscar.timeline.engine import Floats
-from oscar.timeline.graph import check_ready
+from oscar.timeline.engine import Floats, check_ready
 from oscar.version import __version__
 from oscar.yaml_core import read
 

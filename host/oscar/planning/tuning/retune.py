@@ -28,8 +28,7 @@ from oscar.planning.tuning.policy import OTHER, SAME, Option, PolicyProblem
 from oscar.planning.tuning.policy_file import MOST, PolicyFile
 from oscar.planning.tuning.select import Selection, select
 from oscar.state import Saved
-from oscar.timeline.engine import Floats
-from oscar.timeline.graph import PORT, check_ready
+from oscar.timeline.engine import PORT, Floats, check_ready
 from oscar.timeline.link import LEAST_RATE, MOST_RATE, LinkModel
 
 GAIN = 1.05  # by which another policy has to be faster: less is within the error of the model

@@ -16,7 +16,7 @@ from oscar.coding.costs import clock
 from oscar.kernels import njit
 from oscar.planning.tuning.espresso import published, released
 from oscar.planning.tuning.policy import Policy, PolicyProblem
-from oscar.timeline.graph import COMPUTE, LANES, PORT
+from oscar.timeline.engine import COMPUTE, LANES, PORT
 from oscar.timeline.lanes import policy_time
 
 CUTS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48  # groups of first guesses
