@@ -14,9 +14,15 @@ from typing import Any
 
 REMOVED_IN = "0.4"  # the release in which the old names go
 MOVED = {  # old name: new name, also of the modules below a package
+    "oscar.adapters.fsdp.shards": "oscar.adapters.fsdp.exchange",
     "oscar.adapters.torch.ends": "oscar.adapters.torch.arguments",
+    "oscar.adapters.torch.hook": "oscar.adapters.torch",
+    "oscar.adapters.torch.models": "oscar.adapters.torch.layout",
     "oscar.adapters.torch.on_gpu": "oscar.adapters.torch.staging",
     "oscar.adapters.torch.plain": "oscar.adapters.torch.bypass",
+    "oscar.adapters.torch.profile": "oscar.adapters.torch.tuning",
+    "oscar.adapters.torch.retune": "oscar.adapters.torch.policies",
+    "oscar.adapters.torch.sparse": "oscar.adapters.torch.reduction",
     "oscar.adapters.torch.taken": "oscar.adapters.torch.staging",
     "oscar.adapters.torch.totals": "oscar.adapters.torch.jobs",
     "oscar.adapters.torch.watch": "oscar.adapters.torch.jobs",
@@ -84,6 +90,9 @@ MOVED = {  # old name: new name, also of the modules below a package
     "oscar.studies.plotting": "oscar.plotting",
     "oscar.studies.schedule_figure": "oscar.planning.schedule_figure",
     "oscar.studies.schedule_scaling": "oscar.planning.schedule_figure",
+    "oscar.timeline.graph": "oscar.timeline.engine",
+    "oscar.timeline.shares": "oscar.timeline.choose",
+    "oscar.timeline.spans": "oscar.timeline.replay",
     "oscar.workloads": "oscar_studies.workloads",
 }
 
