@@ -20,8 +20,7 @@ from oscar.tables import Row, Table
 from oscar.timeline.link import LinkModel, algbw, busbw
 from oscar.timeline.nic import NicFile, parse_nic
 from oscar.timeline.perfetto import write_trace
-from oscar.timeline.replay import replay
-from oscar.timeline.spans import Span
+from oscar.timeline.replay import Span, replay
 from oscar_studies.recording import Recording
 
 _TABLE = Table(

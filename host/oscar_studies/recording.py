@@ -137,7 +137,7 @@ def of_numpy(workload: NumpyWorkload, iterations: int = ITERATIONS) -> ReadyTime
 
 def of_workload(workload: TorchWorkload, iterations: int = ITERATIONS) -> ReadyTimes:
     """Return when the gradients of a workload become ready; draws its next batches."""
-    from oscar.adapters.torch.profile import Profile
+    from oscar.adapters.torch.tuning import Profile
 
     with Profile(workload.model) as profile:
         for _ in range(iterations + 1):

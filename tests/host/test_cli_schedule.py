@@ -21,8 +21,7 @@ from oscar.collective.schedule_file import FileSchedule, read_schedule, write_sc
 from oscar.collective.schedules import SCHEDULES, make_schedule
 from oscar.collective.trees import Direct
 from oscar.config import load_config
-from oscar.planning.schedule_figure import bars, draw_schedule, hops
-from oscar.planning.schedule_scaling import IN_SWITCH
+from oscar.planning.schedule_figure import IN_SWITCH, bars, draw_schedule, hops
 from oscar.timeline.equal import equal_time
 from oscar.timeline.link import LinkModel
 from oscar.timeline.replay import replay

@@ -22,8 +22,7 @@ from needs import needs
 from oscar import plotting
 from oscar.collective.schedules import make_schedule
 from oscar.config import load_config
-from oscar.planning.schedule_figure import draw_schedule
-from oscar.planning.schedule_scaling import draw_points, schedule_points
+from oscar.planning.schedule_figure import draw_points, draw_schedule, schedule_points
 from oscar.timeline.equal import assumed_frames
 from oscar.timeline.link import LinkModel
 from oscar.timeline.topology import switch

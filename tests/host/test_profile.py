@@ -148,7 +148,7 @@ def test_hooks_and_a_trace_find_when_gradients_are_ready(tmp_path: Path) -> None
     needs("torch")
     import torch
 
-    from oscar.adapters.torch.profile import Profile
+    from oscar.adapters.torch.tuning import Profile
 
     model, x = slow_model(), torch.randn(6, 5)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -182,7 +182,7 @@ def test_on_a_device_times_are_those_of_events(monkeypatch: pytest.MonkeyPatch) 
     needs("torch")
     import torch
 
-    from oscar.adapters.torch.profile import Profile
+    from oscar.adapters.torch.tuning import Profile
 
     clock, waited = [0.0], []
 
@@ -218,7 +218,7 @@ def test_a_model_that_cannot_be_measured_is_refused() -> None:
     needs("torch")
     import torch
 
-    from oscar.adapters.torch.profile import Profile
+    from oscar.adapters.torch.tuning import Profile
 
     model = torch.nn.Linear(3, 2)
     with Profile(model) as profile:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from oscar.cli import build_parser
-from oscar.planning.schedule_scaling import draw_points, schedule_points
+from oscar.planning.schedule_figure import draw_points, schedule_points
 from oscar.plotting import figure, numbers_in
 from oscar.timeline.link import LinkModel
 from oscar.version import METHOD_VERSIONS

@@ -14,7 +14,7 @@ from oscar.errors import ConfigError
 from oscar.planning.tuning.options import MethodPrice, measured, options
 from oscar.planning.tuning.policy_file import PolicyFile
 from oscar.planning.tuning.retune import FAST_BPS, Fit, Retuner, Seen, fitted
-from oscar.timeline.graph import PORT
+from oscar.timeline.engine import PORT
 from oscar.timeline.link import LinkModel
 
 NODES = 4

@@ -11,7 +11,7 @@ import pytest
 from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import MissingExtraError
 from oscar.numerics.plans import SHARE_PARTS, make_plan
-from oscar.timeline.shares import auto_shares, batch_shares, port_loads, rounded, settled
+from oscar.timeline.choose import auto_shares, batch_shares, port_loads, rounded, settled
 from oscar.timeline.topology import grouped, switch, wires
 
 RAW = (32.0, 32.0)

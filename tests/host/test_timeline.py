@@ -18,19 +18,21 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.timeline.clocks import Stage, Terms
-from oscar.timeline.engine import Graph, Need, Timeline
-from oscar.timeline.equal import assumed_frames, equal_time
-from oscar.timeline.graph import (
+from oscar.timeline.engine import (
     AFTER,
     BEFORE,
     CODEC,
     COMPUTE,
     INSIDE,
     PORT,
+    Graph,
+    Need,
     Step,
+    Timeline,
     check_ready,
     iteration,
 )
+from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.lanes import GRID, make_case, policy_time, seconds_at
 from oscar.timeline.link import Cores, LinkModel, Pipeline
 from oscar.timeline.overlap import bucket_shares, iteration_time

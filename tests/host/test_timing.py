@@ -19,10 +19,9 @@ from oscar.collective.ring import Boomerang, Duplex, Ring, ring_chunk_sent, ring
 from oscar.timeline.equal import equal_time
 from oscar.timeline.link import Cores, LinkModel, algbw, busbw
 from oscar.timeline.perfetto import write_trace
-from oscar.timeline.replay import Replay, replay, time_of
+from oscar.timeline.replay import Replay, Span, replay, time_of
 from oscar.timeline.scale import Measured, generator, scale
 from oscar.timeline.sizes import cut_for, divide
-from oscar.timeline.spans import Span
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
 GATHERS = [FORWARD, BOOMERANG, DUPLEX]

@@ -763,7 +763,7 @@ def test_a_state_of_a_scheme_that_drifted_is_named() -> None:
 
 
 def test_a_state_is_of_one_model_whose_buckets_may_change() -> None:
-    from oscar.adapters.torch.models import ModelGradients
+    from oscar.adapters.torch.layout import ModelGradients
 
     one, other = ([torch.nn.Parameter(torch.zeros(2)) for _ in range(4)] for _ in range(2))
     model = ModelGradients()

@@ -318,11 +318,11 @@ def test_a_saved_state_is_not_taken_over_by_another_layer_of_its_shape(caplog: A
 
 
 def test_a_model_on_other_ranks_is_refused_at_its_first_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
-    from oscar.adapters.torch import models
+    from oscar.adapters.torch import layout
 
     with OscarState(bypass="never") as state:
         module = wrapped(torch.nn.Linear(3, 2), state)
-        monkeypatch.setattr(models, "ranks_of", lambda group: [0, 1])
+        monkeypatch.setattr(layout, "ranks_of", lambda group: [0, 1])
         with pytest.raises(
             ConfigError, match=r"averages over the ranks \[0, 1\], this OscarState over \[0\]"
         ):

@@ -238,7 +238,7 @@ def test_rows_add_up_on_every_rank(
     exchange: str, nodes: int, shape: tuple[int, ...], dims: int, seed: int
 ) -> None:
     """Whatever few rows ranks have, zeros among them; one rank has none."""
-    from oscar.adapters.torch.sparse import Rows
+    from oscar.adapters.torch.reduction import Rows
 
     random, given = np.random.default_rng(seed), []
     for rank in range(nodes):
@@ -270,7 +270,7 @@ def test_rows_whose_sum_is_beyond_float32_are_an_error_on_all_ranks() -> None:
     rows = torch.sparse_coo_tensor([[1, 4]], values, (6, 2), check_invariants=True).coalesce()
 
     def work(transport: Any) -> str:
-        from oscar.adapters.torch.sparse import Rows
+        from oscar.adapters.torch.reduction import Rows
 
         with pytest.raises(GradientOverflowError) as caught:
             Rows(Party(transport, 20.0), Config(method="zen")).mean(rows, [2, 2])

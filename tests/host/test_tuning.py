@@ -21,8 +21,8 @@ from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.options import FP32, MethodPrice, default_choices, measured, measured_on, options
 from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, PolicyProblem, line, pruned
 from oscar.planning.tuning.policy_file import PolicyFile, load_policy
+from oscar.timeline.engine import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
 from oscar.timeline.equal import equal_time
-from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
 from oscar.timeline.lanes import seconds_at
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core

@@ -8,7 +8,7 @@ import pytest
 import oscar
 from oscar.errors import ConfigError
 from oscar.reducers.communicator import Communicator
-from oscar.timeline.shares import batch_shares
+from oscar.timeline.choose import batch_shares
 from oscar.transports.threads import local_transports
 from support.ranks import on_ranks
 

@@ -17,7 +17,7 @@ from typing import Any
 from oscar.cli import installed
 from oscar.cli.common import Parser, PrintCompletion
 
-COMMANDS = (  # of this package; others come by entry points (oscar.cli.installed)
+COMMANDS = (  # of this package; others come by entry points (oscar.cli.common)
     "init",
     "codec",
     "predict",
@@ -82,25 +82,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     # In a rank, signals keep their own effect: its launcher ends it at once, wherever it is.
-    own = getattr(args, "keeps_signals", False)
+    keeps_signals = getattr(args, "keeps_signals", False)
     default = warnings.formatwarning
     warnings.formatwarning = partial(_one_line, default)
-    stops: AbstractContextManager[list[int]] = nullcontext([]) if own else stops_raise()
-    with stops as came:
+    stops: AbstractContextManager[list[int]] = nullcontext([]) if keeps_signals else stops_raise()
+    with stops as received:
         try:
             check_packages()  # all of them: a figure is drawn at the end of a long run
             _check_machine()
-            with _compiling_said(getattr(args, "compiles", True)):
+            with _announced_compilation(getattr(args, "compiles", True)):
                 return int(args.command(args))
         except BaseException as error:
-            if came or isinstance(error, KeyboardInterrupt):
-                number = came[0] if came else signal.SIGINT
+            if received or isinstance(error, KeyboardInterrupt):
+                number = received[0] if received else signal.SIGINT
                 print(f"oscar: {SAID[signal.Signals(number)]}", file=sys.stderr)
                 return 128 + number
             if isinstance(error, BrokenPipeError):  # the reader of a pipe has gone, as `| head` does
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 return 141
-            text = None if args.debug else _said(error)
+            text = None if args.debug else _error_text(error)
             if text is None:
                 raise
             print(f"oscar {args.command_name}: error: {text}", file=sys.stderr)
@@ -109,7 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.formatwarning = default
 
 
-def _compiling_said(compiles: bool) -> AbstractContextManager[Any]:
+def _announced_compilation(compiles: bool) -> AbstractContextManager[Any]:
     """Print a line when a command compiles; the listener imports numba, which takes a second."""
     from oscar.cli.progress import compiling_said
 
@@ -124,7 +124,7 @@ def _one_line(default: Any, message: Any, category: Any, *place: Any, **more: An
     return f"oscar: warning: {message}\n" if ours else str(default(message, category, *place, **more))
 
 
-def _said(error: BaseException) -> str | None:
+def _error_text(error: BaseException) -> str | None:
     """Return the line for an error that the user or the machine caused; None for any other error."""
     from oscar.errors import PACKAGES, OscarError, lacking, one_line
 

@@ -135,8 +135,8 @@ def _table(
                 continue
             raise ValueError(f"{name} codes floats, {args.file} holds {floats.dtype}")
         values = floats if codec.domain == "float" else integers
-        own = {**given, "rounded": given["rounded"] and codec.domain == "float"}
-        result = code(name, codec, values, **own, lenient=args.all)
+        options = {**given, "rounded": given["rounded"] and codec.domain == "float"}
+        result = code(name, codec, values, **options, lenient=args.all)
         failed |= not result.missing and result.lossless and not result.exact
         frame = result.frame or frame
         print(result.line())

@@ -81,8 +81,8 @@ def run(args: argparse.Namespace) -> int:
         )
     plans = [plan(gpu, card, cards, batch, model, units=units) for batch in args.batch]
     print(TABLE.heading)
-    for one in plans:
-        print(TABLE.line({key: 1e3 * v if key.endswith("_s") else v for key, v in asdict(one).items()}))
+    for each in plans:
+        print(TABLE.line({key: 1e3 * v if key.endswith("_s") else v for key, v in asdict(each).items()}))
     pays = (
         {b: contexts_that_pay(gpu, card, cards, b, model, units=units) for b in args.batch} if units else {}
     )
@@ -93,6 +93,6 @@ def run(args: argparse.Namespace) -> int:
             text = f"from {first:,} to {last:,} tokens of context{', all that memory holds' if full else ''}"
         print(f"batch {batch}: cards gain 5 % or more {text}")
     if args.json is not None:
-        found = {"gpu": asdict(gpu), "card": asdict(card), "plans": [asdict(p) for p in plans]}
-        write_json(args.json, found | ({"contexts": pays} if units else {}))
-    return 0 if any(one.pays for one in plans) else 3
+        report = {"gpu": asdict(gpu), "card": asdict(card), "plans": [asdict(p) for p in plans]}
+        write_json(args.json, report | ({"contexts": pays} if units else {}))
+    return 0 if any(each.pays for each in plans) else 3

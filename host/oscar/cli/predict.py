@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,17 +86,13 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the prediction here")
     for option, command in (("--policy", "predict-policy FILE"), ("--offload", "offload CARDxK")):
-        parser.add_argument(option, nargs="?", type=_moved_to(command), const="", help=argparse.SUPPRESS)
+        refuse = partial(_refuse_moved, command)  # these were questions of their own
+        parser.add_argument(option, nargs="?", type=refuse, const="", help=argparse.SUPPRESS)
     parser.set_defaults(usual=parser.get_default)
 
 
-def _moved_to(command: str) -> Callable[[str], str]:
-    """Return what refuses an option that was a question of its own, and names the command for it."""
-
-    def refuse(text: str) -> str:
-        raise argparse.ArgumentTypeError(f"this is a command now: oscar {command}")
-
-    return refuse
+def _refuse_moved(command: str, text: str) -> str:
+    raise argparse.ArgumentTypeError(f"this is a command now: oscar {command}")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -113,13 +110,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _predicted(args: argparse.Namespace) -> tuple[Any, Any]:
     """Return the case that the options describe, and its prediction; `auto` chooses for the frames taken."""
+    from oscar.planning.predict import SEARCHED
+
     config = _config(args)
     case = _case(args, config)
-    _say_replay(case.schedule)
+    schedule = case.schedule
+    if schedule.nodes > SEARCHED and not schedule.alike:  # every frame is replayed
+        print(f"# replaying {schedule.describe()}: some 10 s or more", file=sys.stderr, flush=True)
     result = _predict(args, case)
     if args.subframes is None and args.schedule == "auto" and result.subframes > 1:
-        schedule = config.schedule.model_copy(update={"subframes": result.subframes})
-        again = _case(args, config.model_copy(update={"schedule": schedule}))
+        section = config.schedule.model_copy(update={"subframes": result.subframes})
+        again = _case(args, config.model_copy(update={"schedule": section}))
         other = _predict(args, again)
         if other.time_s < result.time_s:
             return again, other
@@ -146,11 +147,16 @@ def _predict(args: argparse.Namespace, case: Any) -> Any:
 
 def _print(args: argparse.Namespace, case: Any, result: Any) -> None:
     """Print the times, the verdict and what was assumed."""
+    from oscar.timeline.nic import shipped_text
+
     network = f"{args.nodes} nodes, {args.gbps:g} Gb/s, {args.latency_us:g} us a hop"
     if case.topology is not None:
         network = case.topology.text
     print(f"# {args.values:,} values, {network}")
-    print(f"# times are modelled, {case.clock}{_part(args)}")
+    nic = ""
+    if args.codec == "rtl" and args.nic_file is None:
+        nic = f" ({shipped_text(args.gbps)}; --nic-file for another)"
+    print(f"# times are modelled, {case.clock}{nic}")
     times = {
         "fp32": result.fp32_time_s,
         "fp32 direct": result.fp32_direct_time_s,
@@ -221,26 +227,17 @@ def _check_options(args: argparse.Namespace) -> None:
         raise ValueError(f"predict needs {', '.join(missing)}: oscar predict --help")
 
 
-def _part(args: argparse.Namespace) -> str:
-    """Return where the NIC comes from that nobody named."""
-    from oscar.timeline.nic import shipped_text
-
-    if args.codec != "rtl" or args.nic_file is not None:
-        return ""
-    return f" ({shipped_text(args.gbps)}; --nic-file for another)"
-
-
-def _verdict(found: Any, nodes: int, coded: str, text: Callable[[float], str]) -> str:
+def _verdict(result: Any, nodes: int, coded: str, text: Callable[[float], str]) -> str:
     """Return whether coding pays, against what and why; text: of a time."""
     from oscar.planning.predict import MIN_GAIN
 
-    if found.pays:
-        return str(found.reason)
+    if result.pays:
+        return str(result.reason)
     if nodes == 1:
-        return f"does not pay: {found.reason}"
-    rival_s = {"bf16": found.bf16_time_s, "int8": found.int8_time_s}[found.rival]
-    times = f"{found.rival} takes {text(rival_s)}, {coded} {text(found.time_s)}"
-    return f"does not pay: {times} ({100 * (MIN_GAIN - 1):.0f} % needed): {found.reason}"
+        return f"does not pay: {result.reason}"
+    rival_s = {"bf16": result.bf16_time_s, "int8": result.int8_time_s}[result.rival]
+    times = f"{result.rival} takes {text(rival_s)}, {coded} {text(result.time_s)}"
+    return f"does not pay: {times} ({100 * (MIN_GAIN - 1):.0f} % needed): {result.reason}"
 
 
 def _config(args: argparse.Namespace) -> Any:
@@ -266,26 +263,18 @@ def _config(args: argparse.Namespace) -> Any:
     return Config().variant(link=link, schedule=schedule, **topology)
 
 
-def _say_replay(schedule: Any) -> None:
-    """Say so where a time takes long, since every frame is replayed."""
-    from oscar.planning.predict import SEARCHED
-
-    if schedule.nodes > SEARCHED and not schedule.alike:
-        print(f"# replaying {schedule.describe()}: some 10 s or more", file=sys.stderr, flush=True)
-
-
-def breakeven_text(found: Any) -> str:
+def breakeven_text(result: Any) -> str:
     """Return up to which link rate coding pays, for a reader."""
     from oscar.planning.predict import last_text
 
-    if not found.searched:
+    if not result.searched:
         return "# the rate up to which it pays was not looked for: of ring and direct at a switch it is"
-    if found.breakeven_gbps is None:
+    if result.breakeven_gbps is None:
         return "pays at no link rate for this model"
-    text = f"pays up to {last_text(found.breakeven_gbps)} for this model"
-    if found.breakeven_gbps == math.inf:
-        text = f"pays at any link rate (tried up to {last_text(found.breakeven_gbps)}) for this model"
-    return text if found.pays_below else f"{text}, and not at all rates below that"
+    text = f"pays up to {last_text(result.breakeven_gbps)} for this model"
+    if result.breakeven_gbps == math.inf:
+        text = f"pays at any link rate (tried up to {last_text(result.breakeven_gbps)}) for this model"
+    return text if result.pays_below else f"{text}, and not at all rates below that"
 
 
 def _unit(longest_s: float) -> tuple[str, float, int]:
@@ -295,15 +284,15 @@ def _unit(longest_s: float) -> tuple[str, float, int]:
     return ("ms", 1e3, 3) if longest_s <= 10 else ("s", 1.0, 3)
 
 
-def _write(path: Path, found: Any, case: Any) -> None:
+def _write(path: Path, result: Any, case: Any) -> None:
     from dataclasses import asdict
 
     from oscar.planning.predict import FASTEST_GBPS
 
-    data = {key: None if value == math.inf else value for key, value in asdict(found).items()}
-    if found.breakeven_gbps == math.inf:
+    data = {key: None if value == math.inf else value for key, value in asdict(result).items()}
+    if result.breakeven_gbps == math.inf:
         data["breakeven_gbps"] = FASTEST_GBPS
-    data["breakeven"] = breakeven_text(found)
+    data["breakeven"] = breakeven_text(result)
     data["clock"] = case.clock
     data["bits_per_value"] = case.bits
     data["schedule"] = case.schedule.name

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from oscar.cli.common import amount, check_values, declare
-from oscar.cli.schedule_scale import add_link, add_scale, link_of
 from oscar.errors import ConfigError, did_you_mean
 from oscar.files import check_outputs, write_text
 
@@ -77,10 +76,10 @@ def add_command(commands: Any) -> None:
     part.add_argument(
         "--topology", type=Path, metavar="FILE.yaml", help="the network (default: a switch of --gbps)"
     )
-    add_link(part)
+    _add_link(part)
     _add_bits(part)
     part.add_argument("-o", "--output", type=Path, metavar="FILE.png", help="default: schedule.png")
-    add_scale(parts)
+    _add_scale(parts)
     part = declare(
         parts,
         "export",
@@ -130,6 +129,41 @@ def _add_synth(parts: Any) -> None:
     part.add_argument(
         "--floats", action="store_true", help="sums are floats: leave out integer-only schedules"
     )
+
+
+def _add_link(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gbps", type=float, default=100.0, metavar="G", help="rate of every port (%(default)s)"
+    )
+    parser.add_argument(
+        "--latency-us", type=float, default=2.0, metavar="US", help="latency of a hop (%(default)s)"
+    )
+    parser.add_argument("--values", type=amount, default=1_000_000, metavar="V", help="of the gradient (1M)")
+    parser.add_argument(
+        "--codec-gvalues", type=float, metavar="G", help="10^9 values/s (default: coding takes no time)"
+    )
+
+
+def _add_scale(parts: Any) -> None:
+    part = declare(
+        parts,
+        "scale",
+        _scale,
+        short="model the time of all schedules against the number of ranks",
+        example="  oscar schedule scale --values 288k --bits 1.25 --doubling 0.55 -o scale.png\n",
+    )
+    _add_link(part)
+    part.add_argument("--nodes", type=int, nargs="+", metavar="N", default=[2**k for k in range(1, 11)])
+    part.add_argument(
+        "--bits", type=float, default=1.25, metavar="B", help="per value of one worker's frame (%(default)s)"
+    )
+    part.add_argument(
+        "--doubling", type=float, default=0.55, metavar="B",
+        help="more for each doubling of the workers that a frame sums (%(default)s)",
+    )  # fmt: skip
+    part.add_argument("--subframes", type=int, default=1, metavar="K", help="per chunk (%(default)s)")
+    part.add_argument("--json", type=Path, metavar="OUT", help="default: beside the picture")
+    part.add_argument("-o", "--output", type=Path, metavar="FILE.png", help="default: schedules.png")
 
 
 def _help(args: argparse.Namespace) -> int:
@@ -246,7 +280,6 @@ def _draw(args: argparse.Namespace) -> int:
     output = args.output or Path("schedule.png")
     check_values(args)
     check_outputs([output], [Path(args.schedule), args.topology])
-    link = link_of(args)
     if args.topology is not None:
         from oscar.config.link import read_topology
 
@@ -261,7 +294,7 @@ def _draw(args: argparse.Namespace) -> int:
             topology = adding_switch(hosts, schedule.nodes - hosts, args.gbps, latency_s)
     sizes = frame_sizes(args.bits, args.values, schedule.nodes)
     frames = assumed_frames(schedule, args.values, lambda workers: sizes[workers - 1] * 8 / args.values)
-    seconds = draw_schedule(output, schedule, topology, link, frames)
+    seconds = draw_schedule(output, schedule, topology, _link(args), frames)
     print(f"{schedule.describe()}: {seconds * 1e6:.2f} us, modelled, on {topology.text}")
     print(f"# wrote {output}")
     return 0
@@ -327,4 +360,33 @@ def _write(args: argparse.Namespace, found: Any, text: str) -> int:
     schedule = FileSchedule(found.routes.nodes, routes=found.routes, title=args.name, made=made)
     write_schedule(args.output, schedule)
     print(f"# wrote {args.output}: run it with --set schedule.name=file --set schedule.file={args.output}")
+    return 0
+
+
+def _link(args: argparse.Namespace) -> Any:
+    """Return the link model of the options of `_add_link`."""
+    from oscar.timeline.link import LinkModel
+
+    codec = None if args.codec_gvalues is None else args.codec_gvalues * 1e9
+    return LinkModel(args.gbps * 1e9, args.latency_us * 1e-6, codec)
+
+
+def _scale(args: argparse.Namespace) -> int:
+    from oscar.cli.progress import Show
+    from oscar.planning.schedule_figure import draw_points, points_table, schedule_points
+    from oscar.results import write_results
+
+    picture = args.output or Path("schedules.png")
+    out = args.json or picture.with_suffix(".json")
+    check_values(args)
+    check_outputs([out, picture], [])
+    sizes = {"bits": args.bits, "doubling": args.doubling}
+    with Show("sizes of networks") as show:
+        found = schedule_points(
+            args.nodes, args.values, _link(args), subframes=args.subframes, progress=show, **sizes
+        )
+    print(points_table(found))
+    write_results(out, found)
+    draw_points(found, picture)
+    print(f"# wrote {out}, {picture}")
     return 0

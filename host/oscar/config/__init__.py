@@ -2,13 +2,17 @@
 
 from oscar.config.experiment import SOFTWARE, Config, load_config
 from oscar.config.link import LinkSection, TopologySection
-from oscar.config.methods import CompareSection, Contender, Method
-from oscar.config.schedule import BY_NETWORK, BY_TIME, ScheduleSection
 from oscar.config.sections import (
     BURST,
+    BY_NETWORK,
+    BY_TIME,
     AscSection,
+    CompareSection,
+    Contender,
+    Method,
     PlanSection,
     QuantiserSection,
+    ScheduleSection,
     TrainSection,
     TransportSection,
     WorkloadSection,

@@ -19,15 +19,20 @@ from oscar.coding.codec import Codec
 from oscar.collective.schedules import SCHEDULES
 from oscar.config.base import validated
 from oscar.config.link import LinkSection, TopologySection
-from oscar.config.methods import POINT_SECTIONS, Choice, CompareSection, Contender, Method
-from oscar.config.schedule import ScheduleSection, refuse_old
 from oscar.config.sections import (
+    POINT_SECTIONS,
     AscSection,
+    Choice,
+    CompareSection,
+    Contender,
+    Method,
     PlanSection,
     QuantiserSection,
+    ScheduleSection,
     TrainSection,
     TransportSection,
     WorkloadSection,
+    refuse_old,
 )
 from oscar.cores import MOST_THREADS
 from oscar.errors import ConfigError, one_line
@@ -104,27 +109,21 @@ class Config(Choice):
         return data
 
     @model_validator(mode="after")
-    def _scheme_options(self) -> Config:
-        method_info(self.method).check_options(self.scheme)
-        return self
-
-    @model_validator(mode="after")
-    def _simulated(self) -> Config:
-        names = (self.nic,) if isinstance(self.nic, str) else self.nic
-        for name in names:
+    def _sections_fit(self) -> Config:
+        method = method_info(self.method)
+        method.check_options(self.scheme)
+        for name in (self.nic,) if isinstance(self.nic, str) else self.nic:
             if self.method == "asc" and name not in (None, *SOFTWARE) and self.asc != AscSection():
                 raise ValueError(f"nic {name!r} has parameters of its own: leave the section asc out")
-        return self
-
-    @model_validator(mode="after")
-    def _survivors(self) -> Config:
-        found = dict(self._for_one_count()) if self.transport.survive else {}
-        if found:
+        fixed = dict(self._for_one_count()) if self.transport.survive else {}
+        if fixed:
             raise ValueError(
-                f"transport.survive: true cannot go with {', '.join(found)}: after a death there are fewer "
-                f"ranks, which these may not fit; set {', '.join(found.values())}, or "
+                f"transport.survive: true cannot go with {', '.join(fixed)}: after a death there are fewer "
+                f"ranks, which these may not fit; set {', '.join(fixed.values())}, or "
                 "transport.survive to false"
             )
+        if method.codec is not None:
+            self.check_width(method.codec, self.nodes)
         return self
 
     def _for_one_count(self) -> Iterator[tuple[str, str]]:
@@ -149,13 +148,6 @@ class Config(Choice):
         if isinstance(network.gbps, list):
             yield "a list in topology.gbps", "topology.gbps to one number"
 
-    @model_validator(mode="after")
-    def _widths(self) -> Config:
-        codec = method_info(self.method).codec
-        if codec is not None:
-            self.check_width(codec, self.nodes)
-        return self
-
     def check_width(self, codec: Codec, nodes: int) -> None:
         """Raise ConfigError where a frame of sums between `nodes` may be wider than `codec` carries."""
         kind = SCHEDULES.get(self.schedule.name)
@@ -174,13 +166,18 @@ class Config(Choice):
 
         Without methods the configuration itself is compared with fp32.
         """
-        own = Method(name=self.method, method=self.method, plans=(self.plan.name,))
+        configured = Method(name=self.method, method=self.method, plans=(self.plan.name,))
         raw = Method.model_validate({"name": "fp32", "method": "fp32", "schedule": "ring"})
-        for method in self.methods or (raw, own):
+        for method in self.methods or (raw, configured):
+            if method.schedule is None:
+                schedule = self.schedule.model_dump()
+            else:  # its own schedule, with the sub-frames of the configuration unless it sets them
+                row = method.schedule.model_dump(exclude_unset=True)
+                schedule = {"subframes": self.schedule.subframes, **row}
             for plan in method.plans:
                 changes = {
                     "method": method.method,
-                    "schedule": self._row_schedule(method.schedule),
+                    "schedule": schedule,
                     "plan": {**self.plan.model_dump(), "name": plan},
                     "asc": {**self.asc.model_dump(), **method.asc},
                     "scheme": method.scheme or (self.scheme if method.method == self.method else {}),
@@ -189,24 +186,18 @@ class Config(Choice):
                 }
                 yield method, plan, self._changed(changes, f"method {method.name!r}")
 
-    def _row_schedule(self, own: ScheduleSection | None) -> dict[str, Any]:
-        """Return the section `schedule` of a row: its own, with the sub-frames of the configuration."""
-        if own is None:
-            return self.schedule.model_dump()
-        return {"subframes": self.schedule.subframes, **own.model_dump(exclude_unset=True)}
-
     def contenders(self) -> Iterator[tuple[Contender, dict[str, dict[str, Any]], Config]]:
         """Yield (contender, point, its whole configuration) for everything that `oscar compare` trains."""
         for contender in self.compare.contenders:
             for point in contender.points:
-                own = {key: {**getattr(contender, key), **point.get(key, {})} for key in POINT_SECTIONS}
+                sections = {key: {**getattr(contender, key), **point.get(key, {})} for key in POINT_SECTIONS}
                 changes = {
                     "method": contender.method,
                     "schedule": self.schedule.named(contender.schedule).model_dump(),
                     "plan": {**self.plan.model_dump(), "name": contender.plan},
-                    "scheme": own["scheme"],
-                    "quantiser": {**self.quantiser.model_dump(), **own["quantiser"]},
-                    "asc": {**self.asc.model_dump(), **own["asc"]},
+                    "scheme": sections["scheme"],
+                    "quantiser": {**self.quantiser.model_dump(), **sections["quantiser"]},
+                    "asc": {**self.asc.model_dump(), **sections["asc"]},
                     "methods": (),
                     "compare": CompareSection().model_dump(),
                 }

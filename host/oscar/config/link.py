@@ -22,10 +22,10 @@ class LinkSection(Section):
     """Link and codec of the time model.
 
     codec: whose clock the model uses. ideal: the codec keeps up with the line and is `codec_latency_us` deep.
-    rtl: the NIC's RTL (nic_file; null: the part that comes with the package for this rate). host: the
-    compiled coder on a core of this machine. driver: with codec rtl, what a board's driver does counts, as
-    the NIC's file has it. codec_gvalues, codec_latency_us, encode_latency_us: replace the
-    figures of the ideal codec.
+        rtl: the NIC's RTL. host: the compiled coder on a core of this machine.
+    nic_file: the NIC of codec rtl; null: the part that comes with the package for this rate.
+    driver: with codec rtl, the work of a board's driver counts, as the NIC's file has it.
+    codec_gvalues, codec_latency_us, encode_latency_us: replace the figures of the ideal codec.
     """
 
     gbps: float = Field(default=100.0, ge=LEAST_RATE, le=MOST)
@@ -36,7 +36,7 @@ class LinkSection(Section):
     codec_gvalues: float | None = Field(default=None, ge=LEAST_RATE, le=MOST)
     codec_latency_us: float = Field(default=0.5, ge=0, le=MOST)
     encode_latency_us: float | None = Field(default=None, ge=0, le=MOST)
-    _kept: NicFile | None = PrivateAttr(default=None)
+    _saved_nic: NicFile | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -87,15 +87,15 @@ class LinkSection(Section):
 
     def nic(self) -> NicFile:
         """Return the NIC, or the host's coder, whose clock is used; an ideal codec is compared with it."""
-        if self._kept is not None:
-            return self._kept
+        if self._saved_nic is not None:
+            return self._saved_nic
         return host_nic() if self.codec == "host" else load_nic(self.nic_file, self.gbps)
 
     @classmethod
     def as_kept(cls, section: dict[str, Any], nic: NicFile) -> LinkSection:
         """Return the link that results hold, with the clock of `nic`, whatever files say today."""
         link = cls.model_validate(section | {"nic_file": None})
-        link._kept = nic
+        link._saved_nic = nic
         return link
 
     def rtl(self) -> LinkSection:
@@ -153,11 +153,13 @@ class LinkEntry(Section):
 class TopologySection(Section):
     """The network between ranks; without it a switch whose ports are `link`'s.
 
+    Null rates and latencies are those of `link`.
+
     kind: switch has a port for every rank, of `gbps` (a number, or one for each rank). ring has a link to the
-    next rank, and with `both` one to the rank before. groups are of `size` ranks each, with a link of
-    `gbps` for each pair inside, and a NIC of `nic_gbps` that a group shares. links are listed one by one.
-    nodes: number of ranks, where no configuration says so (null: it does). message_us: how long each message
-    occupies its ports beside its bytes. Null rates and latencies are those of `link`.
+        next rank, and with `both` one to the rank before. groups are of `size` ranks each, with a link of
+        `gbps` for each pair inside, and a NIC of `nic_gbps` that a group shares. links are listed one by one.
+    nodes: number of ranks, where no configuration says so; null: the configuration does.
+    message_us: how long each message occupies its ports beside its bytes.
     """
 
     kind: Literal["switch", "ring", "groups", "links"] = "switch"
@@ -173,10 +175,10 @@ class TopologySection(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> TopologySection:
-        own = OPTIONS[self.kind]
+        known = OPTIONS[self.kind]
         for kind, options in OPTIONS.items():
             for name in options:
-                if name not in own and getattr(self, name) != type(self).model_fields[name].get_default(
+                if name not in known and getattr(self, name) != type(self).model_fields[name].get_default(
                     call_default_factory=True
                 ):
                     raise ValueError(f"{name} is for the kind {kind}, not {self.kind}: leave it out")
@@ -197,11 +199,9 @@ class TopologySection(Section):
         if self.nodes not in (None, nodes):
             raise ConfigError(f"topology.nodes: expected {nodes}, the ranks that run, got {self.nodes}")
         made = {"switch": self._switch, "ring": self._ring, "groups": self._groups, "links": self._links}
-        found = made[self.kind](nodes, link)
-        _check_connected(found)
-        if not self.message_us:
-            return found
-        return replace(found, message_s=self.message_us * 1e-6)
+        topology = made[self.kind](nodes, link)
+        _check_connected(topology)
+        return replace(topology, message_s=self.message_us * 1e-6) if self.message_us else topology
 
     def _one(self, link: LinkSection) -> tuple[float, float]:
         """Return Gb/s and seconds of latency where all links are alike."""
@@ -230,22 +230,21 @@ class TopologySection(Section):
         return grouped(nodes // size, size, inside=self._one(link), between=between)
 
     def _links(self, nodes: int, link: LinkSection) -> Topology:
-        every: dict[Pair, tuple[float, float]] = {}
-        for at, entry in enumerate(self.links):
+        ends: dict[Pair, tuple[float, float]] = {}
+        for index, entry in enumerate(self.links):
             for rank in (entry.source, entry.target):
                 if rank >= nodes:
-                    raise ConfigError(f"topology.links.{at}: expected ranks 0 to {nodes - 1}, got {rank}")
+                    raise ConfigError(f"topology.links.{index}: expected ranks 0 to {nodes - 1}, got {rank}")
             late = link.latency_us if entry.latency_us is None else entry.latency_us
-            here = entry.gbps or link.gbps, late * 1e-6
             pairs = [(entry.source, entry.target), (entry.target, entry.source)][: 1 + entry.both]
             for pair in pairs:
-                if pair in every:
+                if pair in ends:
                     raise ConfigError(
-                        f"topology.links.{at}: expected each link once, got a second from rank {pair[0]} "
+                        f"topology.links.{index}: expected each link once, got a second from rank {pair[0]} "
                         f"to {pair[1]}"
                     )
-                every[pair] = here
-        return wires(nodes, every)
+                ends[pair] = entry.gbps or link.gbps, late * 1e-6
+        return wires(nodes, ends)
 
 
 def read_topology(path: str | Path, nodes: int | None = None) -> Topology:
@@ -300,9 +299,9 @@ def _reached(links: Any, nodes: int, turned: bool) -> set[int]:
     beside: dict[int, list[int]] = {rank: [] for rank in range(nodes)}
     for i, j in links:
         beside[j if turned else i].append(i if turned else j)
-    found, todo = {0}, [0]
+    reached, todo = {0}, [0]
     while todo:
-        fresh = [rank for rank in beside[todo.pop()] if rank not in found]
-        found.update(fresh)
+        fresh = [rank for rank in beside[todo.pop()] if rank not in reached]
+        reached.update(fresh)
         todo += fresh
-    return found
+    return reached

@@ -1,4 +1,4 @@
-"""The plain sections: workload, quantiser, coder, plan, ring, transport, training."""
+"""The sections of a configuration, except `link` and `topology`, which the time model reads (config.link)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,75 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from oscar.coding.asc.params import AscParams, ContextMode, TableMode
-from oscar.config.base import MOST, Section, one_of
+from oscar.collective.schedules import KINDS
+from oscar.config.base import MOST, Name, Section, one_of
 from oscar.numerics.bandit import ARMS, check_arms
 from oscar.numerics.plans import PLANS, cuts_of
 from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, Step, default_bits
+from oscar.schemes.registry import check_method, method_names
 from oscar.transports.padding import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURITY
 
+BY_NETWORK, BY_TIME = "network", "auto"
+NAMES = (BY_NETWORK, BY_TIME, *KINDS)
+OLD = {"forward": "ring", "boomerang": "boomerang", "duplex": "duplex"}  # ring.gather, up to release 0.9
+GONE_NAMES = "is called schedule now (ring.gather: forward is schedule: ring)"
+OPTIONS = {  # options of some schedules alone
+    "group": ("hierarchical", "exchange"), "root": ("star",), "file": ("file",),
+}  # fmt: skip
 BURST = 4  # consecutive iterations with the ring: link tables catch up, and the last iteration is measured
+POINT_SECTIONS = ("scheme", "quantiser", "asc")  # what a point of a contender may change
+
+
+class ScheduleSection(Section):
+    """A schedule by name, or `name` as a text alone.
+
+    name: network takes direct where ranks are at a switch (two ranks exchange their values), and a ring where
+        links are one; auto asks the time model.
+    subframes: pieces of a chunk, which overlap.
+    group: ranks of a group, of hierarchical and exchange; null: about the square root of the nodes.
+    root: the rank that adds, of star.
+    file: path of a schedule file, with the name file.
+    """
+
+    name: str = BY_NETWORK
+    subframes: int = Field(default=1, ge=1, le=64)
+    group: int | None = Field(default=None, ge=1, le=256)
+    root: int = Field(default=0, ge=0, le=255)
+    file: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, data: Any) -> Any:
+        return {"name": data} if isinstance(data, str) else data
+
+    @model_validator(mode="after")
+    def _fits(self) -> ScheduleSection:
+        one_of("schedule", self.name, NAMES)
+        for option, names in OPTIONS.items():
+            if getattr(self, option) != type(self).model_fields[option].default and self.name not in names:
+                raise ValueError(
+                    f"{option} is for the schedule {' and '.join(names)}, not {self.name}: leave it out"
+                )
+        if self.name == "file" and self.file is None:
+            raise ValueError(
+                "the schedule file needs the key file: a path, as `oscar schedule synth` writes one"
+            )
+        return self
+
+    def named(self, name: str) -> ScheduleSection:
+        """Return this section with another name; options that are another schedule's stay behind."""
+        keys = {key: value for key, value in self.model_dump().items() if name in OPTIONS.get(key, (name,))}
+        return type(self)(**keys | {"name": name})
+
+
+def refuse_old(data: Any, key: str, where: str) -> None:
+    """Raise ValueError for the key that said how sums come back before there were schedules."""
+    if isinstance(data, dict) and key in data:
+        old = data[key] if isinstance(data[key], dict) else {"gather": data[key]}
+        value = OLD.get(str(old.get("gather", "boomerang")), "NAME")
+        if "subframes" in old:
+            value = f"{{name: {value}, subframes: {old['subframes']}}}"
+        raise ValueError(f"the key {where}{key} {GONE_NAMES}; write schedule: {value}")
 
 
 class WorkloadSection(Section):
@@ -89,8 +151,8 @@ class QuantiserSection(Section):
     def params(self, *, nodes: int, seed: int) -> QuantiserParams:
         """Return the quantiser's parameters for sums over `nodes`."""
         bits = default_bits(nodes) if self.bits == "auto" else self.bits
-        own = self.model_dump(exclude={"controller", "arms"})
-        return QuantiserParams(**{**own, "bits": bits}, seed=seed)
+        params = self.model_dump(exclude={"controller", "arms"})
+        return QuantiserParams(**{**params, "bits": bits}, seed=seed)
 
 
 GONE = {  # keys of the section asc that format 3 of the coder has no more
@@ -218,3 +280,88 @@ class TrainSection(Section):
         if 1 < every < BURST:
             raise ValueError(f"expected 1 (every iteration has its ring) or {BURST} and more")
         return every
+
+
+class Choice(Section):
+    """A section whose key `method` names the codec or the scheme to reduce with."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "codec" in data:
+            given = data["codec"]
+            value = given if given in method_names() else "NAME"
+            raise ValueError(
+                "the key codec is called method now (the codec or scheme to reduce with); "
+                f"write method: {value}"
+            )
+        refuse_old(data, "gather", "")
+        return data
+
+    @field_validator("schedule", check_fields=False)
+    @classmethod
+    def _scheduled(cls, given: Any) -> Any:
+        return one_of("schedule", given, NAMES) if isinstance(given, str) else given
+
+    @field_validator("method", check_fields=False)
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return check_method(name)
+
+
+class Method(Choice):
+    """One entry of the comparison, with a row for each plan: what differs from the configuration.
+
+    schedule: a name, or a section of its own; null: as the configuration says. asc: replaces single keys of
+    the section `asc`; scheme: the options of a scheme.
+    """
+
+    name: Name
+    method: str
+    schedule: ScheduleSection | None = None
+    plans: tuple[str, ...] = Field(default=("equal",), strict=False)
+    asc: dict[str, Any] = Field(default_factory=dict)
+    scheme: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("plans")
+    @classmethod
+    def _plans(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError(f"a method needs at least one plan of {', '.join(PLANS)}")
+        return tuple(one_of("plan", name, PLANS) for name in names)
+
+
+class Contender(Choice):
+    """One method of `oscar compare`, trained once per point and seed.
+
+    scheme, quantiser, asc: keys that differ from the rest of the configuration, at all points.
+    points: how far the method compresses, from its finest to its coarsest setting. Each point replaces
+    keys of scheme, quantiser and asc.
+    """
+
+    name: Name
+    method: str
+    schedule: str = "ring"
+    plan: str = "equal"
+    scheme: dict[str, Any] = Field(default_factory=dict)
+    quantiser: dict[str, Any] = Field(default_factory=dict)
+    asc: dict[str, Any] = Field(default_factory=dict)
+    points: tuple[dict[str, dict[str, Any]], ...] = Field(default=({},), strict=False, min_length=1)
+
+    @field_validator("points")
+    @classmethod
+    def _sections(
+        cls, points: tuple[dict[str, dict[str, Any]], ...]
+    ) -> tuple[dict[str, dict[str, Any]], ...]:
+        for point in points:
+            for key in point:
+                one_of("section of a point", key, POINT_SECTIONS)
+        return points
+
+
+class CompareSection(Section):
+    """What `oscar compare` trains; metric: of the held-out data, accuracy (more is better) or loss (less)."""
+
+    seeds: tuple[int, ...] = Field(default=(0, 1, 2), strict=False, min_length=1)
+    metric: Literal["accuracy", "loss"] = "accuracy"
+    contenders: tuple[Contender, ...] = Field(default=(), strict=False)

@@ -129,11 +129,11 @@ class AttentionUnits:
         """Return the clocks of `heads` heads at once, and in how many parts units share a context."""
         least = -(-rows // MOST_ROWS)
         most = min(rows, max(least + 15, self.number // heads))
-        found = (
+        result = (
             (-(-heads * parts // self.number) * self.clocks(-(-rows // parts), width), parts)
             for parts in range(least, most + 1)
         )
-        return min(found)
+        return min(result)
 
     def attention(self, model: LanguageModel, card: Card, batch: float) -> tuple[float, int]:
         """Return the seconds of attention for one token of `batch` requests, in two turns, and the parts."""
@@ -233,11 +233,11 @@ def contexts_that_pay(
     paying, looked = [], 0
     for context in lengths:
         try:
-            found = plan(gpu, card, cards, batch, replace(model, prompt=context, output=0), units=units)
+            result = plan(gpu, card, cards, batch, replace(model, prompt=context, output=0), units=units)
         except ConfigError:
             break
         looked = context
-        if found.gain >= PAYS:
+        if result.gain >= PAYS:
             paying.append(context)
     return (paying[0], paying[-1], paying[-1] == looked) if paying else None
 

@@ -166,7 +166,7 @@ class Reducer(ABC):
     State is kept by key, so that a training that reduces in buckets can use one key for each.
     codec: codec of the method's frames; None: the configured one.
     weights: one for each rank, with a mean of 1. A rank's gradients are multiplied by its weight before
-    anything else, so that the result is the mean over unequal batches (timeline.shares.batch_shares).
+    anything else, so that the result is the mean over unequal batches (timeline.choose.batch_shares).
     """
 
     def __init__(
@@ -394,6 +394,6 @@ def checked_weights(weights: Sequence[float]) -> Array:
         got = bad[0] if bad else f"a mean of {found.mean():g}" if found.size else "none"
         raise ConfigError(
             f"weights: expected numbers of 0 or more, one for each rank, whose mean is 1, got {got}; "
-            "timeline.shares.batch_shares computes them"
+            "timeline.choose.batch_shares computes them"
         )
     return found

@@ -14,10 +14,9 @@ from oscar.config import BY_NETWORK, BY_TIME, Config, TopologySection
 from oscar.errors import ConfigError
 from oscar.numerics.plans import make_plan
 from oscar.schemes.registry import method_info
-from oscar.timeline.choose import by_kind, choose
+from oscar.timeline.choose import auto_shares, by_kind, choose, settled
 from oscar.timeline.equal import Bits, assumed_frames
 from oscar.timeline.replay import time_of
-from oscar.timeline.shares import auto_shares, settled
 from oscar.timeline.topology import Topology
 
 LEAST_BITS = 0.25  # bits of a value whose step is coarser than its distribution

@@ -154,31 +154,27 @@ class Worker(Member):
             excess = (waiting > MOST_OWED**2 * energy) & (waiting > MATTERS * energy.sum())
             excess &= ~idle & (not patient)
             if idle.any() or excess.any():
-                self._leave_out(offsets, idle, excess)
+                assert self.residual is not None
+                self.carried = self.residual.copy()
+                for t in np.flatnonzero(idle | excess):
+                    here = slice(int(offsets[t]), int(offsets[t + 1]))
+                    self.carried[here] = 0
+                    if idle[t]:
+                        self._idle.append(here)
                 lost = float(waiting[excess].sum())
                 self._report(lost, lost + float(energy.sum()), int(excess.argmax()) if lost else -1)
-        self._follow_size(math.sqrt(float(energy.sum()) / max(1, values.size)))
-
-    def _leave_out(self, offsets: Array, idle: Array, excess: Array) -> None:
-        assert self.residual is not None
-        self.carried = self.residual.copy()
-        for t in np.flatnonzero(idle | excess):
-            here = slice(int(offsets[t]), int(offsets[t + 1]))
-            self.carried[here] = 0
-            if idle[t]:
-                self._idle.append(here)
-
-    def _report(self, lost: float, whole: float, tensor: int = -1) -> None:
-        if lost:
-            share = min(1.0, lost / whole) if whole else 1.0
-            self.dropped += Saturation(0, share, tensor, share)
-
-    def _follow_size(self, size: float) -> None:
+        # A spike must not become usual, so it moves the usual size by GROWTH only.
+        size = math.sqrt(float(energy.sum()) / max(1, values.size))
         usual, self._energy = self.usual or 0.0, size * size
         self._spike = usual > 0 and size > SPIKE * usual
         self._next_usual = self.usual
         if size:
             self._next_usual = GROWTH * usual if self._spike else max(size, FADE * usual)
+
+    def _report(self, lost: float, whole: float, tensor: int = -1) -> None:
+        if lost:
+            share = min(1.0, lost / whole) if whole else 1.0
+            self.dropped += Saturation(0, share, tensor, share)
 
     def bound(self) -> None:
         """Bound the pending residual: a spike leaves nothing new, and that of an idle tensor stays."""

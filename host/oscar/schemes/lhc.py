@@ -29,7 +29,7 @@ from oscar.schemes.fields import field_bits
 from oscar.schemes.grid import Attempt, Grid, GridSteps, rises
 from oscar.schemes.peeling import Peeling, PeelingTable
 from oscar.schemes.widths import COUNTER_BITS, GRAINS, FieldLayout, Ladder, Rules, choose
-from oscar.state import PART, Saved
+from oscar.state import PART
 
 CELLS = "sketch", "values"
 CLASSES = 16  # position classes of the split form
@@ -101,10 +101,6 @@ class SplitLhcOptions(LhcOptions):
             raise ValueError(f"values are split in 1 to 4 stages, got stages={self.stages}")
 
 
-def _read_spread(scheme: Any, saved: Saved) -> list[float]:
-    return [item.number(0.0, math.inf) for item in saved.items(scheme.classes)]
-
-
 class Lhc(Scheme):
     """Send an index and a peeled sketch of all non-zeros, or fields of all values if they are cheaper."""
 
@@ -114,7 +110,10 @@ class Lhc(Scheme):
     classes: ClassVar[int] = 1
     grains: ClassVar[Sequence[int]] = (1,)
     narrow: ClassVar[bool] = False  # False: a field is wide enough for every value of its class
-    STATE = Scheme.STATE | {"steps": PART, "spread": _read_spread}
+    STATE = Scheme.STATE | {
+        "steps": PART,
+        "spread": lambda scheme, saved: [one.number(0.0, math.inf) for one in saved.items(scheme.classes)],
+    }
 
     def _setup(self) -> None:
         self.top = (1 << (self.options.bits - 1)) - 1
@@ -196,16 +195,16 @@ class Lhc(Scheme):
 
         All nodes know the keys, so all find the same table. Hashes are new in every iteration.
         """
-        o, found = self.options, []
+        o, plans = self.options, []
         for draw in range(DRAWS):
             seed = (self.seed * DRAWS + draw << 32) + self.iteration & SEED_MASK
             table = PeelingTable.sized(
                 keys.size, ratio=o.ratio, spare=o.spare, hashes=o.hashes, slots=o.lanes, seed=seed
             )
-            found.append(table.plan(keys))
-            if not found[-1].stuck.size:
+            plans.append(table.plan(keys))
+            if not plans[-1].stuck.size:
                 break
-        return min(found, key=lambda peeling: peeling.stuck.size)
+        return min(plans, key=lambda peeling: peeling.stuck.size)
 
     def _layout(self, depth: int, counters: Array, classes: Array, count: int) -> FieldLayout:
         sketch = self.options.cells == "sketch"

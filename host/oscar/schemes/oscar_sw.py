@@ -24,6 +24,7 @@ from oscar.schemes.count_sketch import MEDIAN_OF, noise_caution
 from oscar.schemes.fields import field_bits, field_limit
 from oscar.schemes.grid import Attempt, Grid, GridSteps, rises
 from oscar.schemes.selection import ProbableNonZeros
+from oscar.schemes.sparse.partitions import mixed
 from oscar.state import PART, Saved
 
 CODED_BITS = 8  # bits of a worker's integer when ASC codes the sums
@@ -364,12 +365,8 @@ class OscarSwBest(_Split):
 
 @njit(cache=True, nogil=True)
 def _turn(index: Any, period: int, seed: Any) -> int:
-    """Return a value's turn within the period. A hash (the finaliser of splitmix64) saves a table."""
-    z = np.uint64(index) + seed * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    z = z ^ (z >> np.uint64(31))
-    return np.int64(((z >> np.uint64(32)) * np.uint64(period)) >> np.uint64(32))
+    """Return a value's turn within the period. A hash saves a table."""
+    return np.int64(((mixed(index, seed) >> np.uint64(32)) * np.uint64(period)) >> np.uint64(32))
 
 
 @njit(cache=True, nogil=True)

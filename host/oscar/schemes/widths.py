@@ -124,11 +124,11 @@ class Rules:
 
     def variants(self) -> list[Rules]:
         """Return restricted rules, from few messages to many. More messages may save bits."""
-        found = [replace(self, grains=(), staged=False)]
+        result = [replace(self, grains=(), staged=False)]
         for staged in sorted({False, self.staged}):
             for count in sorted({1, len(self.grains)}):
-                found.append(replace(self, grains=self.grains[:count], staged=staged))
-        return found
+                result.append(replace(self, grains=self.grains[:count], staged=staged))
+        return result
 
     @property
     def fixed(self) -> float:
@@ -273,8 +273,8 @@ class FieldLayout:
 
     def spread(self, keys: Array, before: Sequence[float]) -> list[float]:
         """Return exceptions / expected exceptions of each class with an index; `before` for other classes."""
-        found = np.bincount(self.classes[keys], minlength=len(before)).tolist()
+        result = np.bincount(self.classes[keys], minlength=len(before)).tolist()
         return [
             count / expected if expected > 0 else old
-            for count, expected, old in zip(found, self.plan.expected, before, strict=True)
+            for count, expected, old in zip(result, self.plan.expected, before, strict=True)
         ]

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oscar.kernels import njit
-from oscar.timeline.engine import Floats
-from oscar.timeline.graph import BACKWARD, COMPUTE, Step
+from oscar.timeline.engine import BACKWARD, COMPUTE, Floats, Step
 
 Ints = NDArray[np.int64]
 GRID: Floats = np.array([2.0**k for k in range(41)])  # values at which curves are told

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from oscar.files import write_text
-from oscar.timeline.spans import STAGES, Span
+from oscar.timeline.replay import STAGES, Span
 
 
 def write_trace(path: str | Path, spans: Iterable[Span], meta: Mapping[str, Any] | None = None) -> None:

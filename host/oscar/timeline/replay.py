@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,12 +42,45 @@ from oscar.timeline.lowering import (
 )  # fmt: skip
 from oscar.timeline.player import SENT, WAITED, PlayInput, play
 from oscar.timeline.sizes import cut, cut_for, dense_work
-from oscar.timeline.spans import Carried, Span
 from oscar.timeline.topology import Topology
 
-STAGES = "encode", "decode-add", "wait", "send"  # by stage of a bar
+STAGES = ("encode", "send", "wait", "decode-add")
+STAGE_NAMES = "encode", "decode-add", "wait", "send"  # by stage of a bar
 NO_COSTS = DriverCosts(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, by_list=False)
 SECONDS = tuple(name for name, default in CodecTime._field_defaults.items() if isinstance(default, float))
+
+
+@dataclass(frozen=True)
+class Span:
+    """One bar of a timeline: seconds since the AllReduce began; `step` counts within `phase`.
+
+    stage: One of STAGES. "send" includes forwarding, "decode-add" plain decoding. Both codec stages hold the
+        time that the codec is occupied, without the latency of its pipeline.
+    core: Number of the core; of a "send", which of the rank's ways out (always 0 at a switch).
+    """
+
+    rank: int
+    stage: str
+    start_s: float
+    duration_s: float
+    phase: int
+    step: int
+    chunk: int
+    sub: int
+    core: int = 0
+
+
+class Carried(NamedTuple):
+    """One frame in one port, in seconds since the AllReduce began."""
+
+    port: int
+    start_s: float
+    end_s: float
+    sender: int
+    receiver: int
+    phase: int
+    chunk: int
+    sub: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +298,7 @@ def _spans(do: Program, ways: Ways, codec: CodecTime, bars: Sequence[Any], *, co
         elif not coded:
             continue
         where = int(do.phase[at]), int(do.step[at]), int(do.chunk[at]), int(do.sub[at])
-        out.append(Span(rank, STAGES[stage], start, duration, *where, core))
+        out.append(Span(rank, STAGE_NAMES[stage], start, duration, *where, core))
     return out
 
 

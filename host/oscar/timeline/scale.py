@@ -57,13 +57,6 @@ def draw_parts(share: Floats, parts: int, total: int, random: np.random.Generato
     return source, np.diff(edges, prepend=0)
 
 
-def _slope(terms: Floats, bits: Floats) -> float:
-    """Return the growth in bits for each doubling of `terms`: least squares, held to 0 .. 1."""
-    if len(set(terms.tolist())) < 2:
-        return BITS_PER_DOUBLING
-    return float(np.clip(np.polyfit(np.log2(terms), bits, 1)[0], 0.0, 1.0))
-
-
 @dataclass(frozen=True, eq=False)
 class Law:
     """How the frame sizes of a measured AllReduce carry over to other numbers of nodes.
@@ -96,21 +89,19 @@ class Law:
             mean = np.bincount(at, payload[here]) / np.maximum(np.bincount(at, rows["count"][here]), 1)
             laws.append((terms.astype(float), mean))
             usual = np.bincount(part[here], mean[at] * rows["count"][here], parts)
-            own = np.bincount(part[here], payload[here], parts)
-            np.divide(own, usual, out=deviation[phase], where=usual > 0)
+            sent = np.bincount(part[here], payload[here], parts)
+            np.divide(sent, usual, out=deviation[phase], where=usual > 0)
         return cls(schedule, header_bytes, raw_bits, tuple(laws), deviation, share / share.sum())
 
-    def _filled(self) -> Floats:
-        """Return the deviations; a sub-frame that was empty has the mean one of its chunk."""
-        shape = -1, self.schedule.subframes
-        share, own = self.share.reshape(shape), self.deviation.reshape(2, *shape)
-        total = np.maximum(share.sum(axis=1), np.finfo(float).tiny)
-        mean = (own * share).sum(axis=2) / total
-        return np.where(share > 0, own, mean[:, :, None])
-
     def slope(self) -> float:
-        """Return the growth in bits per value for each doubling of the summands, over both phases."""
-        return _slope(*(np.concatenate([law[i] for law in self.bits]) for i in range(2)))
+        """Return the growth in bits per value for each doubling of the summands, over both phases.
+
+        By least squares, clipped to 0 .. 1.
+        """
+        terms, bits = (np.concatenate([law[i] for law in self.bits]) for i in range(2))
+        if len(set(terms.tolist())) < 2:
+            return BITS_PER_DOUBLING
+        return float(np.clip(np.polyfit(np.log2(terms), bits, 1)[0], 0.0, 1.0))
 
     def bits_at(self, phase: int, terms: int) -> float:
         """Return mean payload bits per value of frames that sum so many workers' values.
@@ -132,9 +123,13 @@ class Law:
         """
         schedule = replace(self.schedule, nodes=nodes)
         shape = -1, schedule.subframes
-        source, whole = draw_parts(self.share.reshape(shape).sum(axis=1), schedule.chunks, total, random)
+        share, measured = self.share.reshape(shape), self.deviation.reshape(2, *shape)
+        chunk_share = share.sum(axis=1)
+        source, whole = draw_parts(chunk_share, schedule.chunks, total, random)
         count = np.array([divide(int(values), schedule.subframes) for values in whole])
-        deviation = self._filled().reshape(2, *shape)[:, source]
+        # A sub-frame that was empty deviates as its chunk does on average.
+        mean = (measured * share).sum(axis=2) / np.maximum(chunk_share, np.finfo(float).tiny)
+        deviation = np.where(share > 0, measured, mean[:, :, None])[:, source]
 
         def size(phase: int, terms: int) -> Sizes:
             rate = np.minimum(self.bits_at(phase, terms) * deviation[phase], self.raw_bits) / 8

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from oscar.plotting import PALETTE, figure, logarithmic
-from oscar.timeline.engine import Timeline
-from oscar.timeline.graph import BACKWARD, CODEC, COMPUTE, PORT
+from oscar.timeline.engine import BACKWARD, CODEC, COMPUTE, PORT, Timeline
 from oscar.timeline.perfetto import when, write_events
 
 SHOWN = {COMPUTE: "compute", CODEC: "other core", PORT: "port"}

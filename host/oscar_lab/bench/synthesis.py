@@ -21,10 +21,10 @@ from oscar.collective.trees import Direct
 from oscar.planning.synthesis.problem import RoutingProblem
 from oscar.planning.synthesis.synthesise import Result, synthesise, time_of
 from oscar.tables import Row, Table
+from oscar.timeline.choose import auto_shares, settled
 from oscar.timeline.equal import assumed_frames
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.replay import replay
-from oscar.timeline.shares import auto_shares, settled
 from oscar.timeline.topology import Topology, grouped, switch, wires
 
 CASE_E = grouped(2, 4, inside=(200, 1e-6), between=(25, 4e-6))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from oscar.timeline.engine import Graph, Need
-from oscar.timeline.graph import COMPUTE, LANES, PORT
+from oscar.timeline.engine import COMPUTE, LANES, PORT, Graph, Need
 
 
 def blocks(compute_s: Sequence[float], reduce_s: Sequence[float]) -> tuple[Graph, list[int]]:

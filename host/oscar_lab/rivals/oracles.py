@@ -12,7 +12,7 @@ from oscar.planning.synthesis.model import MilpModel
 from oscar.planning.tuning.policy import Policy, PolicyProblem
 from oscar.planning.tuning.select import SELECTORS, Finder, Selection
 from oscar.planning.tuning.select import select as select_among
-from oscar.timeline.graph import BEFORE, COMPUTE, Step
+from oscar.timeline.engine import BEFORE, COMPUTE, Step
 from oscar.timeline.lanes import policy_time
 
 MOST = 12  # tensors of the programme

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscar.planning.tuning.policy import OTHER, SAME, Option
-from oscar.timeline import graph
-from oscar.timeline.engine import Floats
-from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, PORT, Step
+from oscar.timeline import engine
+from oscar.timeline.engine import AFTER, BEFORE, CODEC, COMPUTE, PORT, Floats, Step
 from oscar.timeline.lanes import GRID
 from oscar_lab.rivals.tree import BETWEEN, COMPRESS, DECOMPRESS, FLAT, INSIDE, Way, ways
 
@@ -98,7 +97,7 @@ class _State:
         each = p.inside_us if where == INSIDE else p.between_us * (self.senders if where == BETWEEN else 1)
         held = 4 * GRID * self.share * self.parts * (p.ratio if self.compressed else 1.0)
         times, alphas, back = self._moved(routine, count)
-        lane = graph.INSIDE if where == INSIDE else PORT
+        lane = engine.INSIDE if where == INSIDE else PORT
         seconds = alphas * p.alpha_us * 1e-6 + times * each * US_PER_KB * held
         if where == INSIDE and not back:
             self.senders = p.per_node if routine in ("reduce-scatter", "alltoall") else 1
@@ -145,7 +144,7 @@ def tree(preset: Preset) -> list[Option]:
 
 
 def _loads(option: Option) -> Floats:
-    lanes = np.zeros((len(graph.LANES) + 1, GRID.size))
+    lanes = np.zeros((len(engine.LANES) + 1, GRID.size))
     for step, curve in zip(option.steps, option.curves, strict=True):
         lanes[step.lane] += curve
         lanes[-1] += curve

@@ -14,8 +14,7 @@ import yaml
 from oscar.collective.frames import Frames
 from oscar.plotting import GRID, PALETTE, figure
 from oscar.results import Results
-from oscar.timeline.replay import replay
-from oscar.timeline.spans import STAGES
+from oscar.timeline.replay import STAGES, replay
 from oscar.version import __version__
 from oscar_studies.cli.report import ResultsKind
 from oscar_studies.comparison_report import kept_link, kept_schedule, of_scheme

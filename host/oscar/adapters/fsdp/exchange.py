@@ -1,4 +1,7 @@
-"""The AllReduce between hosts of a model that FSDP2 shards inside each."""
+"""The AllReduce between hosts of a model that FSDP2 shards inside each.
+
+`Shards` knows which parameters a module of FSDP2 reduces together, and where each lies in what the hook gets.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from oscar.adapters.fsdp.shards import Shape, Shards, shards_of
 from oscar.adapters.torch.arguments import default_config
 from oscar.adapters.torch.saving import packed, read_tree
 from oscar.adapters.torch.staging import Staging
@@ -25,9 +27,87 @@ from oscar.reducers.communicator import Communicator
 from oscar.transports.gloo import load_torch, ranks_of, timeout_for
 from oscar.transports.tcp import TcpTransport
 
+Shape = tuple[int, ...]
 PLAIN = "fp32"  # method of what goes uncompressed over the same transport
 PARTS = "gradients of some of a module's trained parameters alone have no state"
 LOG = logging.getLogger("oscar.torch_fsdp")
+
+
+class Shards:
+    """The parameters that FSDP reduces for `module`, without those of modules below under fully_shard.
+
+    shapes: of the parameters' padded shards on this rank, in the order in which FSDP lays out gradients.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self._groups = _groups_of(module)
+        self._parameters = [parameter for group in self._groups for parameter in group.fsdp_params]
+        self.shapes = [_shard(parameter.sharded_param) for parameter in self._parameters]
+
+    def trained(self) -> list[int]:
+        """Return the numbers of the parameters that had a gradient to compute in this backward pass."""
+        # Autograd saw the unsharded parameter where FSDP has made one.
+        seen = (getattr(each, "_unsharded_param", each.sharded_param) for each in self._parameters)
+        return [number for number, parameter in enumerate(seen) if parameter.requires_grad]
+
+    @property
+    def adds(self) -> bool:
+        """Whether the user set a divide factor: FSDP then has divided by all of it, and hosts add."""
+        return any(group.gradient_divide_factor is not None for group in self._groups)
+
+
+def shards_of(model: Any) -> dict[str, tuple[Any, Shards]]:
+    """Return by name the modules of `model` that `fully_shard` was called on, and their shards.
+
+    Raises TypeError where there are none, ConfigError where parameters are replicated by FSDP itself.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    modules = {name: module for name, module in model.named_modules() if isinstance(module, FSDPModule)}
+    if not modules:
+        raise TypeError(
+            f"expected a model with modules under fully_shard, got a {type(model).__name__} without any: "
+            "call fully_shard(module, mesh=mesh[...]) first"
+        )
+    for name, parameter in model.named_parameters():
+        mesh = getattr(parameter, "device_mesh", None)
+        if mesh is not None and mesh.ndim != 1:
+            raise ConfigError(
+                f"expected parameters on a mesh of one dimension, inside a host, got {name} on one of "
+                f"{mesh.ndim}: FSDP then reduces between hosts itself; call fully_shard with the inner mesh"
+            )
+    return {name: (module, Shards(module)) for name, module in modules.items()}
+
+
+def _groups_of(module: Any) -> list[Any]:
+    """Return FSDP's groups of a module's own parameters: none or one, except with meshes by parameter.
+
+    PyTorch has no public way to ask which parameters these are, nor for their divide factor.
+    """
+    try:
+        state = module._get_fsdp_state()
+        if hasattr(state, "_fsdp_param_groups"):
+            groups = list(state._fsdp_param_groups)
+        else:  # PyTorch 2.8 and 2.9
+            groups = [group for group in [state._fsdp_param_group] if group is not None]
+        for group in groups:
+            _ = group.fsdp_params, group.gradient_divide_factor
+    except AttributeError as error:
+        raise OscarError(
+            f"expected the FSDP2 of PyTorch 2.8 or later, got one with other internals ({error}); install a "
+            "release of PyTorch that this version was tested with"
+        ) from None
+    return groups
+
+
+def _shard(parameter: Any) -> Shape:
+    """Return the shape of a rank's padded part of a DTensor."""
+    (placement,) = parameter.placements
+    shape, ranks = list(parameter.shape), parameter.device_mesh.size()
+    dimension = getattr(placement, "dim", None)
+    if dimension is not None:
+        shape[dimension] = math.ceil(shape[dimension] / ranks)
+    return tuple(shape)
 
 
 def between_hosts(model: Any, hosts: Any, config: Config | None = None) -> HostExchange:
@@ -168,9 +248,9 @@ class HostExchange:
         """
         if self.error is not None:
             raise OscarError(f"the exchange between hosts failed before ({self.error}); {ADVICE}")
-        held = io.BytesIO()
-        load_torch()[0].save(packed(self._coded.state_dict(), self.config.method), held)
-        return {self._name: held.getvalue()}
+        file = io.BytesIO()
+        load_torch()[0].save(packed(self._coded.state_dict(), self.config.method), file)
+        return {self._name: file.getvalue()}
 
     def load_state_dict(self, state: Any) -> None:
         """Take over what `state_dict` returned on this rank.
@@ -178,8 +258,7 @@ class HostExchange:
         Raises ConfigError, and changes nothing, where it is of another configuration, rank or world size.
         """
         try:
-            held = state[self._name]
-            read = load_torch()[0].load(io.BytesIO(held), weights_only=True)
+            read = load_torch()[0].load(io.BytesIO(state[self._name]), weights_only=True)
         except Exception as error:
             raise ConfigError(
                 f"expected a saved exchange with an entry {self._name}, got what cannot be read ({error!r}): "

@@ -12,8 +12,7 @@ from typing import Any
 
 from oscar.adapters.torch.bypass import Bypass, Mode, check_mode
 from oscar.adapters.torch.grouped import Policed
-from oscar.adapters.torch.policies import Policies
-from oscar.adapters.torch.retune import Retuning
+from oscar.adapters.torch.policies import Policies, Retuning
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.kernels import log_compiling

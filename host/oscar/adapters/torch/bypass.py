@@ -65,7 +65,7 @@ class Bypass:
         communicator: Carries what the ranks decide by, under its checksums.
 
     Attributes:
-        estimate: Returns the least seconds that coding a number of values takes.
+        estimate: Returns the least seconds that coding a number of values takes; 0 on a simulated NIC.
         decided: By bucket, True if it goes uncompressed.
     """
 
@@ -73,7 +73,10 @@ class Bypass:
         check_mode(mode)
         self._torch, _ = load_torch()
         self.mode, self.group, self.communicator = mode, group, communicator
-        self.estimate = _estimate(communicator)
+        config, nodes = communicator.config, communicator.nodes
+        self.estimate: Callable[[int], float] = lambda values: method_cost(config).coding_s(values, nodes)
+        if config.nic != "compiled":  # measuring a simulated one takes minutes; ranks may have different ones
+            self.estimate = lambda values: 0.0
         self.watch = Watch()
         self.decided: dict[Key, bool] = {}
         self._calls: dict[Key, int] = defaultdict(int)
@@ -150,7 +153,7 @@ class Bypass:
         else:
             return
         changed = {key for key, skipped in decided.items() if self.decided.get(key, skipped) != skipped}
-        self._say({key: decided[key] for key in decided.keys() - (self.decided.keys() - changed)}, rows, what)
+        self._log({key: decided[key] for key in decided.keys() - (self.decided.keys() - changed)}, rows, what)
         self.decided.update(decided)
         for key, skipped in decided.items():
             del self._times[key]
@@ -183,13 +186,26 @@ class Bypass:
         agreed = np.maximum.reduce(all_ranks).reshape(-1, 2)
         return dict(zip(keys, agreed.tolist(), strict=True))
 
-    def _say(self, decided: dict[Key, bool], rows: dict[Key, list[float]], what: str) -> None:
+    def _log(self, decided: dict[Key, bool], rows: dict[Key, list[float]], what: str) -> None:
         """Log new decisions on rank 0: the buckets that are bypassed, with their times."""
-        if decided and self.communicator.rank == 0:
-            _say({key: row for key, row in rows.items() if decided.get(key)}, len(rows), what)
-            again = sum(self.decided.get(key, False) and not skipped for key, skipped in decided.items())
-            if again:
-                LOG.warning("compression pays now for %d buckets, which were uncompressed before", again)
+        if not decided or self.communicator.rank != 0:
+            return
+        times = "; ".join(
+            f"bucket {index} ({values:,} values): {plain * 1e3:.1f} ms plain, {ours * 1e3:.1f} {what}"
+            for (index, values), (plain, ours) in sorted(rows.items())
+            if decided.get((index, values))
+        )
+        if times:
+            LOG.warning(
+                "compression does not pay on this network for %d of %d buckets, which go uncompressed from "
+                'now on (%s); bypass="never" compresses them all the same',
+                sum(bool(decided.get(key)) for key in rows), len(rows), times,
+            )  # fmt: skip
+        else:
+            LOG.info("compression pays for all %d buckets measured", len(rows))
+        again = sum(self.decided.get(key, False) and not skipped for key, skipped in decided.items())
+        if again:
+            LOG.warning("compression pays now for %d buckets, which were uncompressed before", again)
 
     def leave(self, key: Key) -> None:
         """Take back that a bucket is measured again, because it cannot be."""
@@ -235,34 +251,6 @@ def check_mode(mode: object) -> None:
         )
     if mode not in get_args(Mode):
         raise ValueError(f'bypass is "auto", "never" or "always", got {mode!r}')
-
-
-def _estimate(communicator: Communicator) -> Callable[[int], float]:
-    """Return a function from a number of values to the least seconds that coding them takes.
-
-    It returns 0 on another NIC than the compiled one.
-    """
-    config, nodes = communicator.config, communicator.nodes
-    if config.nic != "compiled":  # measuring a simulated one takes minutes; ranks may have different ones
-        return lambda values: 0.0
-    return lambda values: method_cost(config).coding_s(values, nodes)
-
-
-def _say(bypassed: dict[Key, list[float]], buckets: int, what: str) -> None:
-    if not bypassed:
-        LOG.info("compression pays for all %d buckets measured", buckets)
-        return
-    each = "; ".join(
-        f"bucket {index} ({values:,} values): {plain * 1e3:.1f} ms plain, {ours * 1e3:.1f} {what}"
-        for (index, values), (plain, ours) in sorted(bypassed.items())
-    )
-    LOG.warning(
-        "compression does not pay on this network for %d of %d buckets, which go uncompressed from now on "
-        '(%s); bypass="never" compresses them all the same',
-        len(bypassed),
-        buckets,
-        each,
-    )
 
 
 def ring_bytes(size: int, nodes: int) -> int:

@@ -18,8 +18,7 @@ import numpy as np
 from oscar.adapters.torch.arguments import Asked, Ends, check_group, default_config
 from oscar.adapters.torch.bypass import Mode, bytes_of, plain_mean
 from oscar.adapters.torch.jobs import Counted, Job, Key, ThreadTask, Totals, end, start_thread
-from oscar.adapters.torch.layout import BucketLayout, noted
-from oscar.adapters.torch.models import ModelGradients
+from oscar.adapters.torch.layout import BucketLayout, ModelGradients, noted
 from oscar.adapters.torch.policies import Policies
 from oscar.adapters.torch.reduction import BucketReduction
 from oscar.adapters.torch.saving import load_reducers, packed, read_state
@@ -130,7 +129,14 @@ class OscarState(Counted):
         if self._finaliser is None:
             if self._closed:
                 raise OscarError(CLOSED)
-            self._open_ends()
+            ends = Ends.make(self.config, self.process_group, self._asked)
+            self.config, self._transport, self._communicator = ends.config, ends.transport, ends.communicator
+            self._policies, self.bypass = ends.policies, ends.bypass
+            self.rank, self.nodes = ends.transport.rank, ends.transport.nodes
+            self._model, self._staging = ModelGradients(ends.transport.members, self), Staging()
+            self._reduction = BucketReduction(ends, self._staging, self._totals, on_gpu=self._asked.on_gpu)
+            self._jobs: queue.Queue[Job | ThreadTask | None] = queue.Queue()
+            self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._threads)
         if self._loaded is not None and self.error is None:
             try:
                 self.load_state_dict(self._loaded)
@@ -142,23 +148,15 @@ class OscarState(Counted):
                 self._forgets = False
                 self._drop()
 
-    def _open_ends(self) -> None:
-        ends = Ends.make(self.config, self.process_group, self._asked)
-        self.config, self._transport, self._communicator = ends.config, ends.transport, ends.communicator
-        self._policies, self.bypass = ends.policies, ends.bypass
-        self.rank, self.nodes = ends.transport.rank, ends.transport.nodes
-        self._model, self._staging = ModelGradients(ends.transport.members, self), Staging()
-        self._reduction = BucketReduction(ends, self._staging, self._totals, on_gpu=self._asked.on_gpu)
-        self._jobs: queue.Queue[Job | ThreadTask | None] = queue.Queue()
-        self._finaliser = weakref.finalize(self, end, self._jobs, self._transport, self._threads)
-
     def reduce(self, bucket: Any) -> Any:
         """Return a Future of `bucket`, averaged; see `oscar_hook`."""
         buffer, parameters = bucket.buffer(), list(bucket.parameters())
         key, reason = (bucket.index(), buffer.numel()), self._check(buffer, parameters)
         self._check_model(key[0], parameters, last=bucket.is_last())
         if key[0] == 0 and self.backwards > 0:
-            self._begin_backward()
+            # Take the last vote on changed times, and let ranks vote again where it is time to.
+            changed = False if self._vote is None else self._vote.result()
+            self._vote = self._do(self.bypass.vote) if self.bypass.begin(changed=changed) else None
         layout = BucketLayout.of(bucket, self._model.names(parameters), coded=reason is None)
         first, new = self.backwards == 0, key[0] not in self._layouts
         if first:
@@ -173,7 +171,9 @@ class OscarState(Counted):
         if bucket.is_last():
             self.backwards += 1
         if reason is not None:
-            self._note_uncompressed(buffer, key, reason)
+            self._totals.uncompressed_values += key[1]
+            if self.rank == 0:
+                self._uncompressed.log(buffer, key[0], reason)
         if first or reason is not None or self.bypass.skips(key):
             return self._plain(buffer, key)
         if self._policies is not None and self._policies.plain:
@@ -190,16 +190,6 @@ class OscarState(Counted):
         self._start()
         self._jobs.put(job)
         return job.future
-
-    def _note_uncompressed(self, buffer: Any, key: Key, reason: str) -> None:
-        self._totals.uncompressed_values += key[1]
-        if self.rank == 0:
-            self._uncompressed.log(buffer, key[0], reason)
-
-    def _begin_backward(self) -> None:
-        """Take the last vote on changed times, and let ranks vote again where it is time to."""
-        changed = False if self._vote is None else self._vote.result()
-        self._vote = self._do(self.bypass.vote) if self.bypass.begin(changed=changed) else None
 
     def forget(self) -> None:
         """Drop what error feedback carries over: after a backward whose step the training loop skips.

@@ -140,7 +140,15 @@ class ProcessGroupOscar(ProcessGroupGloo):
         try:
             super().configure(store_addr, replica_id, rank, world_size, *args, **kwargs)
             if world_size > 1:
-                self._enter(store_addr, rank, world_size)
+                names = ("least", "fragments", "parameters", "ordered")
+                quorum = Quorum(
+                    self.config, create_store_client(f"{store_addr}/oscar", timeout=self._timeout), rank,
+                    world_size, timeout_s=self._timeout.total_seconds(), relative=self.parameters,
+                    extra={f"torchft.{name}": getattr(self, name) for name in names},
+                )  # fmt: skip
+                self._quorum = quorum
+                gone = OscarError("the process group has gone")
+                self._finaliser = weakref.finalize(self, quorum.end, gone)
             self._failure = None
         except Exception as error:
             self._failure = error
@@ -151,18 +159,6 @@ class ProcessGroupOscar(ProcessGroupGloo):
         self._turn = self._calls = 0  # steps of this quorum, and coded tensors of this step
         self._stepped = False  # whether this step has reduced anything, coded or not
         self._next_name = None
-
-    def _enter(self, store_addr: str, rank: int, world_size: int) -> None:
-        timeout_s = self._timeout.total_seconds()
-        store = create_store_client(f"{store_addr}/oscar", timeout=self._timeout)
-        own = {"least": self.least, "fragments": self.fragments, "parameters": self.parameters}
-        own["ordered"] = self.ordered
-        extra = {f"torchft.{name}": value for name, value in own.items()}
-        quorum = Quorum(
-            self.config, store, rank, world_size, timeout_s=timeout_s, relative=self.parameters, extra=extra
-        )
-        self._quorum = quorum
-        self._finaliser = weakref.finalize(self, quorum.end, OscarError("the process group has gone"))
 
     def _leave(self, why: Exception) -> None:
         quorum, self._quorum, self._failure = self._quorum, None, why

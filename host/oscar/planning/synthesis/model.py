@@ -62,17 +62,17 @@ class MilpModel:
         cost = np.zeros(len(self.index))
         for name, weight in minimise.items():
             cost[self.index[self.same.of(name)]] = weight
-        found = optimize.milp(
+        result = optimize.milp(
             cost,
             integrality=np.array(self.whole),
             bounds=optimize.Bounds(0, np.array(self.upper)),
             constraints=optimize.LinearConstraint(matrix, low, high),
             options={"time_limit": limit_s, "mip_rel_gap": gap},
         )
-        if found.x is None:
+        if result.x is None:
             return None
         return Solution(
-            {name: float(found.x[at]) for name, at in self.index.items()}, float(found.mip_gap or 0)
+            {name: float(result.x[at]) for name, at in self.index.items()}, float(result.mip_gap or 0)
         )
 
     def value(self, solution: Solution, name: object) -> float:
@@ -88,12 +88,12 @@ def rotations(problem: RoutingProblem) -> Moves:
 
     Tried: all ranks by a step, and the ranks inside every block of equal size by one.
     """
-    found = []
+    result = []
     for moved in _candidates(problem.nodes):
         chunks = _chunks(problem, moved)
         if chunks is not None and _same(problem, moved):
-            found.append((moved, chunks))
-    return found
+            result.append((moved, chunks))
+    return result
 
 
 def _candidates(n: int) -> Iterator[tuple[int, ...]]:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from oscar.errors import ConfigError, needed
-from oscar.timeline.topology import Link, Topology
+from oscar.timeline.engine import Floats
+from oscar.timeline.topology import Link, Pair, Topology
 
 Distances = tuple[tuple[float, ...], ...]
 package = partial(needed, purpose="making a schedule", extra="schedule")  # imports scipy or networkx
@@ -93,15 +94,9 @@ class RoutingProblem:
     @cached_property
     def distances(self) -> Distances:
         """Seconds from rank to rank on the fastest way through an idle network, a whole sum."""
-        n = self.nodes
-        far = [[0.0 if i == j else math.inf for j in range(n)] for i in range(n)]
-        for (i, j), link in self.topology.links.items():
-            far[i][j] = self.hop_s(link, self.sizes[-1])
-        for k in range(n):
-            for i in range(n):
-                for j in range(n):
-                    far[i][j] = min(far[i][j], far[i][k] + far[k][j])
-        return tuple(map(tuple, far))
+        links = self.topology.links
+        far = _shortest(self.nodes, {pair: self.hop_s(link, self.sizes[-1]) for pair, link in links.items()})
+        return tuple(map(tuple, far.tolist()))
 
     def turned(self) -> RoutingProblem:
         """Return the problem with all links reversed: a gather there is a reduce here, backwards."""
@@ -109,6 +104,17 @@ class RoutingProblem:
         links = {(j, i): Link(link.latency_s, link.into, link.out) for (i, j), link in top.links.items()}
         turned = Topology(top.nodes, top.ports, links, top.kind, top.text, top.message_s)
         return RoutingProblem(turned, self.owners, self.sizes, self.values)
+
+
+def _shortest(n: int, hops: dict[Pair, float]) -> Floats:
+    """Return the length of the shortest way from rank to rank, float64 [n, n] (Floyd-Warshall)."""
+    far = np.full((n, n), np.inf)
+    np.fill_diagonal(far, 0)
+    for pair, length in hops.items():
+        far[pair] = length
+    for k in range(n):
+        far = np.minimum(far, far[:, [k]] + far[[k], :])
+    return far
 
 
 def _check_connected(topology: Topology) -> None:
@@ -166,8 +172,8 @@ class _Bound:
             if not new:
                 break
             rows |= new
-        way = max(max(row) for row in self._latencies())
-        return max(float(loads[-1]), way)
+        farthest = _shortest(self.problem.nodes, {pair: link.latency_s for pair, link in self.links}).max()
+        return max(float(loads[-1]), float(farthest))
 
     def _cut(self, ranks: set[int]) -> Row:
         out = tuple(at for at, ((i, j), _) in enumerate(self.links) if i in ranks and j not in ranks)
@@ -210,8 +216,8 @@ class _Bound:
         limits_ = np.array(limits)
         limits_[: len(rows)] /= scale
         limits_[len(rows) :] *= 1e3
-        found = package("scipy.optimize").linprog(cost, table, limits_, method="highs")
-        return found.x * np.array([scale] * (width - 1) + [1e-3])
+        result = package("scipy.optimize").linprog(cost, table, limits_, method="highs")
+        return result.x * np.array([scale] * (width - 1) + [1e-3])
 
     def _violated(self, loads: Any) -> Iterator[Row]:
         """Yield the least cuts between pairs that carry too little."""
@@ -225,13 +231,3 @@ class _Bound:
             row = self._cut(set(side))
             if value < row[1] * (1 - 1e-6):
                 yield row
-
-    def _latencies(self) -> list[list[float]]:
-        n = self.problem.nodes
-        far = np.full((n, n), np.inf)
-        np.fill_diagonal(far, 0)
-        for (i, j), link in self.links:
-            far[i, j] = link.latency_s
-        for k in range(n):
-            far = np.minimum(far, far[:, [k]] + far[[k], :])
-        return [[float(one) for one in row] for row in far]

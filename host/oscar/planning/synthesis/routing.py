@@ -42,9 +42,9 @@ def _solve(problem: RoutingProblem, limit_s: float, *, summed: bool) -> tuple[Tr
     """Solve with all symmetries, with one, and with none, until there is a solution."""
     end, moves = monotonic() + limit_s, rotations(problem)
     for some in (moves, moves[:1], [])[0 if len(moves) > 1 else 2 - len(moves) :]:
-        found = _Routing(problem, some, summed=summed).solve(end - monotonic())
-        if found is not None:
-            return found
+        result = _Routing(problem, some, summed=summed).solve(end - monotonic())
+        if result is not None:
+            return result
     return None
 
 
@@ -66,13 +66,13 @@ class _Routing:
     def solve(self, limit_s: float) -> tuple[Transfer, ...] | None:
         """Return the transfers in order of their starts."""
         model = self.model
-        found = model.solve({"end": 1.0, "work": TIDY / len(self.allowed)}, limit_s)
-        if found is None:
+        result = model.solve({"end": 1.0, "work": TIDY / len(self.allowed)}, limit_s)
+        if result is None:
             return None
         started = [
-            (model.value(found, (START, c, i)), c, i, j)
+            (model.value(result, (START, c, i)), c, i, j)
             for c, (i, j) in self.allowed
-            if model.value(found, (SENT, c, i, j)) > 0.5
+            if model.value(result, (SENT, c, i, j)) > 0.5
         ]
         return tuple(Transfer(c, i, j) for _, c, i, j in sorted(started))
 

@@ -16,8 +16,7 @@ from oscar.collective.schedule_file import FileSchedule
 from oscar.collective.schedules import SCHEDULES
 from oscar.collective.trees import Hierarchical
 from oscar.errors import ConfigError
-from oscar.planning.synthesis.contiguity import contiguous
-from oscar.planning.synthesis.ordering import Trees, in_order, matched
+from oscar.planning.synthesis.ordering import Trees, contiguous, in_order, matched
 from oscar.planning.synthesis.problem import RoutingProblem, bound_s
 from oscar.planning.synthesis.routing import routed
 from oscar.timeline.link import LinkModel

@@ -73,10 +73,10 @@ def ready_of(policy: PolicyFile, compute_s: float) -> Floats:
 
     In the course that it was found for, or where it does not say, at an even rate of values.
     """
-    found = policy.ready_ms
-    if found is None:
+    result = policy.ready_ms
+    if result is None:
         return even(policy.tensors, compute_s, FORWARD).ready(policy.tensors)
-    return found * (compute_s / found[-1])
+    return result * (compute_s / result[-1])
 
 
 def made_of(

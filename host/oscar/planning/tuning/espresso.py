@@ -10,7 +10,7 @@ import numpy as np
 
 from oscar.errors import ConfigError
 from oscar.planning.tuning.policy import Option, Policy, PolicyProblem
-from oscar.timeline.graph import CODEC
+from oscar.timeline.engine import CODEC
 
 COMBINATIONS = 20_000  # of offloaded tensors; with more, one group is decided after another
 HALF, COMPRESSED, TWO_LEVEL = 2**17, 2**20, 2**23  # values above which the simulator takes them, over PCIe
@@ -105,8 +105,8 @@ def _stays(option: Option) -> bool:
 
 
 def _first(problem: PolicyProblem, matches: Callable[[Option], bool]) -> int | None:
-    found = (at for at, option in enumerate(problem.options) if _stays(option) and matches(option))
-    return next(found, None)
+    result = (at for at, option in enumerate(problem.options) if _stays(option) and matches(option))
+    return next(result, None)
 
 
 def _uncompressed(problem: PolicyProblem) -> list[int]:

@@ -50,11 +50,11 @@ def merge(
     best: Stops = (tensors,)
     times = [search.time(best)]
     for groups in range(2, min(most, tensors) + 1):
-        found = min(search.candidates(groups), key=search.time)
-        times.append(search.time(found))
+        result = min(search.candidates(groups), key=search.time)
+        times.append(search.time(result))
         if times[-1] >= times[-2]:
             break
-        best = found
+        best = result
     return Merged(best, search.time(best), tuple(times), len(search.known))
 
 

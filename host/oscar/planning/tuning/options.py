@@ -22,9 +22,8 @@ from oscar.planning.costs import cost_on, method_cost
 from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Option, line, pruned
 from oscar.reducers.method import make_codec_of
 from oscar.schemes.registry import method_info, method_names
-from oscar.timeline.engine import Floats
+from oscar.timeline.engine import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Floats, Step
 from oscar.timeline.equal import equal_time
-from oscar.timeline.graph import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
 from oscar.timeline.lanes import GRID
 from oscar.timeline.link import FP32_BITS, LinkModel
 from oscar.timeline.nic import core
@@ -180,10 +179,10 @@ def default_choices(method: str) -> list[str]:
 
 def check_processors(names: Sequence[str]) -> tuple[str, ...]:
     """Return processors, each once; raises ConfigError for other names and for none."""
-    found = tuple(dict.fromkeys(names))
-    if not found or set(found) - LANES.keys():
-        raise ConfigError(f"expected processors of {', '.join(LANES)}, got {', '.join(found) or 'none'}")
-    return found
+    result = tuple(dict.fromkeys(names))
+    if not result or set(result) - LANES.keys():
+        raise ConfigError(f"expected processors of {', '.join(LANES)}, got {', '.join(result) or 'none'}")
+    return result
 
 
 def options(
@@ -195,11 +194,11 @@ def options(
     processors: that may work for methods. crypto: of encrypting or decrypting one coded byte, on a lane of
     its own. dominated: also those that another one is never slower than.
     """
-    found: list[Option] = []
+    result: list[Option] = []
     for name in schedules:
         for price in (one for one in prices if not one.around_ring or name == Ring.name):
-            found += _priced(price, make_schedule(name, nodes), link, processors, crypto)
-    return found if dominated else pruned(found)
+            result += _priced(price, make_schedule(name, nodes), link, processors, crypto)
+    return result if dominated else pruned(result)
 
 
 def _priced(

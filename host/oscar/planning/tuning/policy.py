@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oscar.errors import ConfigError
-from oscar.timeline.engine import Floats, Timeline
-from oscar.timeline.graph import CODEC, COMPUTE, PORT, Step, check_ready, iteration
+from oscar.timeline.engine import CODEC, COMPUTE, PORT, Floats, Step, Timeline, check_ready, iteration
 from oscar.timeline.lanes import GRID, Ints, LaneCase, make_case, policy_time, seconds_at
 
 SAME, OTHER = "same", "other"  # processors: the training's own, and another one beside it
@@ -24,8 +23,9 @@ THREAD = "thread"  # another one that codes and sends group after group, as the 
 class Option:
     """A way to reduce a group of tensors.
 
-    steps: lanes and priorities. curves: seconds of each on the grid of values. least: values that a tensor
-    needs for it.
+    steps: lanes and priorities.
+    curves: seconds of each step on the grid of values.
+    least: values that a tensor needs for it.
     """
 
     name: str
@@ -86,8 +86,10 @@ class Policy:
 class PolicyProblem:
     """Tensors in the order of the backward pass, and the options there are.
 
-    ready_s: when each gradient is there. refused: of an option's name the tensors that cannot take it, with
-    the reason. counts: of an option's name the values that each tensor counts as; of others, its values.
+    ready_s: when each gradient is there.
+    refused: by an option's name the tensors that cannot take it, with the reason.
+    counts: by an option's name the values that each tensor counts as; for other options, its values.
+
     Raises ConfigError for times that fall, options that no tensor can take, and no option at all.
     """
 
@@ -112,15 +114,15 @@ class PolicyProblem:
     @cached_property
     def left_out(self) -> dict[str, dict[int, str]]:
         """Of each option the tensors that cannot take it, and why."""
-        found = {}
+        result = {}
         for option in self.options:
             own = dict(self.refused.get(option.name, {}))
             for at, size in enumerate(self.sizes):
                 if size < option.least:
                     own.setdefault(at, f"{size} values, at least {option.least} needed")
             if own:
-                found[option.name] = dict(sorted(own.items()))
-        return found
+                result[option.name] = dict(sorted(own.items()))
+        return result
 
     @cached_property
     def mask(self) -> NDArray[np.bool_]:

@@ -12,8 +12,7 @@ import yaml
 from oscar.errors import ConfigError
 from oscar.files import write_text
 from oscar.planning.tuning.policy import Policy, PolicyProblem
-from oscar.timeline.engine import Floats
-from oscar.timeline.graph import check_ready
+from oscar.timeline.engine import Floats, check_ready
 from oscar.yaml_core import read
 
 FORMAT = 1
@@ -56,18 +55,18 @@ class PolicyFile:
 
         Raises ConfigError for times that are none.
         """
-        found = self.made.get("ready_ms")
-        if found is None:
+        result = self.made.get("ready_ms")
+        if result is None:
             return None
         try:
-            times = check_ready(found)
+            times = check_ready(result)
         except ConfigError:
             raise
         except (TypeError, ValueError):
-            raise ConfigError(f"expected ready_ms with a time for each tensor, got {found!r}") from None
+            raise ConfigError(f"expected ready_ms with a time for each tensor, got {result!r}") from None
         if times.size != len(self.tensors) or not times[0] >= 0 or not times[-1] > 0:
             raise ConfigError(
-                f"expected ready_ms with a time for each of {len(self.tensors)} tensors, got {found!r}"
+                f"expected ready_ms with a time for each of {len(self.tensors)} tensors, got {result!r}"
             )
         return times
 

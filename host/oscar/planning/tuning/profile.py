@@ -14,8 +14,7 @@ from oscar.coding.costs import check_seconds
 from oscar.errors import ConfigError
 from oscar.files import write_text
 from oscar.provenance import installed, processor
-from oscar.timeline.engine import Floats
-from oscar.timeline.graph import check_ready
+from oscar.timeline.engine import Floats, check_ready
 from oscar.version import __version__
 from oscar.yaml_core import read
 
@@ -91,8 +90,8 @@ class ReadyTimes:
         known = dict(self.tensors)
         for name, size in tensors or ():
             if known.pop(name, None) != size:
-                found = dict(self.tensors).get(name)
-                came = "none of that name" if found is None else f"one of {found}"
+                result = dict(self.tensors).get(name)
+                came = "none of that name" if result is None else f"one of {result}"
                 raise ConfigError(
                     f"expected a profile of this model, whose {name} has {size} values, got {came}; {AGAIN}"
                 )
@@ -138,8 +137,8 @@ def load_profile(path: Path) -> ReadyTimes:
         times = tuple(seconds for _, _, seconds in rows)
         forward, backward = (_seconds(tree[name]) for name in ("forward_s", "backward_s"))
         holds = {str(name): str(value) for name, value in tree["holds_for"].items()}
-        found = ReadyTimes(tuple(row[:2] for row in rows), times, forward, str(tree["made"]), holds)
-        if found.backward_s != backward:
+        result = ReadyTimes(tuple(row[:2] for row in rows), times, forward, str(tree["made"]), holds)
+        if result.backward_s != backward:
             raise ConfigError(
                 f"expected forward and backward pass to end with the last gradient, at {times[-1]:g} s, "
                 f"got {forward:g} and {backward:g} s; {AGAIN}"
@@ -148,7 +147,7 @@ def load_profile(path: Path) -> ReadyTimes:
         raise ConfigError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path}: expected a profile as ReadyTimes.write makes it, got {error}") from None
-    return found
+    return result
 
 
 def here(library: str) -> dict[str, str]:

@@ -28,8 +28,7 @@ from oscar.planning.tuning.policy import OTHER, SAME, Option, PolicyProblem
 from oscar.planning.tuning.policy_file import MOST, PolicyFile
 from oscar.planning.tuning.select import Selection, select
 from oscar.state import Saved
-from oscar.timeline.engine import Floats
-from oscar.timeline.graph import PORT, check_ready
+from oscar.timeline.engine import PORT, Floats, check_ready
 from oscar.timeline.link import LEAST_RATE, MOST_RATE, LinkModel
 
 GAIN = 1.05  # by which another policy has to be faster: less is within the error of the model
@@ -164,38 +163,31 @@ class Retuner:
             self.fit.link, SCHEDULES, self._processors,
         )  # fmt: skip
         self.expected_s = before = self._time(policy, problems)
-        self._remember(policy, took_s)
+        rate = self.fit.link.bandwidth_bps
+        if not 1 / OTHER_LINK < rate / max(self._tried_bps, SLOW_BPS) < OTHER_LINK:
+            self._tried, self._tried_bps = {}, rate  # what was tried on another link says nothing
         if took_s is not None:
+            self._tried[_kind(policy)] = policy, took_s
             best, best_s = min(self._tried.values(), key=lambda one: one[1])
             if best_s * BACK < took_s:
                 self.expected_s = self._time(best, problems)
                 return Retuned(best, self.fit, took_s, best_s)
-        problem, found = better_of(problems)
+        problem, result = better_of(problems)
         names = [name for name, _ in policy.tensors]
-        other = PolicyFile.of(names, problem, found.policy, self._made(policy, found.time_s))
-        far = (_kind(other) == FP32.name) != (_kind(policy) == FP32.name)
-        gain = max(self.gain, FAR) if far else self.gain
-        if before < gain * found.time_s or _kind(other) in self._tried:
-            return None
-        self.expected_s = found.time_s
-        return Retuned(other, self.fit, before, found.time_s)
-
-    def _remember(self, policy: PolicyFile, took_s: float | None) -> None:
-        """Note what a policy took; on another link, all that was noted before is worth nothing."""
-        rate = self.fit.link.bandwidth_bps
-        if not 1 / OTHER_LINK < rate / max(self._tried_bps, SLOW_BPS) < OTHER_LINK:
-            self._tried, self._tried_bps = {}, rate
-        if took_s is not None:
-            self._tried[_kind(policy)] = policy, took_s
-
-    def _made(self, policy: PolicyFile, time_s: float) -> dict[str, Any]:
         link = self.fit.link
-        found = {
+        made = {
+            **policy.made,
             "gbps": link.bandwidth_bps * 1e-9,
             "latency_us": link.latency_s * 1e6,
-            "time_ms": time_s * 1e3,
+            "time_ms": result.time_s * 1e3,
         }
-        return {**policy.made, **found}
+        other = PolicyFile.of(names, problem, result.policy, made)
+        far = (_kind(other) == FP32.name) != (_kind(policy) == FP32.name)
+        gain = max(self.gain, FAR) if far else self.gain
+        if before < gain * result.time_s or _kind(other) in self._tried:
+            return None
+        self.expected_s = result.time_s
+        return Retuned(other, self.fit, before, result.time_s)
 
     def _time(self, policy: PolicyFile, problems: tuple[PolicyProblem, PolicyProblem]) -> float:
         """Return the seconds of an iteration with a policy; where all is plain, DDP's buckets do as well."""
@@ -270,12 +262,12 @@ class Retuner:
 def _read_made(saved: Saved) -> dict[str, Any]:
     """Return how a policy was found, which is kept as JSON."""
     try:
-        found = json.loads(saved.text())
+        result = json.loads(saved.text())
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        result = None
+    if not isinstance(result, dict):
         raise saved.refuse("how a policy was found, as JSON")
-    return found
+    return result
 
 
 def _kind(policy: PolicyFile) -> Any:
@@ -314,9 +306,9 @@ def fitted(seen: Sequence[Seen], prices: Sequence[MethodPrice], nodes: int, befo
     probe = replace(before.link, bandwidth_bps=FAST_BPS, latency_s=1.0)  # seconds are hops
     known = {link: _by_name(seen, prices, nodes, link) for link in (before.link, probe)}
     hops, bits, coding = [], [], []
-    for one in seen:
-        name = " ".join(split_option(one.option))
-        steps, hop = (known[link][name].seconds(one.values) for link in (before.link, probe))
+    for group in seen:
+        name = " ".join(split_option(group.option))
+        steps, hop = (known[link][name].seconds(group.values) for link in (before.link, probe))
         hops.append(round(sum(step.seconds for step in hop if step.lane == PORT)))
         port_s = sum(step.seconds for step in steps if step.lane == PORT)
         bits.append(max(0.0, port_s - hops[-1] * before.link.latency_s) * before.link.bandwidth_bps)
@@ -336,8 +328,8 @@ def _by_name(
 ) -> dict[str, Option]:
     """Return options by method and schedule, with coding on a lane of its own."""
     schedules = list(dict.fromkeys(split_option(one.option)[1] for one in seen))
-    found = options(prices, nodes, link, schedules, processors=[OTHER], dominated=True)
-    return {" ".join(split_option(option.name)): option for option in found}
+    result = options(prices, nodes, link, schedules, processors=[OTHER], dominated=True)
+    return {" ".join(split_option(option.name)): option for option in result}
 
 
 def _two(first: Floats, second: Floats, took: Floats, known: float) -> tuple[float, float]:

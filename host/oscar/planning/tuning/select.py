@@ -1,23 +1,28 @@
 """Choosing a policy: as published, as released, or groups and options together; and why it is as it is.
 
-Reasons say what each group's next best option would cost, and what bounds the iteration.
+Local search is compiled: flips, merges, splits and moved borders while they gain. Reasons say what each
+group's next best option would cost, and what bounds the iteration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from oscar.coding.costs import clock
-from oscar.planning.tuning.descent import descend
+from oscar.kernels import njit
 from oscar.planning.tuning.espresso import published, released
 from oscar.planning.tuning.policy import Policy, PolicyProblem
-from oscar.timeline.graph import COMPUTE, LANES, PORT
+from oscar.timeline.engine import COMPUTE, LANES, PORT
+from oscar.timeline.lanes import policy_time
 
 CUTS = 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48  # groups of first guesses
 SWEEPS, ENOUGH = 40, 10_000
+GAIN = 1.0 - 1e-9  # a gain of less is rounding
+FINE = 32  # tensors of a group that is split at every border
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,13 @@ def joint(problem: PolicyProblem) -> tuple[Policy, int]:
     Searches begin where an option does best: each tensor alone, or in some groups of equal values; then where
     it does second best and so on, until ENOUGH policies have been tried.
     """
+    # Groupings to begin with: every tensor alone, and groups of about equal values.
+    groupings = list(dict.fromkeys(_cut(problem, count) for count in (len(problem.sizes), *CUTS)))
     guesses, tried = [], 0
     for option in range(len(problem.options)):
-        own = [_guess(problem, option, borders) for borders in _borders(problem)]
-        guesses.append(sorted(own, key=problem.time))
-        tried += len(own)
+        policies = [_guess(problem, option, borders) for borders in groupings]
+        guesses.append(sorted(policies, key=problem.time))
+        tried += len(policies)
     ends: list[tuple[float, Policy]] = []
     for place, starts in enumerate(zip(*guesses, strict=True)):
         for start in starts:
@@ -104,11 +111,6 @@ def _descended(problem: PolicyProblem, start: Policy, *, regroup: bool) -> tuple
     stops[:count], options[:count] = start.stops, start.options
     seconds, count, tried = descend(problem.case, stops, options, count, SWEEPS, regroup)
     return seconds, Policy(tuple(stops[:count].tolist()), tuple(options[:count].tolist())), tried
-
-
-def _borders(problem: PolicyProblem) -> list[tuple[int, ...]]:
-    """Return groupings to begin with: every tensor alone, and groups of about equal values."""
-    return list(dict.fromkeys(_cut(problem, count) for count in (len(problem.sizes), *CUTS)))
 
 
 def _cut(problem: PolicyProblem, count: int) -> tuple[int, ...]:
@@ -175,7 +177,7 @@ class Reason:
 def reasons(problem: PolicyProblem, policy: Policy) -> list[Reason]:
     """Return a reason for each group."""
     total, starts = problem.played(policy)
-    found = []
+    result = []
     for at, (begin, stop, option) in enumerate(policy.groups):
         values = sum(problem.sizes[begin:stop])
         last = problem.steps(begin, stop, option)
@@ -188,8 +190,8 @@ def reasons(problem: PolicyProblem, policy: Policy) -> list[Reason]:
         end = float(starts[at, len(last)]) + last[-1].seconds
         loss = others[second] if second else 0.0
         ready = float(problem.ready_s[stop - 1])
-        found.append(Reason(begin, stop, values, problem.options[option].name, ready, end, second, loss))
-    return found
+        result.append(Reason(begin, stop, values, problem.options[option].name, ready, end, second, loss))
+    return result
 
 
 def verdict(problem: PolicyProblem, policy: Policy) -> str:
@@ -218,3 +220,138 @@ def verdict(problem: PolicyProblem, policy: Policy) -> str:
 
 def _raw(problem: PolicyProblem, name: str) -> bool:
     return not next(option for option in problem.options if option.name == name).compresses
+
+
+@njit(cache=True, nogil=True)
+def descend(
+    case: Any, stops: Any, options: Any, count: int, sweeps: int, regroup: bool
+) -> tuple[float, int, int]:
+    """Improve the policy in the first `count` of stops and options; both have room for all tensors.
+
+    regroup: merge and split; else the number of groups stays.
+
+    Returns its seconds, its groups, and how many policies were tried. A sweep tries all moves and takes each
+    that gains; where none does, splits whose halves take other options are tried, too.
+    """
+    starts = np.empty((stops.shape[0], case.queue.shape[1]))
+    best, tried = policy_time(case, stops, options, count, starts, np.inf), 1
+    for _ in range(sweeps):
+        before = best
+        best, more = _flips(case, stops, options, count, starts, best)
+        tried += more
+        best, more = _moves(case, stops, options, count, starts, best)
+        tried += more
+        if not regroup:
+            if best >= before * GAIN:
+                break
+            continue
+        best, count, more = _merges(case, stops, options, count, starts, best)
+        tried += more
+        best, count, more = _splits(case, stops, options, count, starts, best, deep=False)
+        tried += more
+        if best >= before * GAIN:
+            best, count, more = _splits(case, stops, options, count, starts, best, deep=True)
+            tried += more
+            if best >= before * GAIN:
+                break
+    return best, count, tried
+
+
+@njit(cache=True, nogil=True)
+def _flips(case: Any, stops: Any, options: Any, count: int, starts: Any, best: float) -> tuple[float, int]:
+    tried = 0
+    for group in range(count):
+        for option in range(case.queue.shape[0]):
+            kept = options[group]
+            if option != kept:
+                options[group] = option
+                seconds = policy_time(case, stops, options, count, starts, best)
+                tried += 1
+                if seconds < best * GAIN:
+                    best = seconds
+                else:
+                    options[group] = kept
+    return best, tried
+
+
+@njit(cache=True, nogil=True)
+def _moves(case: Any, stops: Any, options: Any, count: int, starts: Any, best: float) -> tuple[float, int]:
+    """Move the border behind each group by 1, 2, 4, ... tensors."""
+    tried = 0
+    for group in range(count - 1):
+        way = 1
+        while abs(way) < stops.shape[0]:
+            kept = stops[group]
+            if (stops[group - 1] if group else 0) < kept + way < stops[group + 1]:
+                stops[group] = kept + way
+                seconds = policy_time(case, stops, options, count, starts, best)
+                tried += 1
+                if seconds < best * GAIN:
+                    best = seconds
+                else:
+                    stops[group] = kept
+            way = -way if way > 0 else -2 * way
+    return best, tried
+
+
+@njit(cache=True, nogil=True)
+def _merges(
+    case: Any, stops: Any, options: Any, count: int, starts: Any, best: float
+) -> tuple[float, int, int]:
+    """Merge each group with the next, with every option."""
+    tried, group = 0, 0
+    while group < count - 1:
+        border, one, other = stops[group], options[group], options[group + 1]
+        stops[group : count - 1] = stops[group + 1 : count].copy()
+        options[group : count - 1] = options[group + 1 : count].copy()
+        chosen = -1
+        for option in range(case.queue.shape[0]):
+            options[group] = option
+            seconds = policy_time(case, stops, options, count - 1, starts, best)
+            tried += 1
+            if seconds < best * GAIN:
+                best, chosen = seconds, option
+        if chosen >= 0:
+            options[group] = chosen
+            count -= 1
+            continue  # with the next one, too
+        stops[group + 1 : count] = stops[group : count - 1].copy()
+        options[group + 1 : count] = options[group : count - 1].copy()
+        stops[group], options[group], options[group + 1] = border, one, other
+        group += 1
+    return best, count, tried
+
+
+@njit(cache=True, nogil=True)
+def _splits(
+    case: Any, stops: Any, options: Any, count: int, starts: Any, best: float, deep: bool
+) -> tuple[float, int, int]:
+    """Split each group where it gains most; deep: one half takes another option."""
+    tried, group = 0, 0
+    while group < count:
+        begin, end, kept = stops[group - 1] if group else 0, stops[group], options[group]
+        if count == stops.shape[0] or end - begin < 2:
+            group += 1
+            continue
+        stops[group + 1 : count + 1] = stops[group:count].copy()
+        options[group + 1 : count + 1] = options[group:count].copy()
+        cut, left, right = -1, kept, kept
+        for border in range(begin + 1, end, 1 + (end - begin) // FINE):  # moves do the rest
+            stops[group] = border
+            for choice in range(2 * case.queue.shape[0] if deep else 1):
+                options[group], options[group + 1] = kept, kept
+                if deep:
+                    options[group + choice % 2] = choice // 2
+                seconds = policy_time(case, stops, options, count + 1, starts, best)
+                tried += 1
+                if seconds < best * GAIN:
+                    best, cut, left, right = seconds, border, options[group], options[group + 1]
+        if cut >= 0:
+            stops[group], options[group], options[group + 1] = cut, left, right
+            count += 1
+            continue  # its first half, again
+        stops[group:count] = stops[group + 1 : count + 1].copy()
+        options[group:count] = options[group + 1 : count + 1].copy()
+        options[group] = kept
+        group += 1
+    return best, count, tried

@@ -35,9 +35,9 @@ def read_times(path: Path, tensors: Tensors) -> ReadyTimes:
         raise ConfigError(f"{path}: expected a profile or a trace, got {error}") from None
     try:
         if raw.lstrip()[:1] != b"{" and min(raw[:64], default=9) >= 9:  # protobuf has lower ones
-            found = load_profile(path)
-            found.check(tensors)
-            return found
+            result = load_profile(path)
+            result.check(tensors)
+            return result
         return _of_events(_events(raw), tensors, f"trace {path.name}")
     except ConfigError as error:
         text = str(error)
@@ -83,18 +83,18 @@ def _events(raw: bytes) -> tuple[list[_Event], _Work]:
     try:
         first = trees[0]
         if "traceEvents" in first:
-            found = _chrome(first["traceEvents"])
+            result = _chrome(first["traceEvents"])
         elif "nodes" in first:
-            found = _linked(first["nodes"]), _Work([], [], [])
+            result = _linked(first["nodes"]), _Work([], [], [])
         else:
-            found = _converted(trees[1:] if "name" not in first else trees), _Work([], [], [])
+            result = _converted(trees[1:] if "name" not in first else trees), _Work([], [], [])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(
             f"expected a trace of torch.profiler or of Chakra, got something else ({error!r})"
         ) from None
-    return sorted(found[0]), found[1]
+    return sorted(result[0]), result[1]
 
 
 def _documents(text: str) -> Iterator[dict[str, Any]]:
@@ -189,8 +189,8 @@ def _of_events(trace: tuple[list[_Event], _Work], tensors: Tensors, made: str) -
     whole = [one for one in iterations if len(one[2]) == len(tensors)]
     if not whole or not all(math.isfinite(begin) for begin, _, _ in whole):
         counts = sorted({len(gradients) for _, _, gradients in iterations})
-        came = f"{counts} a pass" if not whole else "no forward pass before them"
-        raise ConfigError(f"expected a backward pass of {len(tensors)} gradients, got {came}; {RECORD}")
+        given = f"{counts} a pass" if not whole else "no forward pass before them"
+        raise ConfigError(f"expected a backward pass of {len(tensors)} gradients, got {given}; {RECORD}")
     rows, forward = [], []
     for begin, backward, gradients in whole[1:] if len(whole) > 2 else whole:
         start = work.begin(begin)

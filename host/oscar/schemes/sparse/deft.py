@@ -91,8 +91,8 @@ class Deft(Sparsifier):
         streams = yield Message("pieces", data, "gather", bits=8)
         places = self.once("pieces", lambda: self._read(streams, leader))
         mine = np.flatnonzero(places["bin"] == (self.iteration + worker.rank) % self.nodes)
-        found = [top(acc, int(places["count"][i]), *self.pieces[i].tolist()) for i in mine]
-        return np.concatenate([np.zeros(0, np.int64), *found])
+        result = [top(acc, int(places["count"][i]), *self.pieces[i].tolist()) for i in mine]
+        return np.concatenate([np.zeros(0, np.int64), *result])
 
     def _read(self, streams: Sequence[Array], leader: int) -> Array:
         """Return the leader's records. Raises GradientError if they are invalid."""

@@ -66,10 +66,10 @@ class SparseExchange(ABC):
         (length,) = _LENGTH.unpack(data[: _LENGTH.size].tobytes())
         rest = data[_LENGTH.size :]
         try:
-            found = index.decode(rest[:length].copy(), size)
+            result = index.decode(rest[:length].copy(), size)
         except FrameError as error:
             raise FrameError(f"rank {source} sent positions that cannot be read: {error}") from None
-        positions = found if members is None else members[found]
+        positions = result if members is None else members[result]
         items = rest[length:]
         expected = 4 * self.grains.count(positions)
         if items.size != expected:
@@ -96,11 +96,10 @@ class AllGather(SparseExchange):
         """See Exchange.run."""
         packed = self.pack(self.index, own[0], self.grains.size, own[1])
         every = yield Message("sets", packed, "gather", bits=8)
-        sets = scheme.once("sets", lambda: self._unpack_all(every))
+        sets = scheme.once(
+            "sets", lambda: [self.unpack(self.index, data, None, rank) for rank, data in enumerate(every)]
+        )
         return scheme.once("sum of sets", lambda: self.add(sets))
-
-    def _unpack_all(self, every: Sequence[Array]) -> list[Set]:
-        return [self.unpack(self.index, data, None, rank) for rank, data in enumerate(every)]
 
     def busiest(self, every: Sequence[Array]) -> int:
         """See Exchange.busiest."""
@@ -193,15 +192,22 @@ class PointToPoint(SparseExchange):
             packed = self._push(own)
         except GradientError as error:
             raise GradientError(f"rank {worker.rank}: {error}") from None
-        came = yield handed("push", packed)
+        pushed = yield handed("push", packed)
         mine = members[worker.rank]
-        sets = [self.unpack(self.index, data, mine, rank) for rank, data in enumerate(came)]
+        sets = [self.unpack(self.index, data, mine, rank) for rank, data in enumerate(pushed)]
         positions, sums = self.add(sets)
         local = self.partition.local[positions]
         answer = self.pack(self.back, local, mine.size, sums)
         parts = (answer.size,) * self.nodes
-        came = yield Message("pull", np.tile(answer, self.nodes), "exchange", bits=8, parts=parts)
-        return scheme.once("pulled", lambda: self._pulled(came, members))
+        answers = yield Message("pull", np.tile(answer, self.nodes), "exchange", bits=8, parts=parts)
+
+        def pulled() -> Set:
+            parts = zip(answers, members, strict=True)
+            return self.add(
+                [self.unpack(self.back, data, places, rank) for rank, (data, places) in enumerate(parts)]
+            )
+
+        return scheme.once("pulled", pulled)
 
     def _push(self, own: Set) -> list[Array]:
         positions, items = own
@@ -213,9 +219,6 @@ class PointToPoint(SparseExchange):
             size = self.partition.members[server].size
             packed.append(self.pack(self.index, self.partition.local[part], size, held))
         return packed
-
-    def _pulled(self, came: Sequence[Array], members: Sequence[Array]) -> Set:
-        return self.add([self.unpack(self.back, data, members[rank], rank) for rank, data in enumerate(came)])
 
     def busiest(self, every: Sequence[Array]) -> int:
         """See Exchange.busiest: the sum of push and pull."""

@@ -45,10 +45,10 @@ def ladders_of(streams: Sequence[Array], count: int) -> Array:
     """Return the magnitudes that ranks sent, float32 [rank, count]. GradientError names an invalid rank."""
     bad = next((rank for rank, stream in enumerate(streams) if stream.size != 4 * count), None)
     if bad is None:
-        found: Array = np.concatenate(streams).view("<f4").reshape(-1, count).astype(np.float32, copy=False)
-        bad = wrong(found)
+        result: Array = np.concatenate(streams).view("<f4").reshape(-1, count).astype(np.float32, copy=False)
+        bad = wrong(result)
         if bad is None:
-            return found
+            return result
     raise GradientError(
         f"rank {bad}: expected {count} falling magnitudes, got {streams[bad].size} bytes with other content: "
         "all ranks must run the same version and configuration"

@@ -19,7 +19,7 @@ from oscar.coding.index import INDEX_CODECS
 from oscar.numerics.quantiser_kernels import hold_within
 from oscar.schemes.base import MOST_WAITING, Message, Messages, Scheme, Worker
 from oscar.schemes.sparse.values import BITS, CHANNEL, FORMS, GatheredIndex, Summed, ValueSum
-from oscar.state import PART, Reader, Saved, optional
+from oscar.state import PART, Reader, optional
 
 Controller = Literal["corrected", "released"]
 FIRST_DENSITY = 0.25  # density at the begin of a warm-up
@@ -69,17 +69,15 @@ def check_one(key: str, came: str, known: Sequence[str]) -> None:
         raise ValueError(f"{key} is one of {', '.join(known)}, got {came!r}")
 
 
-def _read_velocity(worker: Any, saved: Saved) -> Array:
-    return saved.array(np.float32, (worker.values,))
-
-
 class SparseWorker(Worker):
     """A worker that also keeps the velocity of momentum correction.
 
     chosen: the positions that it chose in the last iteration.
     """
 
-    STATE: ClassVar[dict[str, Reader]] = Worker.STATE | {"velocity": optional(_read_velocity)}
+    STATE: ClassVar[dict[str, Reader]] = Worker.STATE | {
+        "velocity": optional(lambda worker, saved: saved.array(np.float32, (worker.values,)))
+    }
 
     def __init__(self, rank: int, values: int) -> None:
         super().__init__(rank, values)

@@ -66,8 +66,8 @@ def above(acc: Array, threshold: float, low: int = 0, high: int | None = None) -
     Zeros are never chosen, whatever the threshold is.
     """
     cut = max(np.uint32(1), np.float32(threshold).view(np.uint32))
-    found: Array = _above(acc[low:high].view(np.uint32), cut, low)
-    return found
+    result: Array = _above(acc[low:high].view(np.uint32), cut, low)
+    return result
 
 
 def _nth_largest(values: Array, count: int) -> float:
@@ -105,10 +105,10 @@ def reached_by_each(acc: Array, ranks: Array, low: int = 0, high: int | None = N
         worth = np.sort(np.abs(values[above(values, guess)]).view(np.uint32))
         if worth.size >= most:
             break
-    found = np.zeros(ranks.size, np.uint32)
+    result = np.zeros(ranks.size, np.uint32)
     there = ranks <= worth.size
-    found[there] = worth[worth.size - ranks[there]]
-    return found.view(np.float32)
+    result[there] = worth[worth.size - ranks[there]]
+    return result.view(np.float32)
 
 
 @njit(cache=True, nogil=True)
@@ -155,8 +155,8 @@ def _level(bits: Any, ranks: Any, count: int) -> int:
 
 def wrong(ladders: Array) -> int | None:
     """Return the first worker whose ladder cannot be what `reached_by_each` returns, or None."""
-    found = int(_wrong(ladders))
-    return None if found < 0 else found
+    result = int(_wrong(ladders))
+    return None if result < 0 else result
 
 
 def level(ladders: Array, ranks: Array, count: int) -> float:
@@ -164,8 +164,8 @@ def level(ladders: Array, ranks: Array, count: int) -> float:
 
     ladders: float32 [worker, rung], the results of `reached_by_each` for the same ranks.
     """
-    found = _level(np.ascontiguousarray(ladders).view(np.uint32), ranks, count)
-    return float(np.uint32(found).view(np.float32))
+    result = _level(np.ascontiguousarray(ladders).view(np.uint32), ranks, count)
+    return float(np.uint32(result).view(np.float32))
 
 
 @lru_cache(maxsize=8)
@@ -176,9 +176,9 @@ def rungs(count: int, workers: int) -> Array:
     """
     steps = range(-8, math.ceil(2 * math.log2(workers)) + 1)
     ranks = {min(count, math.ceil(count / workers * 2 ** (step / 2))) for step in steps}
-    found = np.array(sorted(ranks), np.int64)
-    found.setflags(write=False)
-    return found
+    result = np.array(sorted(ranks), np.int64)
+    result.setflags(write=False)
+    return result
 
 
 def top(acc: Array, count: int, low: int = 0, high: int | None = None) -> Array:

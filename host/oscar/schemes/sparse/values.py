@@ -21,11 +21,7 @@ from oscar.numerics.saturation import Saturation
 from oscar.schemes.base import RIDE_BITS, Message
 from oscar.schemes.fields import field_bits
 from oscar.schemes.grid import Attempt, Grid, GridSteps, rises
-from oscar.state import PART, Reader, Saved, Stateful, absent, optional
-
-
-def _read_counts(index: Any, saved: Saved) -> Array:
-    return saved.array(np.int64, index.counts.shape, 0, MOST_COUNT)
+from oscar.state import PART, Reader, Stateful, absent, optional
 
 
 class GatheredIndex(Stateful):
@@ -38,7 +34,9 @@ class GatheredIndex(Stateful):
     STATE: ClassVar[dict[str, Reader]] = {
         "popularity": absent("for a codec without classes"),
         "counts": optional(
-            _read_counts, when=lambda index: index.counts is not None, without="without classes"
+            lambda index, saved: saved.array(np.int64, index.counts.shape, 0, MOST_COUNT),
+            when=lambda index: index.counts is not None,
+            without="without classes",
         ),
     }
 
@@ -71,15 +69,15 @@ class GatheredIndex(Stateful):
         """Return all workers' positions, by rank. Raises FrameError."""
         ends = [self._end(rank) for rank in range(self.nodes)]
         pairs = zip(ends, streams, strict=True)
-        found = []
+        result = []
         for rank, (end, stream) in enumerate(pairs):
             try:
-                found.append(end.decode(stream, self.size, self._classes))
+                result.append(end.decode(stream, self.size, self._classes))
             except FrameError as error:
                 raise FrameError(f"rank {rank} sent positions that cannot be read: {error}") from None
         counts = [end.counts for end in ends if isinstance(end, Popular)]
         self._moved = np.stack(counts) if counts else None
-        return found
+        return result
 
     def observe(self, union: Array) -> None:
         """Update the state by the last decoded streams and the sorted union of their positions."""

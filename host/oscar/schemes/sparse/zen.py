@@ -109,20 +109,20 @@ class ZenOptions:
 @njit(cache=True, nogil=True)
 def _traits(values: Any, width: int) -> Any:
     """Return the number of values, and of rows of `width` values, with a hit."""
-    found, rows = 0, 0
+    result, rows = 0, 0
     for first in range(0, len(values), width):
-        before = found
+        before = result
         for x in values[first : first + width]:
-            found += x != 0
-        rows += found != before
-    return found, rows
+            result += x != 0
+        rows += result != before
+    return result, rows
 
 
 def _read_widths(zen: Any, saved: Saved) -> list[int | None]:
-    found = optional_integers(saved, len(zen.sizes), 1, 1 << 40)
-    if any(width is not None and width > max(1, size) for width, size in zip(found, zen.sizes, strict=True)):
+    result = optional_integers(saved, len(zen.sizes), 1, 1 << 40)
+    if any(width is not None and width > max(1, size) for width, size in zip(result, zen.sizes, strict=True)):
         raise saved.refuse("widths of grains within their tensors", "wider ones")
-    return found
+    return result
 
 
 def _read_name(zen: Any, saved: Saved) -> str:
@@ -132,10 +132,6 @@ def _read_name(zen: Any, saved: Saved) -> str:
     if name not in known:
         raise saved.refuse(f"one of {', '.join(known)}")
     return name
-
-
-def _read_hits(zen: Any, saved: Saved) -> Array:
-    return saved.array(np.int64, (zen.grains.size,), 0, 256)
 
 
 class Zen(Scheme):
@@ -150,7 +146,10 @@ class Zen(Scheme):
     STATE: ClassVar[dict[str, Reader]] = Scheme.STATE | {
         "widths": optional(_read_widths),
         "taken": optional(_read_name),
-        "hits": optional(_read_hits, when=lambda zen: zen.options.partition == "learnt"),
+        "hits": optional(
+            lambda zen, saved: saved.array(np.int64, (zen.grains.size,), 0, 256),
+            when=lambda zen: zen.options.partition == "learnt",
+        ),
         "sum": PART,
         "index": PART,
     }
@@ -192,37 +191,29 @@ class Zen(Scheme):
     def _follow(self) -> None:
         self._exchanges.clear()
 
-    def _measure(self, values: Array) -> Array:
-        """Return the hit values and hit rows of every tensor, int64 [2 * tensors], as bytes."""
-        found = [
-            _traits(part, self._row(t)) if part.size else (0, 0)
-            for t, part in enumerate(cut(values, self.offsets))
-        ]
-        return np.array(found, "<i8").reshape(-1).view(np.uint8)
-
     def _row(self, tensor: int) -> int:
         shape = self.shapes[tensor]
         return max(1, self.sizes[tensor] // shape[0]) if len(shape) > 1 and shape[0] else 1
 
-    def _lay_out(self, every: Sequence[Array]) -> None:
+    def _lay_out(self, all_traits: Sequence[Array]) -> None:
         """Set the grain of each tensor from all workers' counts.
 
         Wait until every tensor was hit, at most PATIENCE iterations: some tensors have a zero gradient at
         first.
         """
-        total = np.sum([one.view("<i8") for one in every], axis=0).reshape(-1, 2)
-        unhit = any(size and not found for size, found in zip(self.sizes, total[:, 0], strict=True))
+        total = np.sum([traits.view("<i8") for traits in all_traits], axis=0).reshape(-1, 2)
+        unhit = any(size and not hits for size, hits in zip(self.sizes, total[:, 0], strict=True))
         if unhit and self.iteration < PATIENCE:
             return
-        self.widths = [self._width(t, int(found), int(rows)) for t, (found, rows) in enumerate(total)]
+        self.widths = [self._width(t, int(hits), int(rows)) for t, (hits, rows) in enumerate(total)]
 
-    def _width(self, tensor: int, found: int, rows: int) -> int | None:
+    def _width(self, tensor: int, hits: int, rows: int) -> int | None:
         o, size, width = self.options, self.sizes[tensor], self._row(tensor)
-        if not size or self.taken == "dense" or found >= o.below * size * self.nodes:
+        if not size or self.taken == "dense" or hits >= o.below * size * self.nodes:
             return None
         if self.taken == "blocks":
             return min(o.block, size)
-        by_row = rows * (width + 1) < found * 2 if o.grain == "auto" else o.grain == "row"
+        by_row = rows * (width + 1) < hits * 2 if o.grain == "auto" else o.grain == "row"
         return width if by_row else 1
 
     def _exchange(self, name: str) -> SparseExchange:
@@ -246,9 +237,14 @@ class Zen(Scheme):
     def messages(self, worker: SparseWorker, values: Array) -> Messages:
         own = worker.accumulate(values, 0.0) if self.options.error_feedback else values
         if self.widths is None:
-            traits = self._measure(own)
-            every = yield Message("traits", traits, "agree", bits=8)
-            self.once("layout", lambda: self._lay_out(every))
+            # Hit values and hit rows of each tensor, int64 [2 * tensors], as bytes.
+            result = [
+                _traits(part, self._row(t)) if part.size else (0, 0)
+                for t, part in enumerate(cut(own, self.offsets))
+            ]
+            traits = np.array(result, "<i8").reshape(-1).view(np.uint8)
+            all_traits = yield Message("traits", traits, "agree", bits=8)
+            self.once("layout", lambda: self._lay_out(all_traits))
         if self.options.values == "asc":
             yield from self._coded(worker, own)
         else:
