@@ -217,7 +217,7 @@ def test_two_nics_reduce_as_the_host_does(tmp_path: Path, capsys: pytest.Capture
     said = capsys.readouterr()
     assert "# the NICs cut the chunks of the next call where the host does" in said.out
     assert said.out.splitlines()[-1] == "2 of 2 AllReduces equal the host, bit for bit"
-    assert max(map(len, said.out.splitlines())) <= 110
+    assert all(len(line) <= 110 for line in said.out.splitlines() if str(tmp_path) not in line)
     assert "# ring, registers: 8 of 8 frames" in said.err
     assert picture.read_text().count("units decode")
 

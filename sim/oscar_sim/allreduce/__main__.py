@@ -28,9 +28,9 @@ SCHEDULES = "ring", "direct"
 DRIVERS = tuple(report.DRIVERS)
 MOST = 10**9
 BOUNDS = {  # of options, least and most
-    "nodes": (2, 8), "subframes": (1, MAX_SUBFRAMES), "bits": (2, 12), "iterations": (1, MOST),
-    "block_log2": (10, 17), "seed": (0, MOST), "warmup": (0, MOST),
-    "rate": (1e-3, 1), "latency": (0, MOST), "make": (0, MOST), "host": (0, MOST), "mhz": (1, 10_000),
+    "mhz": (1, 10_000), "nodes": (2, 8), "subframes": (1, MAX_SUBFRAMES), "bits": (2, 12),
+    "iterations": (1, MOST), "block_log2": (10, 17), "seed": (0, MOST), "warmup": (0, MOST),
+    "rate": (1e-3, 1), "latency": (0, MOST), "make": (0, MOST), "host": (0, MOST),
 }  # fmt: skip
 EXAMPLES = """
 Each NIC is converted RTL under Verilator. Frames come and go on 64-bit streams, a driver gives commands over
@@ -212,8 +212,8 @@ def _run(args: argparse.Namespace, origin: str) -> int:
         "who sends, receives and codes when": args.figure,
         "every number": args.json,
     }
-    print(*report.written(files), *(f"# FAULT: {fault}" for fault in faults), sep="\n")
-    print(report.verdict(rows, sum(job.iterations for job in jobs)))
+    last = [*report.written(files), *(f"# FAULT: {fault}" for fault in faults)]
+    print(*last, report.verdict(rows, sum(job.iterations for job in jobs)), sep="\n")
     return 1 if faults else 0
 
 

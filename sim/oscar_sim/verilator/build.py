@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, repeat
 from pathlib import Path
 from threading import Event, Thread
 
@@ -28,7 +29,7 @@ HERE = Path(__file__).parent
 DEFAULT_CACHE = Path("build/verilator")
 OF_THE_HOST = version.__file__, frame.__file__, params.__file__  # what hdl imports of it
 SHIM = (HERE / "model.h", HERE / "model.cpp")
-QUIET_SECONDS = 20.0  # between two lines about a step that takes long
+QUIET_SECONDS = 20.0, 60.0  # until the first line about a step that takes long, and between two
 RUNTIME = "verilated.cpp", "verilated_threads.cpp"
 WAVE_RUNTIME = "verilated_fst_c.cpp"
 ADDRESS = """#include "model.h"
@@ -81,10 +82,11 @@ def _run(command: Sequence[str | Path], *, cwd: Path, log: Path) -> None:
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
-    """Say on stderr what begins, and every 20 seconds that it still runs: a NIC takes a minute."""
+    """Say on stderr what begins, and now and then that it still runs: a NIC takes a minute."""
 
     def remind() -> None:
-        while not over.wait(QUIET_SECONDS):
+        pauses = chain(QUIET_SECONDS, repeat(QUIET_SECONDS[-1]))
+        while not over.wait(next(pauses)):
             print(f"# {what}: {time.monotonic() - began:.0f} s so far", file=sys.stderr, flush=True)
 
     over, began = Event(), time.monotonic()
