@@ -202,7 +202,7 @@ def troubled(rank: int, folder: Path) -> dict[str, Any]:
 
 def merged(rank: int, folder: Path) -> dict[str, Any]:
     """Rank 0 says that two groups are best, cut behind the fourth tensor; rank 1 would not."""
-    from oscar.adapters.torch import merging
+    from oscar_studies import merging
 
     training, asked = Training(rank), []
 

@@ -136,16 +136,16 @@ class _Wires(_Rules):
                 self.refuse(wire[1], wait, "expected a receive posted before it is waited for, got none")
             self._compare(wire[1], wait, posts[wire], "it posted")
 
-    def _note(self, found: dict[_Wire, Action], rank: int, action: Action, *, receives: bool) -> None:
+    def _note(self, result: dict[_Wire, Action], rank: int, action: Action, *, receives: bool) -> None:
         wire = (action.peer, rank, action.tag) if receives else (rank, action.peer, action.tag)
-        if wire in found:
+        if wire in result:
             self.refuse(
                 rank,
                 action,
                 f"expected a unique tag on the link {wire[0]} -> {wire[1]}, tag {wire[2]} is also used by "
-                f"{found[wire].place}",
+                f"{result[wire].place}",
             )
-        found[wire] = action
+        result[wire] = action
 
     def _compare(self, rank: int, action: Action, other: Action, who: str) -> None:
         for name in _SAME:
@@ -161,7 +161,8 @@ class _Run(_Rules):
     def __init__(self, schedule: Schedule, programs: Sequence[Sequence[Action]]) -> None:
         super().__init__(schedule)
         self.programs = programs
-        ranks, places = range(schedule.nodes), self._places()
+        ranks = range(schedule.nodes)
+        places = [(c, k) for c in range(schedule.chunks) for k in range(schedule.subframes)]
         self.sums = [dict.fromkeys(places, 1 << rank & self.every) for rank in ranks]
         self.apart = [dict.fromkeys(places, 0) for _ in ranks]
         self.final: list[set[_Place]] = [set() for _ in ranks]
@@ -170,9 +171,6 @@ class _Run(_Rules):
         self.coded: dict[_End, int] = defaultdict(int)
         self.taken: dict[_End, int] = defaultdict(int)
         self.paired: dict[_End, tuple[_End, Action]] = {}
-
-    def _places(self) -> list[_Place]:
-        return [(c, k) for c in range(self.schedule.chunks) for k in range(self.schedule.subframes)]
 
     def check(self) -> None:
         at, moved = [0] * len(self.programs), True
@@ -187,7 +185,13 @@ class _Run(_Rules):
                 self.refuse(
                     rank, stuck, f"expected no deadlock, this action waits for rank {stuck.peer} forever"
                 )
-        self._check_ends()
+        # A decoder that misses frames of its encoder would have other tables in the next call.
+        for end, (coder, action) in self.paired.items():
+            coded, taken = self.coded[coder], self.taken[end]
+            if taken != coded:
+                self.refuse(
+                    end[0], action, f"expected all {coded} frames of that coder of rank {end[2]}, got {taken}"
+                )
         self._check_whole()
 
     def _perform(self, rank: int, a: Action) -> bool:
@@ -195,10 +199,10 @@ class _Run(_Rules):
         key = (a.phase, a.source, a.chunk, a.sub)
         held = self.frames[rank]
         if a.op is Op.WAIT:
-            came = self.wires.pop((a.peer, rank, a.tag), None)
-            if came is None:
+            arrived = self.wires.pop((a.peer, rank, a.tag), None)
+            if arrived is None:
                 return False
-            held[key] = came
+            held[key] = arrived
         elif a.op is Op.ENCODE:
             held[key] = self._encode(rank, a)
         elif a.op is not Op.POST_RECV:
@@ -268,17 +272,6 @@ class _Run(_Rules):
             )
         self.sums[rank][place] = a.terms
         self.final[rank].add(place)
-
-    def _check_ends(self) -> None:
-        """Raise where a decoder misses frames of its encoder: their tables would differ in the next call."""
-        for end, (coder, action) in self.paired.items():
-            if self.taken[end] != self.coded[coder]:
-                self.refuse(
-                    end[0],
-                    action,
-                    f"expected all {self.coded[coder]} frames of that coder of rank {end[2]}, "
-                    f"got {self.taken[end]}",
-                )
 
     def _check_whole(self) -> None:
         s = self.schedule

@@ -13,7 +13,7 @@ from oscar.numerics.bandit import ARMS, check_arms
 from oscar.numerics.plans import PLANS, cuts_of
 from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, Step, default_bits
 from oscar.schemes.registry import check_method, method_names
-from oscar.transports.padding import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURITY
+from oscar.transports.keyed import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURITY
 
 BY_NETWORK, BY_TIME = "network", "auto"
 NAMES = (BY_NETWORK, BY_TIME, *KINDS)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array, sizes_of
-from oscar.collective.stats import AllReduceResult, Stats
+from oscar.collective.frames import AllReduceResult, Stats
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, GradientOverflowError
 from oscar.numerics.quantiser_kernels import add_bounded

@@ -9,15 +9,12 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.association import add_up as added
-from oscar.collective.association import association
-from oscar.collective.frames import Frames
-from oscar.collective.hand_over import HandOver, handed_over
-from oscar.collective.local import Fault, LocalRun
+from oscar.collective.frames import Frames, Moved
+from oscar.collective.local import Fault, HandOver, LocalRun, association, handed_over
+from oscar.collective.local import add_up as added
 from oscar.collective.node import Node
 from oscar.collective.ring import Ring, passed_on, ring_frames
 from oscar.collective.schedule import Schedule
-from oscar.collective.stats import Moved
 from oscar.errors import GradientError, OscarError
 from oscar.numerics.integers import add_up, same_bits
 from oscar.numerics.plans import ChunkPlan

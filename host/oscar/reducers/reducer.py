@@ -13,9 +13,8 @@ import numpy as np
 
 from oscar.array import Array, sizes_of
 from oscar.coding.codec import Codec
-from oscar.collective.frames import Frames
+from oscar.collective.frames import Frames, Moved
 from oscar.collective.schedule import Schedule
-from oscar.collective.stats import Moved
 from oscar.config import Config
 from oscar.cores import at_most, beside_training
 from oscar.errors import CautionWarning, ConfigError, OscarError, warn
@@ -139,13 +138,6 @@ class Call:
         return float(values), float(energy / max(1, self.frames.values) if energy else 0.0)
 
 
-def bandit_of(config: Config, codec: Codec) -> Bandit | None:
-    """Return the bandit that chooses the coarseness; None where it is not configured or cannot apply."""
-    own = config.quantiser
-    quantises = codec.domain == "int" and method_info(config.method).codec is not None
-    return Bandit(own.arms, own.coarseness) if own.controller == "bandit" and quantises else None
-
-
 class CautionNotice:
     """Gives a scheme's warning once."""
 
@@ -183,7 +175,11 @@ class Reducer(ABC):
         self.codec = make_codec_of(config) if codec is None else codec
         self.own_codec = codec is not None
         self.states: dict[Hashable, State] = {}
-        self.bandit = bandit_of(config, self.codec)
+        quantises = self.codec.domain == "int" and method_info(config.method).codec is not None
+        section = config.quantiser
+        self.bandit: Bandit | None = None
+        if section.controller == "bandit" and quantises:  # it chooses the coarseness
+            self.bandit = Bandit(section.arms, section.coarseness)
         self._read: dict[int, Schedule] = {}
         self._threads = beside_training() if config.threads == "auto" else config.threads
         self.notice, self.caution = SaturationNotice(), CautionNotice()
@@ -388,12 +384,13 @@ def check_config(config: Any) -> None:
 
 def checked_weights(weights: Sequence[float]) -> Array:
     """Return weights as float32. Raises ConfigError unless all are 0 or more and their mean is 1."""
-    found = np.asarray(weights, np.float32)
-    bad = [f"{weight:g} of rank {rank}" for rank, weight in enumerate(found) if not 0 <= weight < np.inf]
-    if found.ndim != 1 or not found.size or bad or abs(float(found.mean(dtype=np.float64)) - 1) > MEAN_SLACK:
-        got = bad[0] if bad else f"a mean of {found.mean():g}" if found.size else "none"
+    result = np.asarray(weights, np.float32)
+    bad = [f"{weight:g} of rank {rank}" for rank, weight in enumerate(result) if not 0 <= weight < np.inf]
+    mean = float(result.mean(dtype=np.float64)) if result.size else 0.0
+    if result.ndim != 1 or bad or abs(mean - 1) > MEAN_SLACK:
+        got = bad[0] if bad else f"a mean of {mean:g}" if result.size else "none"
         raise ConfigError(
             f"weights: expected numbers of 0 or more, one for each rank, whose mean is 1, got {got}; "
             "timeline.choose.batch_shares computes them"
         )
-    return found
+    return result

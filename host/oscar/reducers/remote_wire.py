@@ -14,9 +14,8 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.collective.executor import drive, execute
-from oscar.collective.frames import FrameLog
+from oscar.collective.frames import FrameLog, Moved
 from oscar.collective.schedule import Schedule
-from oscar.collective.stats import Moved
 from oscar.reducers.party import Party
 from oscar.reducers.wire import Traffic, Wire, check_parts
 from oscar.schemes.base import RIDE_BITS, Channel, Message
@@ -87,18 +86,15 @@ class RemoteWire(Wire):
             return self._all_reduce(message.data.copy(), np.maximum)
         if message.data.dtype == np.float32:
             return self._all_reduce(message.data.copy(), np.add)
-        return self._sum_fields(message)
-
-    def _sum_fields(self, message: Message) -> Array:
         words = pack_fields(message.data, message.bits, self.nodes)
-        own = words.size
+        count = words.size
         if message.ride is not None:
             words = np.concatenate([words, pack_fields(message.ride, RIDE_BITS, self.nodes)])
         summed = self._all_reduce(words, np.add)
-        total = unpack_fields(summed[:own], message.data.size, message.bits, self.nodes)
+        total = unpack_fields(summed[:count], message.data.size, message.bits, self.nodes)
         if message.ride is None:
             return total
-        riders = unpack_fields(summed[own:], message.ride.size, RIDE_BITS, self.nodes)
+        riders = unpack_fields(summed[count:], message.ride.size, RIDE_BITS, self.nodes)
         return np.concatenate([total, riders])
 
     def _all_reduce(self, buffer: Array, combine: Combine) -> Array:

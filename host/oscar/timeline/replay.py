@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oscar.collective.frames import Frames
+from oscar.collective.frames import Frames, Moved
 from oscar.collective.schedule import Schedule
-from oscar.collective.stats import Moved
 from oscar.errors import OscarError
 from oscar.timeline.driver import DriverCosts, goes_by_arrival, read_order
 from oscar.timeline.link import CodecTime, LinkModel, listed

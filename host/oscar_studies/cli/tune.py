@@ -87,6 +87,7 @@ def run(args: argparse.Namespace) -> int:
     from oscar.planning.tuning.policy import PolicyProblem
     from oscar.planning.tuning.policy_file import PolicyFile
     from oscar.planning.tuning.select import reasons, select, verdict
+    from oscar_studies.espresso import SELECTORS
     from oscar_studies.recording import open_workload
 
     config = read_config(args)
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     times = _times(config, workload, tensors, args)
     compute = times.ready_s[-1]
     problem = _problem(config, workload, sizes, times.ready(tensors), args)
-    found = select(problem, args.selector)
+    found = select(problem, args.selector, among=SELECTORS)
     print(
         f"# {len(sizes)} tensors, {sum(sizes):,} values, {config.nodes} nodes, {config.link.gbps:g} Gb/s, "
         f"{config.link.latency_us:g} us a hop; compute {compute * 1e3:.3g} ms"
@@ -131,9 +132,8 @@ def _times(config: Config, workload: Workload, tensors: Tensors, args: argparse.
     Computing time that is given stretches it, but not what is written.
     """
     from oscar.errors import ConfigError
-    from oscar.planning.tuning.profile import even
-    from oscar.planning.tuning.traces import read_times
-    from oscar.timeline.overlap import FORWARD
+    from oscar.planning.tuning.profile import FORWARD, even
+    from oscar_studies.profiler_traces import read_times
     from oscar_studies.recording import of_numpy, of_workload
     from oscar_studies.workloads.numpy_training import NumpyWorkload
 

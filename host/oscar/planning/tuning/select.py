@@ -1,4 +1,4 @@
-"""Choosing a policy: as published, as released, or groups and options together; and why it is as it is.
+"""Choosing a policy, groups and options together; and why it is as it is.
 
 Local search is compiled: flips, merges, splits and moved borders while they gain. Reasons say what each
 group's next best option would cost, and what bounds the iteration.
@@ -14,7 +14,6 @@ import numpy as np
 
 from oscar.coding.costs import clock
 from oscar.kernels import njit
-from oscar.planning.tuning.espresso import published, released
 from oscar.planning.tuning.policy import Policy, PolicyProblem
 from oscar.timeline.engine import COMPUTE, LANES, PORT
 from oscar.timeline.lanes import policy_time
@@ -43,7 +42,7 @@ def select(
 ) -> Selection:
     """Return what the selector `name` finds; raises ValueError for another name.
 
-    among: the selectors there are; None for SELECTORS.
+    among: the selectors there are; None for SELECTORS. `oscar tune` has those of oscar_studies.espresso, too.
     """
     known = SELECTORS if among is None else among
     if name not in known:
@@ -139,11 +138,7 @@ def _guess(problem: PolicyProblem, option: int, borders: tuple[int, ...]) -> Pol
     return Policy(tuple(stops), tuple(options))
 
 
-SELECTORS: dict[str, Finder] = {
-    "joint": joint,
-    "espresso": published,
-    "espresso-released": released,
-}
+SELECTORS: dict[str, Finder] = {"joint": joint}
 
 
 @dataclass(frozen=True)
