@@ -18,8 +18,7 @@ from oscar.coding.costs import check_seconds
 from oscar.config import BY_NETWORK, BY_TIME, Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.options import FP32
-from oscar.planning.tuning.policy import THREAD
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.policy import THREAD, PolicyFile
 
 if TYPE_CHECKING:  # it needs torch, and the search does not
     from oscar.adapters.torch import OscarState

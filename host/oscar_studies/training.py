@@ -20,7 +20,7 @@ from oscar.collective.frames import AllReduceResult, Stats
 from oscar.config import BURST, Config
 from oscar.errors import ConfigError, GradientError, GradientOverflowError, WrongSumError
 from oscar.planning.tuning.apply import groups_of
-from oscar.planning.tuning.policy_file import load_policy
+from oscar.planning.tuning.policy import load_policy
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.grouped import Group, GroupedCluster, GroupedResult
 from oscar.reducers.scheduling import network_of

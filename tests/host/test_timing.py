@@ -28,9 +28,9 @@ from oscar.collective.ring import (
 )
 from oscar.timeline.equal import equal_time
 from oscar.timeline.link import Cores, LinkModel, algbw, busbw
+from oscar.timeline.lowering import cut_for, divide
 from oscar.timeline.replay import Replay, Span, replay, time_of
 from oscar.timeline.scale import Measured, generator, scale
-from oscar.timeline.sizes import cut_for, divide
 from oscar_studies.perfetto import write_trace
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)

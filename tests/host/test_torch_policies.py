@@ -13,7 +13,7 @@ from needs import needs
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import groups_of
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.policy import PolicyFile
 from oscar.reducers.grouped import GroupedCluster
 from support.torch_ranks import start
 

@@ -18,8 +18,17 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.costs import cost_on
 from oscar.planning.tuning.options import FP32, MethodPrice, default_choices, measured, measured_on, options
-from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, PolicyProblem, line, pruned
-from oscar.planning.tuning.policy_file import PolicyFile, load_policy
+from oscar.planning.tuning.policy import (
+    OTHER,
+    SAME,
+    Option,
+    Policy,
+    PolicyFile,
+    PolicyProblem,
+    line,
+    load_policy,
+    pruned,
+)
 from oscar.timeline.engine import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
 from oscar.timeline.equal import equal_time
 from oscar.timeline.lanes import seconds_at

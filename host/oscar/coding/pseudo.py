@@ -19,14 +19,17 @@ from oscar.coding.baselines.raw import Bf16, Fp16
 from oscar.coding.index.base import check_size, first_wrong
 from oscar.coding.message import (
     DENSE,
+    FLOATS,
     MAX_EXPONENT,
     SPARSE,
     MessageHead,
+    bits_dtype,
     damaged,
+    flat_bits,
     frames_of,
+    from_bits,
     read_head,
 )
-from oscar.coding.tensors import FLOATS, bits_dtype, flat_bits, from_bits
 from oscar.errors import GradientError
 from oscar.kernels import njit
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser

@@ -33,6 +33,9 @@ from oscar.timeline.lowering import (
     Load,
     Program,
     Ways,
+    cut,
+    cut_for,
+    dense_work,
     fill,
     kinds_of_frames,
     lower,
@@ -40,7 +43,6 @@ from oscar.timeline.lowering import (
     work_of,
 )  # fmt: skip
 from oscar.timeline.player import SENT, WAITED, PlayInput, play
-from oscar.timeline.sizes import cut, cut_for, dense_work
 from oscar.timeline.topology import Topology
 
 STAGES = ("encode", "send", "wait", "decode-add")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from oscar.blas import one_blas_thread
 from oscar.cli.common import add_config, declare, read_config
+from oscar.cores import one_blas_thread
 from oscar.files import check_outputs
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def run(args: argparse.Namespace) -> int:
     from oscar.array import sizes_of
     from oscar.planning.predict import MIN_GAIN
     from oscar.planning.tuning.apply import made_of
-    from oscar.planning.tuning.policy import PolicyProblem
-    from oscar.planning.tuning.policy_file import PolicyFile
+    from oscar.planning.tuning.policy import PolicyFile, PolicyProblem
     from oscar.planning.tuning.select import reasons, select, verdict
     from oscar_studies.espresso import SELECTORS
     from oscar_studies.recording import open_workload

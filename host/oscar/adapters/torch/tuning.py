@@ -17,8 +17,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.planning.tuning.apply import made_of
 from oscar.planning.tuning.options import SCHEDULES, check_processors, default_choices, measured
-from oscar.planning.tuning.policy import THREAD
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.policy import THREAD, PolicyFile
 from oscar.planning.tuning.profile import ITERATIONS, ReadyTimes, here
 from oscar.planning.tuning.retune import better_of, problems_of
 from oscar.timeline.link import LinkModel

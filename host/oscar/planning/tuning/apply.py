@@ -10,8 +10,7 @@ from oscar.coding.costs import machine
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.options import FP32, changes_of, measured, options
-from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Policy, PolicyProblem
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Policy, PolicyFile, PolicyProblem
 from oscar.planning.tuning.profile import FORWARD, ReadyTimes, even
 from oscar.reducers.grouped import Group
 from oscar.timeline.engine import Floats

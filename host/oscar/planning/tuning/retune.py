@@ -24,8 +24,7 @@ from oscar.planning.tuning.options import (
     measured,
     options,
 )
-from oscar.planning.tuning.policy import OTHER, SAME, Option, PolicyProblem
-from oscar.planning.tuning.policy_file import MOST, PolicyFile
+from oscar.planning.tuning.policy import MOST, OTHER, SAME, Option, PolicyFile, PolicyProblem
 from oscar.planning.tuning.select import Selection, select
 from oscar.state import Saved
 from oscar.timeline.engine import PORT, Floats, check_ready
@@ -245,8 +244,15 @@ class Retuner:
         """Return a policy that was tried, and what an iteration took."""
         groups, made, took_s = saved.items(3)
         pairs = [one.items(2) for one in groups.items()]
+        # How a policy was found is kept as JSON.
+        try:
+            result = json.loads(made.text())
+        except (ValueError, RecursionError):
+            result = None
+        if not isinstance(result, dict):
+            raise made.refuse("how a policy was found, as JSON")
         policy = PolicyFile(
-            self._names, tuple((stop.integer(1), option.text()) for stop, option in pairs), _read_made(made)
+            self._names, tuple((stop.integer(1), option.text()) for stop, option in pairs), result
         )
         stops = [stop for stop, _ in policy.groups]
         if not stops or stops != sorted(set(stops)) or stops[-1] != len(self._names):
@@ -257,17 +263,6 @@ class Retuner:
         except ConfigError as error:
             raise groups.refuse("options that can be chosen", str(error)) from None
         return policy, took_s.number(0.0, LONGEST_S)
-
-
-def _read_made(saved: Saved) -> dict[str, Any]:
-    """Return how a policy was found, which is kept as JSON."""
-    try:
-        result = json.loads(saved.text())
-    except (ValueError, RecursionError):
-        result = None
-    if not isinstance(result, dict):
-        raise saved.refuse("how a policy was found, as JSON")
-    return result
 
 
 def _kind(policy: PolicyFile) -> Any:

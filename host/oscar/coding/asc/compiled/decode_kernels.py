@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from oscar.coding.asc.compiled.count_kernels import count_classes, count_row, count_step
 from oscar.coding.asc.compiled.directory_kernels import BAD_END, BAD_STATE, LEFT_OVER, SHORT
 from oscar.coding.asc.compiled.pop_kernels import (
     AT,
@@ -57,7 +56,16 @@ from oscar.coding.asc.compiled.row_kernels import (
     u64,
     values_at,
 )  # fmt: skip
-from oscar.coding.asc.compiled.survey_kernels import SURVEY_BYTES, Found, copy_bytes, mean_position, survey
+from oscar.coding.asc.compiled.survey_kernels import (
+    SURVEY_BYTES,
+    Found,
+    copy_bytes,
+    count_classes,
+    count_row,
+    count_step,
+    mean_position,
+    survey,
+)
 from oscar.coding.asc.compiled.vectors import (
     bit_length,
     bits_of,
