@@ -202,8 +202,8 @@ def same_as_reference(
         for kind in ("compiled", "reference")
     ]
     same = frames[0] == frames[1]
-    said = "the same bytes as" if same else "OTHER BYTES THAN"
-    return same, f"on {part.size} of {values.size} values asc makes {said} its plain-integer reference"
+    verdict = "the same bytes as" if same else "OTHER BYTES THAN"
+    return same, f"on {part.size} of {values.size} values asc makes {verdict} its plain-integer reference"
 
 
 @dataclass(frozen=True)

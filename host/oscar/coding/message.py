@@ -150,9 +150,9 @@ def read_head(data: bytes, *kinds: int) -> tuple[MessageHead, memoryview]:
     end = _HEAD.size + 8 * dims
     if dims > MAX_DIMS or len(view) < end + _CRC.size:
         raise damaged(f"{dims} dimensions, of at most {MAX_DIMS}", f"{len(view)} bytes")
-    (came,), right = _CRC.unpack_from(view, end), crc32(view[:end])
-    if came != right:
-        raise damaged(f"a head of CRC-32 0x{right:08x}", f"0x{came:08x}")
+    (crc,), right = _CRC.unpack_from(view, end), crc32(view[:end])
+    if crc != right:
+        raise damaged(f"a head of CRC-32 0x{right:08x}", f"0x{crc:08x}")
     shape = struct.unpack_from(f"<{dims}Q", view, _HEAD.size)
     unsigned = dtype < len(DTYPES) and DTYPES[dtype].startswith("u")
     if (
@@ -203,6 +203,6 @@ def _cut(view: memoryview) -> Iterator[memoryview]:
         view = view[HEADER_BYTES + length :]
 
 
-def damaged(expected: str, came: str) -> FrameError:
+def damaged(expected: str, actual: str) -> FrameError:
     """Return the error for a message that no sender wrote."""
-    return FrameError(f"message: expected {expected}, got {came}: damaged or cut off on the way")
+    return FrameError(f"message: expected {expected}, got {actual}: damaged or cut off on the way")

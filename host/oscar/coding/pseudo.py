@@ -208,9 +208,9 @@ def _quantised(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int]:
     values = narrowed(from_bits(flat, dtype, flat.shape, as_torch=False))
     if not all_finite(values):
         bad = int(np.flatnonzero(~np.isfinite(values))[0])
-        came = from_bits(flat[bad : bad + 1], dtype, (), as_torch=False)  # of bfloat16, not its bits
+        value = from_bits(flat[bad : bad + 1], dtype, (), as_torch=False)  # of bfloat16, not its bits
         raise GradientError(
-            f"expected finite values within float32, got {came} at flat index {bad}",
+            f"expected finite values within float32, got {value} at flat index {bad}",
             advice=f"; {KEPT if dtype in ('float32', 'bfloat16') else ''}skip this step",
         )
     largest = max(-float(values.min(initial=0)), float(values.max(initial=0)))

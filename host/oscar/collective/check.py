@@ -25,8 +25,10 @@ _End = tuple[int, Phase, int]  # rank, phase, peer or source: one encoder or dec
 class _Frame(NamedTuple):
     """A frame under way.
 
-    terms: ranks that it sums, as bits. table: set of tables that coded it. end: its encoder. number: how many
-    frames that encoder had coded, this one included.
+    terms: ranks that it sums, as bits.
+    table: set of tables that coded it.
+    end: its encoder.
+    number: how many frames that encoder had coded, this one included.
     """
 
     terms: int
@@ -197,27 +199,27 @@ class _Run(_Rules):
     def _perform(self, rank: int, a: Action) -> bool:
         """Perform one action; return False where it has to wait."""
         key = (a.phase, a.source, a.chunk, a.sub)
-        held = self.frames[rank]
+        frames = self.frames[rank]
         if a.op is Op.WAIT:
             arrived = self.wires.pop((a.peer, rank, a.tag), None)
             if arrived is None:
                 return False
-            held[key] = arrived
+            frames[key] = arrived
         elif a.op is Op.ENCODE:
-            held[key] = self._encode(rank, a)
+            frames[key] = self._encode(rank, a)
         elif a.op is not Op.POST_RECV:
-            if key not in held:
+            if key not in frames:
                 self.refuse(rank, a, f"expected a frame of rank {a.source} before it is used, got none yet")
-            if held[key].terms != a.terms:
-                self._wrong(rank, a, held[key].terms)
-            if held[key].table != a.table:
+            if frames[key].terms != a.terms:
+                self._wrong(rank, a, frames[key].terms)
+            if frames[key].table != a.table:
                 self.refuse(
-                    rank, a, f"expected table {held[key].table}, which coded the frame, got {a.table}"
+                    rank, a, f"expected table {frames[key].table}, which coded the frame, got {a.table}"
                 )
             if a.op in SENDS:
-                self.wires[rank, a.peer, a.tag] = held[key]
+                self.wires[rank, a.peer, a.tag] = frames[key]
             if a.op in _TAKES:
-                self._take(rank, a, held[key] if a.op is Op.ADOPT else held.pop(key))
+                self._take(rank, a, frames[key] if a.op is Op.ADOPT else frames.pop(key))
         return True
 
     def _wrong(self, rank: int, action: Action, terms: int) -> NoReturn:
@@ -281,9 +283,9 @@ class _Run(_Rules):
                 mine, valued = owners[place[0]] == rank, rank < s.valued
                 if not mine and not valued:
                     continue
-                whole = terms if mine else terms | apart[place]
-                if whole != self.every:
-                    missing = _ranks(self.every & ~whole)
+                all_terms = terms if mine else terms | apart[place]
+                if all_terms != self.every:
+                    missing = _ranks(self.every & ~all_terms)
                     self._lack(rank, place, f"expected the whole sum in the end, {missing} are missing")
                 added = s.integers or s.nodes == 1 or (mine and not (s.adopt and valued))
                 if not added and place not in self.final[rank]:

@@ -30,8 +30,11 @@ class Frames:
     """The frames of one or more messages.
 
     rows: structured array [frame] of ROW, sorted by its fields. A frame to several receivers has a row for
-        each. phase: 0 reduce-scatter, 1 all-gather. terms: number of workers whose values the frame sums.
-        count: number of values. bytes: size with header.
+        each.
+    phase: 0 reduce-scatter, 1 all-gather.
+    terms: number of workers whose values the frame sums.
+    count: number of values.
+    bytes: size with header.
     cells: a NIC's work for a frame (`Codec.work`), by KEY; only for codecs that give it.
 
     >>> one = (0, 0, 0, 1, 0, 0, 1, 100, 240)  # rank 0 sends 100 values in 240 bytes to rank 1
@@ -51,9 +54,9 @@ class Frames:
         return cls(np.array(sorted(rows), ROW), cells or {})
 
     @classmethod
-    def joined(cls, every: Iterable[Frames]) -> Frames:
+    def joined(cls, several: Iterable[Frames]) -> Frames:
         """Return the frames of several messages as one object."""
-        parts = list(every)
+        parts = list(several)
         if len(parts) == 1:
             return parts[0]
         cells = {key: result for one in parts for key, result in one.cells.items()}
@@ -201,13 +204,17 @@ class Moved:
 class Stats:
     """The statistics of one AllReduce in one process. `LocalCluster` has an example.
 
-    nodes: number of nodes. values: values of one gradient. plan: name of the chunk plan. iteration: number of
-    the call, from 0.
+    nodes: number of nodes.
+    values: values of one gradient.
+    plan: name of the chunk plan.
+    iteration: number of the call, from 0.
     exact: all nodes ended bit-identical, and equal to the sum computed directly in the codec's arithmetic;
-    False for lossy codecs. identical: all nodes ended bit-identical.
-    clipped: number of values that saturated in the quantiser or the codec. clipped_energy: share of the
-    gradient's energy (sum of squares, mean over workers) that saturation cut off, 0 to 1. With error feedback
-    this share counts this call only. For a codec that saturates it is the share of the sent values' energy.
+        False for lossy codecs.
+    identical: all nodes ended bit-identical.
+    clipped: number of values that saturated in the quantiser or the codec.
+    clipped_energy: share of the gradient's energy (sum of squares, mean over workers) that saturation cut
+        off, 0 to 1. With error feedback this share counts this call only. For a codec that saturates it is
+        the share of the sent values' energy.
     reset: state was made anew because nodes or shapes changed.
     exchange_bytes: bytes that all nodes together sent to agree on step sizes.
     moved: all messages whose frames are counted, in order.

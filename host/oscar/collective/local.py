@@ -30,9 +30,10 @@ Tree = Any  # a rank, or a pair of trees: (sum that a rank held, sum that it add
 class Fault:
     """A fault that strikes `rank` just before its action number `action`.
 
-    kill: the rank dies, and its peers notice at once. stall: the rank stops, and its peers notice at the
-    deadline. corrupt: one bit of the rank's next sent frame is flipped. delay: the rank pauses for `rounds`
-    scheduler rounds.
+    kill: the rank dies, and its peers notice at once.
+    stall: the rank stops, and its peers notice at the deadline.
+    corrupt: one bit of the rank's next sent frame is flipped.
+    delay: the rank pauses for `rounds` scheduler rounds.
     """
 
     kind: FaultKind

@@ -129,11 +129,11 @@ class Routed(Schedule):
             steps: dict[int, int] = defaultdict(int)
             legs = []
             for t in transfers:
-                held = whole if phase else terms[t.chunk, t.sender]
+                terms_held = whole if phase else terms[t.chunk, t.sender]
                 depth = self.depths[phase].get((t.chunk, t.sender), 0) + 1
-                legs.append(Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held, depth))
+                legs.append(Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], terms_held, depth))
                 if not phase:
-                    terms[t.chunk, t.receiver] |= held
+                    terms[t.chunk, t.receiver] |= terms_held
                 steps[t.sender] += 1
                 slots[t.sender, t.receiver] += 1
             phases.append(tuple(legs))

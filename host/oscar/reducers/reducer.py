@@ -74,8 +74,8 @@ class State:
         """Load a state that `state_dict` returned, except the shapes. Raises ConfigError."""
         saved.fits("schedule", self.schedule)
         self.scheme.load_state_dict(saved["scheme"])
-        for worker, own in zip(self.workers, saved["workers"].items(len(self.workers)), strict=True):
-            worker.load_state_dict(own)
+        for worker, state in zip(self.workers, saved["workers"].items(len(self.workers)), strict=True):
+            worker.load_state_dict(state)
         self.wire.load_state_dict(saved["links"])
 
 
@@ -118,8 +118,8 @@ class Call:
     @property
     def clocks(self) -> Array | None:
         """Clock cycles of simulated devices for all messages; None without devices."""
-        every = [one.clocks for one in self.traffic if one.clocks is not None]
-        return np.concatenate(every) if every else None
+        clocks = [one.clocks for one in self.traffic if one.clocks is not None]
+        return np.concatenate(clocks) if clocks else None
 
     def clipped(self) -> dict[str, Any]:
         """Return the statistics `clipped` and `clipped_energy`: losses in quantiser and codec."""
@@ -311,15 +311,15 @@ class Reducer(ABC):
             sent += 1
             announced = messages[0].op != "agree"  # "agree" changes the replicated state: announce it again
             answer, moved = wire.combine(messages)
-            own = messages[0].op == "exchange"
+            differs = messages[0].op == "exchange"
             if not moved.exact and messages[0].coded and scheme.name != "exact":
                 raise OscarError(
                     f"channel {messages[0].channel}: expected the direct sum from the coded message, "
                     "got another: this is a bug; please report it with the configuration"
                 )
-            if not own:
+            if not differs:
                 totals.append(answer)
-            answers = answer if own else [answer] * len(running)
+            answers = answer if differs else [answer] * len(running)
             call.traffic.append(moved)
         wire.settle()
         call.losses = {worker.rank: worker.saturation for worker in state.workers}

@@ -139,8 +139,8 @@ def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
         return lambda terms: 8 * codec.max_frame(many, params.sum_width(terms)) / many
     section = config.quantiser
     steps = section.coarseness if section.scale == "sigma" else 2.0 ** (4 - params.bits)
-    own = max(LEAST_BITS, math.log2(2 * math.e * math.sqrt(0.5) / steps))
-    return lambda terms: own + 0.5 * math.log2(terms)
+    alone = max(LEAST_BITS, math.log2(2 * math.e * math.sqrt(0.5) / steps))
+    return lambda terms: alone + 0.5 * math.log2(terms)
 
 
 def network_of(config: Config, nodes: int) -> dict[str, Any]:

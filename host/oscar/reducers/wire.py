@@ -60,10 +60,13 @@ def check_parts(message: Message, nodes: int) -> None:
 class Wire(ABC):
     """Combines the messages of the local workers with the messages of all others.
 
-    nodes: number of workers. ranks: the local workers. channels: as of Scheme.channels. The wire keeps the
-    links of coded messages, as one Node for each local rank. values: of a call, where it is known; it bounds
-    the lengths that peers may announce. weighs: whether nodes count a NIC's work. keeps:
-    whether they leave what workers hand in as it is.
+    nodes: number of workers.
+    ranks: the local workers.
+    channels: as of Scheme.channels. The wire keeps the links of coded messages, as one Node for each local
+        rank.
+    values: of a call, where it is known; it bounds the lengths that peers may announce.
+    weighs: whether nodes count a NIC's work.
+    keeps: whether they leave what workers hand in as it is.
     """
 
     weighs: ClassVar[bool] = True
@@ -155,8 +158,8 @@ class Wire(ABC):
         fresh = {}
         for name in saved.keys(self.channels.__contains__, known):
             fresh[name] = self._make(self.channels[name])
-            for node, own in zip(fresh[name], saved[name].items(len(self.ranks)), strict=True):
-                node.load_state_dict(own)
+            for node, state_of in zip(fresh[name], saved[name].items(len(self.ranks)), strict=True):
+                node.load_state_dict(state_of)
         self.links = fresh
 
     def snapshot(self) -> dict[str, list[Any]]:

@@ -44,10 +44,12 @@ def cut(frame_bytes: Sizes, counts: Sizes, subframes: int, cores: int) -> tuple[
         return frame_bytes, counts
     edges = counts[..., None] * np.arange(parts + 1) // parts
     payload = np.maximum(frame_bytes - HEADER_BYTES, 0)[..., None]
-    own = np.diff(edges)
-    sizes = np.where(own > 0, HEADER_BYTES + np.diff(payload * edges // np.maximum(counts, 1)[..., None]), 0)
+    part_counts = np.diff(edges)
+    sizes = np.where(
+        part_counts > 0, HEADER_BYTES + np.diff(payload * edges // np.maximum(counts, 1)[..., None]), 0
+    )
     shape = *counts.shape[:-1], counts.shape[-1] * parts
-    return sizes.reshape(shape), own.reshape(shape)
+    return sizes.reshape(shape), part_counts.reshape(shape)
 
 
 def cut_for(schedule: _Schedule, frames: Frames, cores: int) -> tuple[_Schedule, Frames]:
@@ -102,7 +104,8 @@ class Program(NamedTuple):
     """The actions of all ranks but those that make room, int64 [action].
 
     kind: ENCODE, ADD (decode and add), TAKE (decode a final sum), SEND or WAIT.
-    rank, peer, phase, step, chunk, sub: as of `Action`; source: the rank that encoded the frame.
+    rank, peer, phase, step, chunk, sub: as of `Action`.
+    source: the rank that encoded the frame.
     part: chunk * subframes + sub.
     needs: the action whose result it uses, or -1.
     wakes: for a SEND, the WAIT that its arrival ends, or -1.
@@ -205,9 +208,12 @@ class Ways(NamedTuple):
 
     way, link: of sends, int64 [action].
     rank, number: the rank of a way, and which of the rank's ways it is.
-    out, out_ends: the ports of a way. into, into_ends, latency: the ports and seconds of a link.
-    group: of a way. members, member_ends: the ways of a group.
-    cost: seconds per byte of a port. message_s: how long a message occupies a port beside its bytes.
+    out, out_ends: the ports of a way.
+    into, into_ends, latency: the ports and seconds of a link.
+    group: of a way.
+    members, member_ends: the ways of a group.
+    cost: seconds per byte of a port.
+    message_s: how long a message occupies a port beside its bytes.
     """
 
     way: Ints
@@ -297,7 +303,8 @@ def _groups(outs: Sequence[tuple[int, ...]]) -> list[list[int]]:
 class Load(NamedTuple):
     """What one call gives the actions, [action]: values and bytes of frames, and how long these are coded.
 
-    work: values to code, or a NIC's clocks until the result. hold: the same until the next frame may begin.
+    work: values to code, or a NIC's clocks until the result.
+    hold: the same until the next frame may begin.
     unit: which coder.
     order, starts: the actions of each queue, in its order, and where each queue begins.
     """

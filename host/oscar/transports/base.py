@@ -44,11 +44,13 @@ class Transport(ABC):
     A subclass sets up its library, calls `_ends_by`, and calls this `__init__` last. It notes dead peers in
     `dead`. On the wire every message except frames has a CRC-32 in front; frames contain a checksum.
 
-    rank, nodes: this rank, and the number of ranks. members: by rank, the number of its process in the whole
-    job, where the library knows it. neighbours: ranks that exchange control messages with this rank: the two
-    neighbours in the ring, and all ranks it has met. keyed: whether everything sent is encrypted and
-    authenticated. pad: largest lengthening of encrypted messages in per cent. can_survive: whether
-    `survivors` may work here.
+    rank, nodes: this rank, and the number of ranks.
+    members: by rank, the number of its process in the whole job, where the library knows it.
+    neighbours: ranks that exchange control messages with this rank: the two neighbours in the ring, and all
+        ranks it has met.
+    keyed: whether everything sent is encrypted and authenticated.
+    pad: largest lengthening of encrypted messages in per cent.
+    can_survive: whether `survivors` may work here.
     """
 
     keyed = False

@@ -166,16 +166,16 @@ class Run:
         """Set words `low` to `high`."""
         for tensor, first, last in parts_of(self.offsets.tolist(), low, high):
             begin, data = int(self.offsets[tensor]), words[first - low : last - low].view(np.uint8)
-            own = self.sources[tensor]
-            if not (own.on_host() and np.shares_memory(own.read(first - begin, last - begin), data)):
-                own.write(first - begin, last - begin, data)
+            source = self.sources[tensor]
+            if not (source.on_host() and np.shares_memory(source.read(first - begin, last - begin), data)):
+                source.write(first - begin, last - begin, data)
 
     def room(self, words: int) -> Array:
         """Return memory for that many words, kept from call to call."""
-        kept = self._rooms.get("words")
-        if kept is None or kept.size < words:
-            kept = self._rooms["words"] = np.empty(words, self.word)
-        return kept[:words]
+        words_array = self._rooms.get("words")
+        if words_array is None or words_array.size < words:
+            words_array = self._rooms["words"] = np.empty(words, self.word)
+        return words_array[:words]
 
 
 def runs_of(sources: list[Source]) -> list[Run]:

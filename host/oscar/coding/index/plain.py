@@ -154,17 +154,17 @@ class Roaring(IndexCodec):
         self.make: Any = BitMap
 
     def _pack(self, positions: Array, size: int, classes: Array | None) -> Array:
-        found = self.make(positions.astype(np.uint32))
-        found.run_optimize()
-        return np.frombuffer(found.serialize(), np.uint8)
+        bitmap = self.make(positions.astype(np.uint32))
+        bitmap.run_optimize()
+        return np.frombuffer(bitmap.serialize(), np.uint8)
 
     def _unpack(self, body: Array, count: int, size: int, classes: Array | None) -> Array:
         try:
-            found = self.make.deserialize(body.tobytes())
-            if len(found) != count:  # before it is expanded
-                raise ValueError(f"{len(found)} positions")
-            positions = np.array(found.to_array(), np.int64)
-            again = found.serialize()
+            bitmap = self.make.deserialize(body.tobytes())
+            if len(bitmap) != count:  # before it is expanded
+                raise ValueError(f"{len(bitmap)} positions")
+            positions = np.array(bitmap.to_array(), np.int64)
+            again = bitmap.serialize()
         except (ValueError, IndexError, MemoryError, OverflowError) as error:
             raise damaged("a Roaring bitmap", f"{body.size} bytes that are none ({error})") from None
         if positions.size != count or again != body.tobytes():

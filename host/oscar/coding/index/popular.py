@@ -107,11 +107,11 @@ class Popular(Stateful, IndexCodec):
         self.counts = np.zeros((2, CLASSES), np.int64)
 
     def _pack(self, positions: Array, size: int, classes: Array | None) -> Array:
-        found = _checked(classes, size)
+        checked = _checked(classes, size)
         room = 64 + 4 * positions.size + size // 64
         while True:
             out, seen = np.empty(room, np.uint8), np.zeros((2, CLASSES), np.int64)
-            used = kernels.encode(positions, found, self.counts, out, seen)
+            used = kernels.encode(positions, checked, self.counts, out, seen)
             if used >= 0:
                 break
             room *= 4
@@ -119,9 +119,9 @@ class Popular(Stateful, IndexCodec):
         return out[:used]
 
     def _unpack(self, body: Array, count: int, size: int, classes: Array | None) -> Array:
-        found = _checked(classes, size)
+        checked = _checked(classes, size)
         positions, seen = np.empty(count, np.int64), np.zeros((2, CLASSES), np.int64)
-        fault = kernels.decode(body, found, self.counts, positions, seen)
+        fault = kernels.decode(body, checked, self.counts, positions, seen)
         if fault < 0:
             raise damaged(f"a stream of {count} positions with {FAULTS[fault]}", f"{body.size} bytes")
         self.counts = moved(self.counts, seen)
@@ -129,8 +129,8 @@ class Popular(Stateful, IndexCodec):
 
     def _history(self, size: int, classes: Array | None) -> int:
         learnt = crc32(self.counts.astype("<i8").tobytes(), size & 0xFFFFFFFF)
-        found = crc32(_checked(classes, size), learnt)
-        return (found ^ found >> 16) & 0xFFFF
+        digest = crc32(_checked(classes, size), learnt)
+        return (digest ^ digest >> 16) & 0xFFFF
 
 
 def moved(counts: Array, seen: Array) -> Array:

@@ -63,11 +63,11 @@ class Option:
 
 def pruned(options: Sequence[Option]) -> list[Option]:
     """Return the options that no other dominates; of equals the first."""
-    kept: list[Option] = []
+    frontier: list[Option] = []
     for option in options:
-        if not any(rival.dominates(option) for rival in kept):
-            kept = [rival for rival in kept if not option.dominates(rival)] + [option]
-    return kept
+        if not any(rival.dominates(option) for rival in frontier):
+            frontier = [rival for rival in frontier if not option.dominates(rival)] + [option]
+    return frontier
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,12 @@ class PolicyProblem:
         """Of each option the tensors that cannot take it, and why."""
         result = {}
         for option in self.options:
-            own = dict(self.refused.get(option.name, {}))
+            reasons = dict(self.refused.get(option.name, {}))
             for at, size in enumerate(self.sizes):
                 if size < option.least:
-                    own.setdefault(at, f"{size} values, at least {option.least} needed")
-            if own:
-                result[option.name] = dict(sorted(own.items()))
+                    reasons.setdefault(at, f"{size} values, at least {option.least} needed")
+            if reasons:
+                result[option.name] = dict(sorted(reasons.items()))
         return result
 
     @cached_property

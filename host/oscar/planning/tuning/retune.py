@@ -159,7 +159,7 @@ class Retuner:
         sizes = tuple(size for _, size in self._names)
         problems = problems_of(
             sizes, self._ready, [self.fit.priced(price) for price in self._prices], self.nodes,
-            self.fit.link, SCHEDULES, self._processors,
+            self.fit.link, self._processors,
         )  # fmt: skip
         self.expected_s = before = self._time(policy, problems)
         rate = self.fit.link.bandwidth_bps
@@ -273,14 +273,14 @@ def _kind(policy: PolicyFile) -> Any:
 
 def problems_of(
     sizes: tuple[int, ...], ready_s: Floats, prices: Sequence[MethodPrice], nodes: int, link: LinkModel,
-    schedules: Sequence[str], processors: Sequence[str],
+    processors: Sequence[str],
 ) -> tuple[PolicyProblem, PolicyProblem]:  # fmt: skip
     """Return two problems: one for groups that OSCAR reduces, one for all tensors by torch's own AllReduce.
 
     prices: of methods, fp32 among them: OSCAR's fp32 is priced, torch's is not.
     """
-    mixed = options(prices, nodes, link, schedules, processors=processors, dominated=True)
-    plain = options([FP32], nodes, link, schedules)
+    mixed = options(prices, nodes, link, processors=processors, dominated=True)
+    plain = options([FP32], nodes, link)
     return PolicyProblem(sizes, ready_s, tuple(mixed)), PolicyProblem(sizes, ready_s, tuple(plain))
 
 

@@ -257,15 +257,15 @@ def _flips(case: Any, stops: Any, options: Any, count: int, starts: Any, best: f
     tried = 0
     for group in range(count):
         for option in range(case.queue.shape[0]):
-            kept = options[group]
-            if option != kept:
+            before = options[group]
+            if option != before:
                 options[group] = option
                 seconds = policy_time(case, stops, options, count, starts, best)
                 tried += 1
                 if seconds < best * GAIN:
                     best = seconds
                 else:
-                    options[group] = kept
+                    options[group] = before
     return best, tried
 
 
@@ -276,15 +276,15 @@ def _moves(case: Any, stops: Any, options: Any, count: int, starts: Any, best: f
     for group in range(count - 1):
         way = 1
         while abs(way) < stops.shape[0]:
-            kept = stops[group]
-            if (stops[group - 1] if group else 0) < kept + way < stops[group + 1]:
-                stops[group] = kept + way
+            before = stops[group]
+            if (stops[group - 1] if group else 0) < before + way < stops[group + 1]:
+                stops[group] = before + way
                 seconds = policy_time(case, stops, options, count, starts, best)
                 tried += 1
                 if seconds < best * GAIN:
                     best = seconds
                 else:
-                    stops[group] = kept
+                    stops[group] = before
             way = -way if way > 0 else -2 * way
     return best, tried
 
@@ -324,17 +324,17 @@ def _splits(
     """Split each group where it gains most; deep: one half takes another option."""
     tried, group = 0, 0
     while group < count:
-        begin, end, kept = stops[group - 1] if group else 0, stops[group], options[group]
+        begin, end, before = stops[group - 1] if group else 0, stops[group], options[group]
         if count == stops.shape[0] or end - begin < 2:
             group += 1
             continue
         stops[group + 1 : count + 1] = stops[group:count].copy()
         options[group + 1 : count + 1] = options[group:count].copy()
-        cut, left, right = -1, kept, kept
+        cut, left, right = -1, before, before
         for border in range(begin + 1, end, 1 + (end - begin) // FINE):  # moves do the rest
             stops[group] = border
             for choice in range(2 * case.queue.shape[0] if deep else 1):
-                options[group], options[group + 1] = kept, kept
+                options[group], options[group + 1] = before, before
                 if deep:
                     options[group + choice % 2] = choice // 2
                 seconds = policy_time(case, stops, options, count + 1, starts, best)
@@ -347,6 +347,6 @@ def _splits(
             continue  # its first half, again
         stops[group:count] = stops[group + 1 : count + 1].copy()
         options[group:count] = options[group + 1 : count + 1].copy()
-        options[group] = kept
+        options[group] = before
         group += 1
     return best, count, tried

@@ -123,9 +123,13 @@ def count_plain(
 ) -> None:  # fmt: skip
     """Count the sample of a group's plain rows, those of the mask.
 
-    values, positions: addresses of those of the group's first row; size: bytes of a value; stride: from row
-    to row of positions; classes, means: addresses, uint8 [32]; number: of the group in its block, mod SAMPLE;
-    step: its count step; cells: 128 * FOURS bytes.
+    values, positions: addresses of those of the group's first row.
+    size: bytes of a value.
+    stride: from row to row of positions.
+    classes, means: addresses, uint8 [32].
+    number: of the group in its block, mod SAMPLE.
+    step: its count step.
+    cells: 128 * FOURS bytes.
 
     Of four rows one after another each lane counts in one: so four rows are mixed into one. Numbers of
     counters are stored first: reading single integers of a vector that was just stored stalls, since the
@@ -161,8 +165,8 @@ def _four_cells(
         j = u64(SAMPLE * i + (k if (four >> k) & 1 else lowest))  # only rows of the mask are there to be read
         row = where(near == n, load_short(values + u64(LANES * size) * j, size), row)
         place = where(near == n, load8(positions + u64(stride) * j), place)
-    kept = ((four * 0x204081) & 0x01010101) * 255
-    c = four_bytes(_turned(get32(classes + u64(SAMPLE * i)) & kept, turn))
+    mask = ((four * 0x204081) & 0x01010101) * 255
+    c = four_bytes(_turned(get32(classes + u64(SAMPLE * i)) & mask, turn))
     above = place - four_bytes(_turned(get32(means + u64(SAMPLE * i)), turn))
     q = lesser(greater(lesser(greater(above, -2), 4) + c + c - 4, 0), NEAR_ROWS - 1)
     q = where(above < -2, lesser((c - 1) >> 2, 2) + NEAR_ROWS, q)
@@ -219,11 +223,11 @@ def count_classes(classes: Any, means: Any, rows: int, number: int, counts: Any)
 @njit(**KERNEL)
 def widest(values: Any, size: int, count: int) -> int:
     """Return the largest bit length of `count` values, without their signs."""
-    every = spread(0)
+    magnitudes = spread(0)
     for t in range(count // LANES):
         row = load_values(values + u64(LANES * size * t), size)
-        every = every | (row ^ (row >> 31))
-    most = highest(every)
+        magnitudes = magnitudes | (row ^ (row >> 31))
+    most = highest(magnitudes)
     for i in range(count // LANES * LANES, count):
         value = get_value(values, size, i)
         most |= value ^ (value >> 31)
