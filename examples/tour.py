@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 import oscar
 from oscar.asc import Decoder, Encoder
+from oscar.collective.frames import AllReduceResult
 from oscar.collective.schedules import make_schedule
-from oscar.collective.stats import AllReduceResult
 from oscar.errors import FrameError
 from oscar.planning.predict import predict
 from oscar.timeline.link import LinkModel

@@ -132,8 +132,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise _refuse(target, "a checksum that does not fit: damaged or cut short")
     try:
         with np.load(io.BytesIO(body), allow_pickle=False) as archive:
-            held = {name: archive[name] for name in archive.files}
-        return rebuild(held.pop("tree").tobytes().decode(), held)
+            arrays = {name: archive[name] for name in archive.files}
+        return rebuild(arrays.pop("tree").tobytes().decode(), arrays)
     except Exception as error:  # NumPy raises many undocumented errors for a bad file
         raise _refuse(target, f"content that cannot be read ({error!r})") from error
 
@@ -141,8 +141,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 class _Cursor:
     """Hands out pieces of flat arrays, each array from its start to its end."""
 
-    def __init__(self, held: dict[str, Array]) -> None:
-        self.held, self.at = held, dict.fromkeys(held, 0)
+    def __init__(self, arrays: dict[str, Array]) -> None:
+        self.held, self.at = arrays, dict.fromkeys(arrays, 0)
 
     def __call__(self, dtype: str, shape: tuple[int, ...]) -> Array:
         if not all(type(size) is int and size >= 0 for size in shape):
@@ -163,7 +163,7 @@ class _Cursor:
                 raise ValueError(f"expected {self.at[dtype]} values of {dtype} in all, got {flat.size}")
 
 
-def _refuse(target: Path, came: str) -> ConfigError:
+def _refuse(target: Path, actual: str) -> ConfigError:
     return ConfigError(
-        f"{target}: expected a checkpoint of `oscar train`, got {came}; remove it, or resume from another"
+        f"{target}: expected a checkpoint of `oscar train`, got {actual}; remove it, or resume from another"
     )

@@ -1,4 +1,4 @@
-"""Threads of one call, for kernels that run without the GIL: how many there may be, and each one's share."""
+"""Threads: how many a call may use and the share of each, without the GIL; and those of NumPy's BLAS."""
 
 from __future__ import annotations
 
@@ -81,3 +81,13 @@ def share(work: Callable[[int, int, int], Any], items: int, threads: int, unit: 
         return [work(0, *shares[0]), *(other.result() for other in others)]
     finally:
         wait(others)
+
+
+def one_blas_thread() -> None:
+    """Keep NumPy's matrix products on one thread. Call it before NumPy is loaded: first in a command.
+
+    Small matrices gain nothing from a second thread, and processes side by side become ten times slower. With
+    one thread, the order of float sums, and so every gradient, does not depend on the number of cores.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, "1")

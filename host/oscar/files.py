@@ -96,8 +96,8 @@ def _descriptor(path: Name) -> int | None:
     named = os.path.abspath(path)
     if named in ("/dev/stdin", "/dev/stdout", "/dev/stderr"):
         return ("/dev/stdin", "/dev/stdout", "/dev/stderr").index(named)
-    found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", named)
-    return int(found[1]) if found else None
+    match = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", named)
+    return int(match[1]) if match else None
 
 
 def write_text(path: Name, text: str) -> None:

@@ -41,8 +41,8 @@ def figure(path: Path, *, height: float, title: str) -> Iterator[Any]:
         FigureCanvasAgg(drawn)
         drawn.suptitle(fill(title, TITLE_LETTERS), x=0.012, ha="left", fontsize=11.5, fontweight="bold")
         yield drawn
-        kept = {"metadata": {NUMBERS: json.dumps(_numbers(drawn))}} if path.suffix == ".png" else {}
-        save_figure(drawn, path, **kept)
+        options = {"metadata": {NUMBERS: json.dumps(_numbers(drawn))}} if path.suffix == ".png" else {}
+        save_figure(drawn, path, **options)
 
 
 def _numbers(drawn: Any) -> list[dict[str, Any]]:
@@ -66,8 +66,8 @@ def numbers_in(path: Path) -> list[dict[str, Any]] | None:
     from PIL import Image
 
     with Image.open(path) as picture:
-        kept = picture.info.get(NUMBERS)
-    return None if kept is None else json.loads(kept)
+        text = picture.info.get(NUMBERS)
+    return None if text is None else json.loads(text)
 
 
 def look(index: int) -> dict[str, Any]:

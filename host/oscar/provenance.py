@@ -46,10 +46,10 @@ def revision() -> str:
     try:
         if 'name = "oscar-allreduce"' not in (CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"):
             return f"version {__version__}"
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        found = ""
-    return found or f"version {__version__}"
+        output = ""
+    return output or f"version {__version__}"
 
 
 def installed(package: str) -> str:

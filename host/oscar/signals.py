@@ -32,23 +32,23 @@ def stops_raise() -> Iterator[list[int]]:
     (nohup, the background of a shell) stays ignored. Outside the main thread, which alone may set handlers,
     this does nothing.
     """
-    came: list[int] = []
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield came
+        yield received
         return
 
     def stop(number: int, frame: object) -> None:
-        came.append(number)
+        received.append(number)
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
         raise KeyboardInterrupt if number == signal.SIGINT else Stopped(128 + number)
 
     def again(number: int, frame: object) -> None:
-        ignored = not came and before[signal.SIGALRM] is signal.SIG_IGN  # an alarm of somebody else
+        ignored = not received and before[signal.SIGALRM] is signal.SIG_IGN  # an alarm of somebody else
         if not ignored and not _on_its_way():
-            stop(came[0] if came else number, frame)
+            stop(received[0] if received else number, frame)
 
     def report(lost: Any) -> None:
-        if not came:  # afterwards it is the stop, or what callbacks make of objects it left half-made
+        if not received:  # afterwards it is the stop, or what callbacks make of objects it left half-made
             hook(lost)
 
     hook, sys.unraisablehook = sys.unraisablehook, report
@@ -58,7 +58,7 @@ def stops_raise() -> Iterator[list[int]]:
             signal.signal(number, stop)
     signal.signal(signal.SIGALRM, again)
     try:
-        yield came
+        yield received
     finally:
         sys.unraisablehook = hook
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -40,9 +40,9 @@ class Saved:
         """Return `state` as a Saved: a caller passes on its own, a user passes a dict."""
         return state if isinstance(state, Saved) else cls(state)
 
-    def refuse(self, expected: str, came: str | None = None) -> ConfigError:
+    def refuse(self, expected: str, actual: str | None = None) -> ConfigError:
         """Return the error that says what was expected here."""
-        text = self.shown if came is None else came
+        text = self.shown if actual is None else actual
         advice = "; resume with the state of this model and configuration"
         return ConfigError(f"{self.path}: expected {expected}, got {text}", advice=advice)
 
@@ -113,23 +113,23 @@ class Saved:
 
     def fits(self, key: str, expected: object) -> None:
         """Raise ConfigError unless the value of `key` is `expected`; it names the first difference."""
-        came = self[key]
+        saved = self[key]
         if isinstance(expected, dict):
-            for name in came.only(*expected).value:
-                came.fits(name, expected[name])
-        elif type(came.value) is not type(expected) or came.value != expected:
+            for name in saved.only(*expected).value:
+                saved.fits(name, expected[name])
+        elif type(saved.value) is not type(expected) or saved.value != expected:
             raise ConfigError(
-                f"{came.path}: state was saved under {came.shown}, this is {expected!r}",
+                f"{saved.path}: state was saved under {saved.shown}, this is {expected!r}",
                 advice=": resume with the configuration of the run that saved it, "
                 "each rank with its own state",
             )
 
     def shapes(self) -> list[tuple[int, ...]]:
         """Return a list of shapes of tensors, of MOST_VALUES in all at most."""
-        found = [tuple(size.integer() for size in shape.items()) for shape in self.items()]
-        if sum(math.prod(shape) for shape in found) > MOST_VALUES:
+        shapes = [tuple(size.integer() for size in shape.items()) for shape in self.items()]
+        if sum(math.prod(shape) for shape in shapes) > MOST_VALUES:
             raise self.refuse(f"shapes of {MOST_VALUES} values in all at most")
-        return found
+        return shapes
 
     @contextmanager
     def fitting(self) -> Iterator[None]:
@@ -170,8 +170,8 @@ class Saved:
         """
         wanted, value = np.dtype(dtype), self.value
         if type(value) is not np.ndarray or value.dtype != wanted or value.shape != shape:
-            came = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else _shown(value)
-            raise self.refuse(f"{wanted} {shape}", came)
+            actual = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else _shown(value)
+            raise self.refuse(f"{wanted} {shape}", actual)
         if value.size:
             least, most = value.min(), value.max()  # NaN, where there is one
             if finite and wanted.kind == "f" and not (np.isfinite(least) and np.isfinite(most)):
@@ -204,9 +204,9 @@ class Stateful:
         saved, before = Saved.of(state).only(*self.STATE), self.snapshot()
         try:
             for name, read in self.STATE.items():
-                held = getattr(self, name)
-                if isinstance(held, Stateful):
-                    held.load_state_dict(saved[name])
+                part = getattr(self, name)
+                if isinstance(part, Stateful):
+                    part.load_state_dict(saved[name])
                 else:
                     setattr(self, name, read(self, saved[name]))
             self._follow()
@@ -221,9 +221,9 @@ class Stateful:
     def restore(self, token: Any) -> None:
         """Go back to the state of `snapshot`."""
         for name, value in token.items():
-            held = getattr(self, name)
-            if isinstance(held, Stateful):
-                held.restore(value)
+            part = getattr(self, name)
+            if isinstance(part, Stateful):
+                part.restore(value)
             else:
                 setattr(self, name, _kept(value))
         self._follow()
@@ -298,10 +298,10 @@ def optional_integers(saved: Saved, count: int, low: int, high: int) -> list[int
 
 def crc(tree: Any) -> int:
     """Return a CRC-32 over every bit of a tree of dicts, lists, arrays and plain values."""
-    found = 0
+    digest = 0
     for piece in _pieces(tree):
-        found = crc32(piece, found)
-    return found
+        digest = crc32(piece, digest)
+    return digest
 
 
 def _pieces(tree: Any) -> Iterator[Any]:

@@ -57,7 +57,14 @@ def main() -> None:
     _change_weights()
     _renew_steps()
     _tune()
-    _run_commands()
+    # Commands have kernels of their own: run them on little data.
+    rtl = ["predict", "--values", "100k", "--nodes", "4", "--codec", "rtl", "--gbps"]
+    with TemporaryDirectory() as folder:
+        floats = str(Path(folder) / "floats.npy")
+        np.save(floats, np.linspace(-1, 1, 5000, dtype=np.float32))
+        _run(["codec", floats, "--all"])
+    for rest in (["10"], ["100"], ["100", "--schedule", "ring"]):
+        _run([*rtl, *rest])
 
 
 def _compare(changes: dict[str, Any], methods: list[dict[str, Any]]) -> None:
@@ -122,17 +129,6 @@ def _tune() -> None:
     problem = PolicyProblem((1000, 100_000), np.array([1e-3, 2e-3]), tuple(own))
     select(problem)
     problem.timeline(Policy.uniform(2, 0))
-
-
-def _run_commands() -> None:
-    """Run commands with kernels of their own on little data."""
-    rtl = ["predict", "--values", "100k", "--nodes", "4", "--codec", "rtl", "--gbps"]
-    with TemporaryDirectory() as folder:
-        floats = str(Path(folder) / "floats.npy")
-        np.save(floats, np.linspace(-1, 1, 5000, dtype=np.float32))
-        _run(["codec", floats, "--all"])
-    for rest in (["10"], ["100"], ["100", "--schedule", "ring"]):
-        _run([*rtl, *rest])
 
 
 if __name__ == "__main__":

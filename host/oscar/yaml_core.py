@@ -80,16 +80,16 @@ class _Loader(yaml.SafeLoader):
     def mapping(self, node: Any) -> dict[str, Any]:
         if not isinstance(node, yaml.MappingNode):
             raise _error("expected keys and values", node.start_mark)
-        found: dict[str, Any] = {}
+        pairs: dict[str, Any] = {}
         lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             key, mark = self.construct_object(key_node, deep=True), key_node.start_mark
             if not isinstance(key, str):
                 raise _error(f"expected text as a key, got {str(key)[:40]}", mark)
-            if key in found:
+            if key in pairs:
                 raise _error(f"key {key!r} is given again, it has a value from line {lines[key]}", mark)
-            found[key], lines[key] = self.construct_object(value_node, deep=True), mark.line + 1
-        return found
+            pairs[key], lines[key] = self.construct_object(value_node, deep=True), mark.line + 1
+        return pairs
 
     def foreign(self, node: Any) -> Any:
         raise _error(f"expected plain YAML, got the type {node.tag!r}", node.start_mark)
@@ -128,7 +128,7 @@ def parse(text: str) -> Any:
     without end, has a key twice, or is a number that readers of YAML disagree about.
     """
     try:
-        found = yaml.load(text, _Loader)  # a SafeLoader
+        data = yaml.load(text, _Loader)  # a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -140,8 +140,8 @@ def parse(text: str) -> Any:
         raise ValueError(f"{where}{problem}") from None
     except yaml.YAMLError as error:  # a character that no YAML file may hold
         raise ValueError(str(error)) from None
-    _count(found, 0, 0)
-    return found
+    _count(data, 0, 0)
+    return data
 
 
 def read(path: Path) -> Any:
@@ -151,14 +151,14 @@ def read(path: Path) -> Any:
             text = file.read(MAX_SIZE + 1)
         if len(text) > MAX_SIZE:
             raise ValueError(f"it is longer than {MAX_SIZE:,} characters")
-        found = parse(text)
+        data = parse(text)
     except (OSError, ValueError) as error:
         raise ConfigError(f"not a readable YAML file: {error}") from None
-    if found is None:
+    if data is None:
         raise ConfigError(
             "expected keys and values, got a file that holds none; write {} for the defaults alone"
         )
-    return found
+    return data
 
 
 def _count(value: Any, depth: int, seen: int) -> int:

@@ -12,9 +12,9 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.registry import ASC
+from oscar.collective.frames import Stats
 from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
-from oscar.collective.stats import Stats
 from oscar.config import Config, Method
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.method import make_codec_of

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from oscar.coding.registry import CODECS
+from oscar.collective.frames import Stats
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedules import make_schedule
-from oscar.collective.stats import Stats
 from oscar.config import Config, LinkSection, ScheduleSection
 from oscar.files import write_text
 from oscar.plotting import GRID, INK, PALETTE, SOFT, End, figure, label_ends
@@ -19,8 +19,8 @@ from oscar.results import Results, write_results
 from oscar.tables import Row, Table
 from oscar.timeline.link import LinkModel, algbw, busbw
 from oscar.timeline.nic import NicFile, parse_nic
-from oscar.timeline.perfetto import write_trace
 from oscar.timeline.replay import Span, replay
+from oscar_studies.perfetto import write_trace
 from oscar_studies.recording import Recording
 
 _TABLE = Table(

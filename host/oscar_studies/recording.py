@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oscar.array import sizes_of
-from oscar.collective.stats import Stats
+from oscar.collective.frames import Stats
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.profile import ITERATIONS, ReadyTimes, here

@@ -16,18 +16,18 @@ import numpy as np
 
 from oscar import checkpoint
 from oscar.array import sizes_of
-from oscar.collective.stats import AllReduceResult, Stats
+from oscar.collective.frames import AllReduceResult, Stats
 from oscar.config import BURST, Config
 from oscar.errors import ConfigError, GradientError, GradientOverflowError, WrongSumError
 from oscar.planning.tuning.apply import groups_of
-from oscar.planning.tuning.policy_file import load_policy
+from oscar.planning.tuning.policy import load_policy
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.grouped import Group, GroupedCluster, GroupedResult
 from oscar.reducers.scheduling import network_of
 from oscar.schemes.registry import method_info
 from oscar.state import Saved
-from oscar.timeline.overlap import bucket_shares, bucket_times, iteration_time
 from oscar.version import __version__
+from oscar_studies.overlap import bucket_shares, bucket_times, iteration_time
 from oscar_studies.parallel import Tick, run_tasks
 from oscar_studies.recording import Progress, open_workload
 from oscar_studies.sampled import SampledCluster

@@ -21,11 +21,10 @@ from oscar.coding.baselines.atalanta import MAX_GROUPS, Atalanta, AtalantaDp
 from oscar.coding.baselines.atalanta_kernels import optimal_search, released_search
 from oscar.coding.baselines.blocks import histogram, quantise
 from oscar.coding.baselines.mx import E4M3
-from oscar.coding.baselines.registry import BASELINES
-from oscar.coding.baselines.zstd import Zstd
+from oscar.coding.baselines.raw import Zstd
 from oscar.coding.codec import FramedEncoder
 from oscar.coding.frame import MAX_COUNT
-from oscar.coding.registry import CODECS, make_codec
+from oscar.coding.registry import BASELINES, CODECS, make_codec
 from oscar.errors import FrameError, MissingExtraError
 
 LOSSLESS = ["int32", "atalanta", "atalanta-dp", "rans0", "zstd", "constriction"]

@@ -9,7 +9,7 @@ from threading import Barrier
 
 import pytest
 
-from oscar.planning.tuning.merge import Merged, Stops, averaged, merge
+from oscar_studies.merging import Merged, Stops, averaged, merge
 
 
 class Valley:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oscar.config import Config
 from oscar.reducers.cluster import LocalCluster
-from oscar.timeline.overlap import bucket_shares, bucket_times, iteration_time, scaled
+from oscar_studies.overlap import bucket_shares, bucket_times, iteration_time, scaled
 
 seconds = st.floats(0, 1e3, allow_subnormal=False)
 sizes = st.lists(st.integers(0, 10**7), max_size=40)

@@ -12,8 +12,7 @@ import pytest
 from oscar.config.sections import TransportSection
 from oscar.errors import ConfigError
 from oscar.transports.base import CONTROL_TAGS, Notice, Transport, TransportError
-from oscar.transports.keyed import TAG_BYTES, KeyedTransport, secured
-from oscar.transports.padding import LEAST_BYTES, Padding
+from oscar.transports.keyed import LEAST_BYTES, TAG_BYTES, KeyedTransport, Padding, secured
 from oscar.transports.threads import ThreadTransport, local_transports
 from support.ranks import on_ranks
 

@@ -15,7 +15,7 @@ from oscar.cli import main
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
 from oscar.planning.tuning.apply import groups_of
-from oscar.planning.tuning.policy_file import PolicyFile, load_policy
+from oscar.planning.tuning.policy import PolicyFile, load_policy
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.grouped import Group, GroupedCluster
 from oscar.state import crc

@@ -19,7 +19,7 @@ from needs import needs
 from oscar.cli import main
 from oscar.errors import ConfigError
 from oscar.planning.tuning.profile import ReadyTimes, here, load_profile
-from oscar.planning.tuning.traces import ENGINE, GRADIENT, read_times
+from oscar_studies.profiler_traces import ENGINE, GRADIENT, read_times
 from oscar_studies.recording import of_numpy
 from oscar_studies.workloads import make_workload
 

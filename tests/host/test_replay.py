@@ -24,10 +24,10 @@ from oscar.timeline import equal
 from oscar.timeline.choose import by_kind, choose, times
 from oscar.timeline.equal import assumed_frames, equal_time, in_switch_time
 from oscar.timeline.link import Cores, LinkModel
+from oscar.timeline.lowering import cut_for
 from oscar.timeline.nic import load_nic
 from oscar.timeline.replay import replay, time_of
 from oscar.timeline.scale import PLAYED, Measured, generator, scale
-from oscar.timeline.sizes import cut_for
 from oscar.timeline.topology import Link, Port, Topology, grouped, switch, wires
 from support.frames import unequal
 

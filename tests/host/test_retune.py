@@ -12,7 +12,7 @@ import pytest
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.options import MethodPrice, measured, options
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.policy import PolicyFile
 from oscar.planning.tuning.retune import FAST_BPS, Fit, Retuner, Seen, fitted
 from oscar.timeline.engine import PORT
 from oscar.timeline.link import LinkModel

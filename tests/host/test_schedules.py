@@ -11,10 +11,9 @@ import pytest
 
 from oscar.coding.registry import make_codec
 from oscar.collective.actions import MAX_SLOTS, MAX_SUBFRAMES, SENDS, Action, Op, Phase
-from oscar.collective.association import add_up, association
 from oscar.collective.check import check, check_programs
 from oscar.collective.exchange import ExchangeSchedule
-from oscar.collective.local import LocalRun
+from oscar.collective.local import LocalRun, add_up, association
 from oscar.collective.node import ChunkLayout, Node
 from oscar.collective.routes import Routed, Routes, Transfer
 from oscar.collective.schedule import Schedule

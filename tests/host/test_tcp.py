@@ -24,8 +24,7 @@ from oscar.transports.line import (
     STAGE_BYTES,
     head_of,
 )
-from oscar.transports.lines import Lines
-from oscar.transports.tcp import TcpTransport, _end
+from oscar.transports.tcp import Lines, TcpTransport, _end
 from support.ranks import on_ranks
 
 SIZES = [0, 1, 15, 16, DIRECT_BYTES - 1, DIRECT_BYTES, STAGE_BYTES - 16, STAGE_BYTES, HELPED_BYTES, 5_000_000]

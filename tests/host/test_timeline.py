@@ -35,12 +35,12 @@ from oscar.timeline.engine import (
 from oscar.timeline.equal import assumed_frames, equal_time
 from oscar.timeline.lanes import GRID, make_case, policy_time, seconds_at
 from oscar.timeline.link import Cores, LinkModel, Pipeline
-from oscar.timeline.overlap import bucket_shares, iteration_time
+from oscar.timeline.lowering import unit_work
 from oscar.timeline.replay import replay, time_of
-from oscar.timeline.sizes import unit_work
 from oscar_lab.bench._tuner_figure import bubbles, write_timelines
 from oscar_lab.rivals.by_frame import ORDERS, Production, allreduce, sums_s
 from oscar_lab.rivals.graphs import blocks, iso, ladder, offload
+from oscar_studies.overlap import bucket_shares, iteration_time
 from support.frames import unequal
 
 CLOSE = 1e-12

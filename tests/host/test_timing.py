@@ -14,14 +14,24 @@ import pytest
 from oscar.coding.costs import Cost
 from oscar.collective.actions import Phase
 from oscar.collective.frames import ROW, Frames
-from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, RAW, Gather
-from oscar.collective.ring import Boomerang, Duplex, Ring, ring_chunk_sent, ring_chunks
+from oscar.collective.ring import (
+    BOOMERANG,
+    DUPLEX,
+    FORWARD,
+    RAW,
+    Boomerang,
+    Duplex,
+    Gather,
+    Ring,
+    ring_chunk_sent,
+    ring_chunks,
+)
 from oscar.timeline.equal import equal_time
 from oscar.timeline.link import Cores, LinkModel, algbw, busbw
-from oscar.timeline.perfetto import write_trace
+from oscar.timeline.lowering import cut_for, divide
 from oscar.timeline.replay import Replay, Span, replay, time_of
 from oscar.timeline.scale import Measured, generator, scale
-from oscar.timeline.sizes import cut_for, divide
+from oscar_studies.perfetto import write_trace
 
 WIRE = LinkModel.of(gbps=1, latency_us=5)
 GATHERS = [FORWARD, BOOMERANG, DUPLEX]

@@ -13,7 +13,7 @@ from needs import needs
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import groups_of
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.policy import PolicyFile
 from oscar.reducers.grouped import GroupedCluster
 from support.torch_ranks import start
 
@@ -202,7 +202,7 @@ def troubled(rank: int, folder: Path) -> dict[str, Any]:
 
 def merged(rank: int, folder: Path) -> dict[str, Any]:
     """Rank 0 says that two groups are best, cut behind the fourth tensor; rank 1 would not."""
-    from oscar.adapters.torch import merging
+    from oscar_studies import merging
 
     training, asked = Training(rank), []
 

@@ -17,10 +17,18 @@ from oscar.collective.schedules import make_schedule
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.costs import cost_on
-from oscar.planning.tuning.espresso import offloaded
 from oscar.planning.tuning.options import FP32, MethodPrice, default_choices, measured, measured_on, options
-from oscar.planning.tuning.policy import OTHER, SAME, Option, Policy, PolicyProblem, line, pruned
-from oscar.planning.tuning.policy_file import PolicyFile, load_policy
+from oscar.planning.tuning.policy import (
+    OTHER,
+    SAME,
+    Option,
+    Policy,
+    PolicyFile,
+    PolicyProblem,
+    line,
+    load_policy,
+    pruned,
+)
 from oscar.timeline.engine import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
 from oscar.timeline.equal import equal_time
 from oscar.timeline.lanes import seconds_at
@@ -31,6 +39,7 @@ from oscar_lab.bench._tuner_figure import draw as draw_figure
 from oscar_lab.rivals.oracles import EVERY, brute, select
 from oscar_lab.rivals.preset import Preset, tree
 from oscar_lab.rivals.tree import COMPRESS, DECOMPRESS, FIRST, FLAT, INSIDE, SECOND, ways
+from oscar_studies.espresso import offloaded
 
 ASC = MethodPrice("asc", 5.5, FrameCost(Cost(1.2e-9, 5e-5), Cost(1.1e-9, 5e-5)), Cost(1.8e-9, 1e-4), 66)
 BF16 = MethodPrice("bf16", 16, FrameCost(Cost(1.2e-8, 0), Cost(2e-9, 0)), coded=False)

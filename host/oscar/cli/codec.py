@@ -152,7 +152,7 @@ def _write(
     args: argparse.Namespace, array: np.ndarray, frame: bytes, *, classes: bool, exponent: int | None
 ) -> None:
     """Write the frame of `array`, and what it takes to have the array back."""
-    from oscar.coding.array_file import ArrayFile
+    from oscar.coding.arrays import ArrayFile
 
     about = ArrayFile(
         codec=args.codec,
@@ -169,8 +169,7 @@ def _write(
 
 
 def _decode(args: argparse.Namespace) -> int:
-    from oscar.coding.array_file import read_array_file
-    from oscar.coding.arrays import load_classes, save_array
+    from oscar.coding.arrays import load_classes, read_array_file, save_array
 
     if args.output is None or args.file is not None:
         raise ValueError("--decode FILE takes -o OUT.npy, and no FILE.npy")

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oscar.blas import one_blas_thread
 from oscar.cli.common import amount, check_values, declare
+from oscar.cores import one_blas_thread
 from oscar.files import check_outputs, write_json
 
 EXAMPLE = """\

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oscar.blas import one_blas_thread
 from oscar.cli.common import declare
+from oscar.cores import one_blas_thread
 from oscar.errors import ConfigError
 from oscar.files import check_outputs, write_json
 
@@ -47,7 +47,7 @@ def _print_times(args: argparse.Namespace) -> int:
     one_blas_thread()
     from oscar.planning.predict import MIN_GAIN
     from oscar.planning.tuning.apply import problem_of
-    from oscar.planning.tuning.policy_file import MOST, load_policy
+    from oscar.planning.tuning.policy import MOST, load_policy
     from oscar.planning.tuning.select import verdict
     from oscar.timeline.link import LinkModel
 

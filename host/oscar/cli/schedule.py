@@ -315,14 +315,14 @@ def _synth(args: argparse.Namespace) -> int:
     topology = read_topology(args.topology)
     sizes = frame_sizes(args.bits, args.values, topology.nodes)
     problem = RoutingProblem.of(topology, sizes, per_rank=args.per_rank, values=args.values)
-    found = synthesise(problem, subframes=args.subframes, limit_s=args.limit, integers=not args.floats)
+    result = synthesise(problem, subframes=args.subframes, limit_s=args.limit, integers=not args.floats)
     print(f"# {topology.text}; {args.values:,} values, {' to '.join(f'{b:g}' for b in args.bits)} bits/value")
-    for name, seconds in sorted(found.seconds.items(), key=lambda item: item[1]):
-        print(f"{name:16} {seconds * 1e6:12.2f} us{'  <- taken' * (name == found.winner)}")
-    print(f"{'bound':16} {found.bound_s * 1e6:12.2f} us: no schedule is faster")
-    for line in found.said:
+    for name, seconds in sorted(result.seconds.items(), key=lambda item: item[1]):
+        print(f"{name:16} {seconds * 1e6:12.2f} us{'  <- taken' * (name == result.winner)}")
+    print(f"{'bound':16} {result.bound_s * 1e6:12.2f} us: no schedule is faster")
+    for line in result.said:
         print(f"# {line}")
-    return 0 if args.output is None else _write(args, found, topology.text)
+    return 0 if args.output is None else _write(args, result, topology.text)
 
 
 def frame_sizes(bits: list[float], values: int, nodes: int) -> list[float]:
@@ -340,24 +340,24 @@ def frame_sizes(bits: list[float], values: int, nodes: int) -> list[float]:
     return [values * (one + (whole - one) * part) / 8 for part in grown]
 
 
-def _write(args: argparse.Namespace, found: Any, text: str) -> int:
+def _write(args: argparse.Namespace, result: Any, text: str) -> int:
     """Write the winner where it has routes; return the exit status."""
     from oscar.collective.schedule_file import FileSchedule, write_schedule
 
-    if found.routes is None:
-        name, group = found.schedule.name, getattr(found.schedule, "group", None)
+    if result.routes is None:
+        name, group = result.schedule.name, getattr(result.schedule, "group", None)
         words = f"--set schedule.name={name}" + (f" --set schedule.group={group}" if group else "")
         print(
-            f"oscar schedule synth: {args.output} is not written: the best, {found.winner}, is built in and "
+            f"oscar schedule synth: {args.output} is not written: the best, {result.winner}, is built in and "
             f"has no file; run it with {words}",
             file=sys.stderr,
         )
         return NOTHING_WRITTEN
     made = {
-        "topology": text[:400], "synthesiser": found.winner,
-        "modelled_s": found.seconds[found.winner], "bound_s": found.bound_s,
+        "topology": text[:400], "synthesiser": result.winner,
+        "modelled_s": result.seconds[result.winner], "bound_s": result.bound_s,
     }  # fmt: skip
-    schedule = FileSchedule(found.routes.nodes, routes=found.routes, title=args.name, made=made)
+    schedule = FileSchedule(result.routes.nodes, routes=result.routes, title=args.name, made=made)
     write_schedule(args.output, schedule)
     print(f"# wrote {args.output}: run it with --set schedule.name=file --set schedule.file={args.output}")
     return 0
@@ -382,11 +382,11 @@ def _scale(args: argparse.Namespace) -> int:
     check_outputs([out, picture], [])
     sizes = {"bits": args.bits, "doubling": args.doubling}
     with Show("sizes of networks") as show:
-        found = schedule_points(
+        results = schedule_points(
             args.nodes, args.values, _link(args), subframes=args.subframes, progress=show, **sizes
         )
-    print(points_table(found))
-    write_results(out, found)
-    draw_points(found, picture)
+    print(points_table(results))
+    write_results(out, results)
+    draw_points(results, picture)
     print(f"# wrote {out}, {picture}")
     return 0

@@ -1,17 +1,28 @@
-"""One array through one codec: load, quantise, code, check, time."""
+"""One array through one codec: load, quantise, code, check, time.
+
+The file of `oscar codec -o` holds one coded array and all it takes to have the array back: a line of text,
+the length of a JSON header (u32), its CRC-32 (u32), the header, the frame; little-endian. The header holds
+codec, context mode, step, shape and dtype of the array, the exponent of the quantiser's step (null: the
+values went over as they were) and whether position classes are needed.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import struct
 import time
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from tokenize import TokenError
-from typing import Any, BinaryIO
+from typing import Any, get_args
 
 import numpy as np
 
 from oscar.coding.asc import AscParams, Encoder
+from oscar.coding.asc.params import ContextMode
 from oscar.coding.codec import Codec
 from oscar.errors import ConfigError, MissingExtraError
 from oscar.files import replacing
@@ -27,13 +38,24 @@ TABLE = Table(
     "codec:#codec <16", "bytes >10", "bits:bits/val >9.3f", "ratio >8.2f", "encode:enc MB/s >9.1f",
     "decode:dec MB/s >9.1f", "exact: exact <",
 )  # fmt: skip
+MAGIC = b"OSCAR array 1\n"
+_HEAD = struct.Struct("<II")
+_TYPES = {"codec": str, "context": str, "step": int, "shape": list, "dtype": str, "classes": bool}
 
 
 def load_array(path: Path) -> np.ndarray:
     """Return the array in an .npy file; raises ConfigError on anything but one of numbers."""
     try:
         with open(path, "rb") as file:
-            _check_shape(file)
+            # NumPy reads a negative size as "what is left of the file".
+            version = np.lib.format.read_magic(file)
+            if version == (1, 0):
+                shape = np.lib.format.read_array_header_1_0(file)[0]
+            else:
+                shape = np.lib.format.read_array_header_2_0(file)[0]
+            file.seek(0)
+            if min(shape, default=0) < 0:
+                raise ValueError(f"the shape {list(shape)}")
             array = np.lib.format.read_array(file, allow_pickle=False)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; np.save('{path}', array) writes one") from None
@@ -43,18 +65,6 @@ def load_array(path: Path) -> np.ndarray:
     if array.dtype.kind not in "iuf":
         raise ConfigError(f"{path}: expected integers or floats, got {array.dtype}; convert it first")
     return array
-
-
-def _check_shape(file: BinaryIO) -> None:
-    """Raise ValueError for a negative size, which NumPy reads as "what is left of the file"."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape = np.lib.format.read_array_header_1_0(file)[0]
-    else:
-        shape = np.lib.format.read_array_header_2_0(file)[0]
-    file.seek(0)
-    if min(shape, default=0) < 0:
-        raise ValueError(f"the shape {list(shape)}")
 
 
 def load_classes(path: Path | None) -> np.ndarray | None:
@@ -192,5 +202,68 @@ def same_as_reference(
         for kind in ("compiled", "reference")
     ]
     same = frames[0] == frames[1]
-    said = "the same bytes as" if same else "OTHER BYTES THAN"
-    return same, f"on {part.size} of {values.size} values asc makes {said} its plain-integer reference"
+    verdict = "the same bytes as" if same else "OTHER BYTES THAN"
+    return same, f"on {part.size} of {values.size} values asc makes {verdict} its plain-integer reference"
+
+
+@dataclass(frozen=True)
+class ArrayFile:
+    """What goes before the frame. exponent: log2 of the quantiser's step; None: nothing was quantised."""
+
+    codec: str
+    context: str
+    step: int
+    shape: list[int]
+    dtype: str
+    classes: bool
+    exponent: int | None
+
+    def pack(self, frame: bytes) -> bytes:
+        """Return the file's content."""
+        header = json.dumps(asdict(self)).encode()
+        return b"".join((MAGIC, _HEAD.pack(len(header), zlib.crc32(header)), header, frame))
+
+    def restore(self, values: np.ndarray) -> np.ndarray:
+        """Return decoded `values` in the array's own shape and dtype, quantised floats times their step.
+
+        Raises ConfigError where there are not as many values as the shape says.
+        """
+        if math.prod(self.shape) != values.size:
+            raise ConfigError(
+                f"expected {math.prod(self.shape)} values of shape {self.shape}, got {values.size}"
+            )
+        if self.exponent is not None:
+            values = np.ldexp(values.astype(np.float64), self.exponent)
+        return values.astype(self.dtype, copy=False).reshape(self.shape)
+
+
+def read_array_file(path: Path) -> tuple[ArrayFile, bytes]:
+    """Return header and frame of a file; raises ConfigError on anything that `pack` did not write."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; `oscar codec ARRAY.npy -o {path}` writes one") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
+    wanted = f"{path}: expected a file written by `oscar codec ARRAY.npy -o FILE`"
+    start = len(MAGIC) + _HEAD.size
+    if not content.startswith(MAGIC) or len(content) < start:
+        raise ConfigError(f"{wanted}, got one that begins with {content[:16]!r}")
+    length, crc = _HEAD.unpack_from(content, len(MAGIC))
+    header = content[start : start + length]
+    if len(header) < length or zlib.crc32(header) != crc:
+        raise ConfigError(f"{wanted}; this one's header is damaged: copy the file again")
+    # The header is as it was packed, as its CRC is right: only another release could differ.
+    pairs = json.loads(header)
+    names = [field.name for field in fields(ArrayFile)]
+    if not isinstance(pairs, dict) or sorted(pairs) != sorted(names):
+        raise ConfigError(f"{wanted} of this release, with {', '.join(names)}; code the array again")
+    about = ArrayFile(**pairs)
+    wrong = [name for name, kind in _TYPES.items() if not isinstance(pairs[name], kind)]
+    wrong += [] if isinstance(about.exponent, int | None) else ["exponent"]
+    wrong += [] if about.context in get_args(ContextMode) else ["context"]
+    wrong += [] if wrong or all(type(n) is int and n >= 0 for n in about.shape) else ["shape"]
+    wrong += [] if wrong or about.dtype[1:2] in ("i", "u", "f") else ["dtype"]
+    if wrong:
+        raise ConfigError(f"{wanted} of this release; {', '.join(wrong)} is something else here")
+    return about, content[start + length :]

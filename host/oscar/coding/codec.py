@@ -235,14 +235,14 @@ class FramedDecoder(_Framed):
 
 def check_header(head: Header, *, codec: int, step: int, sequence: int) -> None:
     """Raise FrameError unless a frame has this codec, step and sequence number."""
-    for what, came, expected in (
+    for what, actual, expected in (
         ("codec", head.codec, codec),
         ("step", head.step, step),
         ("sequence", head.sequence, sequence),
     ):
-        if came != expected:
+        if actual != expected:
             raise FrameError(
-                f"frame has {what} {came}, expected {expected}: lost, repeated or sent to the wrong place"
+                f"frame has {what} {actual}, expected {expected}: lost, repeated or sent to the wrong place"
             )
     if not 1 <= head.width <= 32:
         raise FrameError(f"frame has values of {head.width} bits, expected 1 to 32")

@@ -1,20 +1,31 @@
-"""The head of a message that describes itself, and its frames (docs/pseudo.md, "Format")."""
+"""The head of a message that describes itself, and its frames (docs/pseudo.md, "Format").
+
+Also tensors of NumPy and PyTorch as flat arrays, and back. torch is never imported here, only used where
+it is. bfloat16 has no NumPy dtype, so its bits travel as uint16.
+"""
 
 from __future__ import annotations
 
 import math
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from isal.isal_zlib import crc32
 
+from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.index.base import MOST
-from oscar.coding.tensors import DTYPES, FLOATS, bits_dtype
-from oscar.errors import FrameError
+from oscar.errors import FrameError, OscarError
 from oscar.numerics.steps import MIN_EXPONENT
+from oscar.numerics.tensors import on_host
 
+FLOATS = ("float32", "bfloat16", "float16", "float64")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16")
+DTYPES = FLOATS + INTEGERS  # a message names a dtype by its place here: append only
 VERSION = 2  # 1 had positions of sparse tensors in Rice codes
 MAGIC = 0xC0 | VERSION
 DENSE, SPARSE, LOSSLESS = range(3)
@@ -25,6 +36,59 @@ MAX_EXPONENT = 126  # of a step: the largest whose inverse is a normal float32
 # Magic, kind, dtype, dimensions, log2 of the step, bits of unsigned codes, 0, bytes of frames of positions
 _HEAD = struct.Struct("<BBBBhBBQ")
 _CRC = struct.Struct("<I")
+
+
+def bits_dtype(name: str) -> np.dtype[Any]:
+    """Return the NumPy dtype that holds values of the dtype `name`: its own, or uint16 for bfloat16."""
+    return np.dtype("uint16" if name == "bfloat16" else name)
+
+
+def flat_bits(tensor: Any) -> tuple[Array, str, tuple[int, ...]]:
+    """Return a tensor's values, flat and contiguous in native byte order, the name of its dtype, its shape.
+
+    tensor: array of NumPy (ml_dtypes' bfloat16 too) or tensor of PyTorch, on any device. Copied only where it
+    has to be. Raises TypeError for what is neither, for a dtype that is not in DTYPES, and for a tensor of
+    PyTorch that is not dense, or is distributed.
+    """
+    if not (hasattr(tensor, "shape") and hasattr(tensor, "dtype")):
+        raise TypeError(
+            f"expected an array of NumPy or a tensor of PyTorch, got {type(tensor).__name__}; "
+            "make one first, as numpy.asarray(..., dtype=...) does"
+        )
+    name = str(tensor.dtype).removeprefix("torch.")
+    if hasattr(tensor, "detach"):
+        if name not in DTYPES:
+            raise _not_carried(name)
+        plain = on_host(tensor)
+        plain = plain.view(sys.modules["torch"].int16) if name == "bfloat16" else plain
+        array = plain.numpy()
+    else:
+        array = np.asarray(tensor)
+        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+        name = array.dtype.name
+    if name not in DTYPES:
+        raise _not_carried(name)
+    return array.reshape(-1).view(bits_dtype(name)), name, tuple(tensor.shape)
+
+
+def _not_carried(name: str) -> TypeError:
+    return TypeError(f"expected a tensor of one of {', '.join(DTYPES)}, got {name}; convert it first")
+
+
+def from_bits(flat: Array, name: str, shape: tuple[int, ...], *, as_torch: bool) -> Any:
+    """Return the tensor with these values: of PyTorch, or of NumPy, where bfloat16 becomes float32.
+
+    Raises OscarError if PyTorch is asked for and not imported.
+    """
+    if as_torch:
+        torch: Any = sys.modules.get("torch")
+        if torch is None:
+            raise OscarError("as_torch makes tensors of PyTorch, which is not imported: import torch first")
+        signed = flat.view(np.int16) if flat.dtype == np.uint16 else flat  # old releases have no uint16
+        return torch.from_numpy(signed).view(getattr(torch, name)).reshape(shape)
+    if name == "bfloat16":
+        flat = (flat.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return flat.reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -86,9 +150,9 @@ def read_head(data: bytes, *kinds: int) -> tuple[MessageHead, memoryview]:
     end = _HEAD.size + 8 * dims
     if dims > MAX_DIMS or len(view) < end + _CRC.size:
         raise damaged(f"{dims} dimensions, of at most {MAX_DIMS}", f"{len(view)} bytes")
-    (came,), right = _CRC.unpack_from(view, end), crc32(view[:end])
-    if came != right:
-        raise damaged(f"a head of CRC-32 0x{right:08x}", f"0x{came:08x}")
+    (crc,), right = _CRC.unpack_from(view, end), crc32(view[:end])
+    if crc != right:
+        raise damaged(f"a head of CRC-32 0x{right:08x}", f"0x{crc:08x}")
     shape = struct.unpack_from(f"<{dims}Q", view, _HEAD.size)
     unsigned = dtype < len(DTYPES) and DTYPES[dtype].startswith("u")
     if (
@@ -139,6 +203,6 @@ def _cut(view: memoryview) -> Iterator[memoryview]:
         view = view[HEADER_BYTES + length :]
 
 
-def damaged(expected: str, came: str) -> FrameError:
+def damaged(expected: str, actual: str) -> FrameError:
     """Return the error for a message that no sender wrote."""
-    return FrameError(f"message: expected {expected}, got {came}: damaged or cut off on the way")
+    return FrameError(f"message: expected {expected}, got {actual}: damaged or cut off on the way")

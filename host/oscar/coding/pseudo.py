@@ -19,14 +19,17 @@ from oscar.coding.baselines.raw import Bf16, Fp16
 from oscar.coding.index.base import check_size, first_wrong
 from oscar.coding.message import (
     DENSE,
+    FLOATS,
     MAX_EXPONENT,
     SPARSE,
     MessageHead,
+    bits_dtype,
     damaged,
+    flat_bits,
     frames_of,
+    from_bits,
     read_head,
 )
-from oscar.coding.tensors import FLOATS, bits_dtype, flat_bits, from_bits
 from oscar.errors import GradientError
 from oscar.kernels import njit
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
@@ -205,9 +208,9 @@ def _quantised(flat: Array, dtype: str, coarseness: float) -> tuple[Array, int]:
     values = narrowed(from_bits(flat, dtype, flat.shape, as_torch=False))
     if not all_finite(values):
         bad = int(np.flatnonzero(~np.isfinite(values))[0])
-        came = from_bits(flat[bad : bad + 1], dtype, (), as_torch=False)  # of bfloat16, not its bits
+        value = from_bits(flat[bad : bad + 1], dtype, (), as_torch=False)  # of bfloat16, not its bits
         raise GradientError(
-            f"expected finite values within float32, got {came} at flat index {bad}",
+            f"expected finite values within float32, got {value} at flat index {bad}",
             advice=f"; {KEPT if dtype in ('float32', 'bfloat16') else ''}skip this step",
         )
     largest = max(-float(values.min(initial=0)), float(values.max(initial=0)))

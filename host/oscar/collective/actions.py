@@ -39,7 +39,8 @@ SENDS = (Op.SEND, Op.FORWARD)
 class Action(NamedTuple):
     """An action of one node with one frame.
 
-    op: kind of the action. phase: half of the AllReduce.
+    op: kind of the action.
+    phase: half of the AllReduce.
     step: number within the phase; each schedule says what it counts.
     chunk, sub: number of the chunk, and of the sub-frame in it.
     peer: rank at the other end of the link; -1 for an action without a link.

@@ -25,8 +25,10 @@ _End = tuple[int, Phase, int]  # rank, phase, peer or source: one encoder or dec
 class _Frame(NamedTuple):
     """A frame under way.
 
-    terms: ranks that it sums, as bits. table: set of tables that coded it. end: its encoder. number: how many
-    frames that encoder had coded, this one included.
+    terms: ranks that it sums, as bits.
+    table: set of tables that coded it.
+    end: its encoder.
+    number: how many frames that encoder had coded, this one included.
     """
 
     terms: int
@@ -136,16 +138,16 @@ class _Wires(_Rules):
                 self.refuse(wire[1], wait, "expected a receive posted before it is waited for, got none")
             self._compare(wire[1], wait, posts[wire], "it posted")
 
-    def _note(self, found: dict[_Wire, Action], rank: int, action: Action, *, receives: bool) -> None:
+    def _note(self, result: dict[_Wire, Action], rank: int, action: Action, *, receives: bool) -> None:
         wire = (action.peer, rank, action.tag) if receives else (rank, action.peer, action.tag)
-        if wire in found:
+        if wire in result:
             self.refuse(
                 rank,
                 action,
                 f"expected a unique tag on the link {wire[0]} -> {wire[1]}, tag {wire[2]} is also used by "
-                f"{found[wire].place}",
+                f"{result[wire].place}",
             )
-        found[wire] = action
+        result[wire] = action
 
     def _compare(self, rank: int, action: Action, other: Action, who: str) -> None:
         for name in _SAME:
@@ -161,7 +163,8 @@ class _Run(_Rules):
     def __init__(self, schedule: Schedule, programs: Sequence[Sequence[Action]]) -> None:
         super().__init__(schedule)
         self.programs = programs
-        ranks, places = range(schedule.nodes), self._places()
+        ranks = range(schedule.nodes)
+        places = [(c, k) for c in range(schedule.chunks) for k in range(schedule.subframes)]
         self.sums = [dict.fromkeys(places, 1 << rank & self.every) for rank in ranks]
         self.apart = [dict.fromkeys(places, 0) for _ in ranks]
         self.final: list[set[_Place]] = [set() for _ in ranks]
@@ -170,9 +173,6 @@ class _Run(_Rules):
         self.coded: dict[_End, int] = defaultdict(int)
         self.taken: dict[_End, int] = defaultdict(int)
         self.paired: dict[_End, tuple[_End, Action]] = {}
-
-    def _places(self) -> list[_Place]:
-        return [(c, k) for c in range(self.schedule.chunks) for k in range(self.schedule.subframes)]
 
     def check(self) -> None:
         at, moved = [0] * len(self.programs), True
@@ -187,33 +187,39 @@ class _Run(_Rules):
                 self.refuse(
                     rank, stuck, f"expected no deadlock, this action waits for rank {stuck.peer} forever"
                 )
-        self._check_ends()
+        # A decoder that misses frames of its encoder would have other tables in the next call.
+        for end, (coder, action) in self.paired.items():
+            coded, taken = self.coded[coder], self.taken[end]
+            if taken != coded:
+                self.refuse(
+                    end[0], action, f"expected all {coded} frames of that coder of rank {end[2]}, got {taken}"
+                )
         self._check_whole()
 
     def _perform(self, rank: int, a: Action) -> bool:
         """Perform one action; return False where it has to wait."""
         key = (a.phase, a.source, a.chunk, a.sub)
-        held = self.frames[rank]
+        frames = self.frames[rank]
         if a.op is Op.WAIT:
-            came = self.wires.pop((a.peer, rank, a.tag), None)
-            if came is None:
+            arrived = self.wires.pop((a.peer, rank, a.tag), None)
+            if arrived is None:
                 return False
-            held[key] = came
+            frames[key] = arrived
         elif a.op is Op.ENCODE:
-            held[key] = self._encode(rank, a)
+            frames[key] = self._encode(rank, a)
         elif a.op is not Op.POST_RECV:
-            if key not in held:
+            if key not in frames:
                 self.refuse(rank, a, f"expected a frame of rank {a.source} before it is used, got none yet")
-            if held[key].terms != a.terms:
-                self._wrong(rank, a, held[key].terms)
-            if held[key].table != a.table:
+            if frames[key].terms != a.terms:
+                self._wrong(rank, a, frames[key].terms)
+            if frames[key].table != a.table:
                 self.refuse(
-                    rank, a, f"expected table {held[key].table}, which coded the frame, got {a.table}"
+                    rank, a, f"expected table {frames[key].table}, which coded the frame, got {a.table}"
                 )
             if a.op in SENDS:
-                self.wires[rank, a.peer, a.tag] = held[key]
+                self.wires[rank, a.peer, a.tag] = frames[key]
             if a.op in _TAKES:
-                self._take(rank, a, held[key] if a.op is Op.ADOPT else held.pop(key))
+                self._take(rank, a, frames[key] if a.op is Op.ADOPT else frames.pop(key))
         return True
 
     def _wrong(self, rank: int, action: Action, terms: int) -> NoReturn:
@@ -269,17 +275,6 @@ class _Run(_Rules):
         self.sums[rank][place] = a.terms
         self.final[rank].add(place)
 
-    def _check_ends(self) -> None:
-        """Raise where a decoder misses frames of its encoder: their tables would differ in the next call."""
-        for end, (coder, action) in self.paired.items():
-            if self.taken[end] != self.coded[coder]:
-                self.refuse(
-                    end[0],
-                    action,
-                    f"expected all {self.coded[coder]} frames of that coder of rank {end[2]}, "
-                    f"got {self.taken[end]}",
-                )
-
     def _check_whole(self) -> None:
         s = self.schedule
         owners = s.owners
@@ -288,9 +283,9 @@ class _Run(_Rules):
                 mine, valued = owners[place[0]] == rank, rank < s.valued
                 if not mine and not valued:
                     continue
-                whole = terms if mine else terms | apart[place]
-                if whole != self.every:
-                    missing = _ranks(self.every & ~whole)
+                all_terms = terms if mine else terms | apart[place]
+                if all_terms != self.every:
+                    missing = _ranks(self.every & ~all_terms)
                     self._lack(rank, place, f"expected the whole sum in the end, {missing} are missing")
                 added = s.integers or s.nodes == 1 or (mine and not (s.adopt and valued))
                 if not added and place not in self.final[rank]:

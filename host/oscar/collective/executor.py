@@ -50,12 +50,12 @@ def execute(
         count = node.count(action)
         if count == 0:
             continue
-        came = yield action
+        arrived = yield action
         if action.op is Op.POST_RECV:
             port.post_recv(action.peer, action.tag, node.cap(action))
         elif action.op is Op.WAIT:
-            assert came is not None
-            node.receive(action, came)
+            assert arrived is not None
+            node.receive(action, arrived)
         else:
             frame = node.perform(action)
             if frame is not None and action.op in SENDS:
@@ -67,8 +67,8 @@ def drive(program: Generator[Action, Any, None], wait: Callable[[Action], Any]) 
     """Run a generator of `execute` to its end. wait: returns the frame for a WAIT."""
     action = next(program, None)
     while action is not None:
-        came = wait(action) if action.op is Op.WAIT else None
+        arrived = wait(action) if action.op is Op.WAIT else None
         try:
-            action = program.send(came)
+            action = program.send(arrived)
         except StopIteration:
             return

@@ -1,8 +1,8 @@
-"""The frames that an AllReduce sent: one row for each frame, for any schedule."""
+"""The frames that an AllReduce sent, one row for each frame of any schedule, and what they add up to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.asc.turns import COLUMNS
 from oscar.collective.actions import Action
+from oscar.collective.schedule import Schedule
 
 ROW = np.dtype([
     ("phase", np.int8), ("step", np.int32), ("sender", np.int32), ("receiver", np.int32), ("chunk", np.int32),
@@ -29,8 +30,11 @@ class Frames:
     """The frames of one or more messages.
 
     rows: structured array [frame] of ROW, sorted by its fields. A frame to several receivers has a row for
-    each. phase: 0 reduce-scatter, 1 all-gather. terms: number of workers whose values the frame sums. count:
-    number of values. bytes: size with header.
+        each.
+    phase: 0 reduce-scatter, 1 all-gather.
+    terms: number of workers whose values the frame sums.
+    count: number of values.
+    bytes: size with header.
     cells: a NIC's work for a frame (`Codec.work`), by KEY; only for codecs that give it.
 
     >>> one = (0, 0, 0, 1, 0, 0, 1, 100, 240)  # rank 0 sends 100 values in 240 bytes to rank 1
@@ -50,12 +54,12 @@ class Frames:
         return cls(np.array(sorted(rows), ROW), cells or {})
 
     @classmethod
-    def joined(cls, every: Iterable[Frames]) -> Frames:
+    def joined(cls, several: Iterable[Frames]) -> Frames:
         """Return the frames of several messages as one object."""
-        parts = list(every)
+        parts = list(several)
         if len(parts) == 1:
             return parts[0]
-        cells = {key: found for one in parts for key, found in one.cells.items()}
+        cells = {key: result for one in parts for key, result in one.cells.items()}
         return cls.of(np.concatenate([np.zeros(0, ROW), *(one.rows for one in parts)]), cells)
 
     def __eq__(self, other: object) -> bool:
@@ -99,7 +103,7 @@ class Frames:
 
     def of_sender(self, rank: int) -> Frames:
         """Return the frames that `rank` sent."""
-        cells = {key: found for key, found in self.cells.items() if key[1] == rank}
+        cells = {key: result for key, result in self.cells.items() if key[1] == rank}
         return Frames(self.rows[self.rows["sender"] == rank], cells)
 
     def by_step(self, nodes: int) -> Array:
@@ -116,9 +120,9 @@ class Frames:
 
     def work(self) -> dict[Key, Array]:
         """Return the cells of every frame by its key. A forwarded frame has the cells of its encoder."""
-        origins = {(phase, chunk, sub): found for (phase, _, chunk, sub), found in self.cells.items()}
-        found = {key: self.cells.get(key, origins.get((key[0], *key[2:]))) for key in self.sizes()}
-        return {key: cells for key, cells in found.items() if cells is not None}
+        origins = {(phase, chunk, sub): result for (phase, _, chunk, sub), result in self.cells.items()}
+        result = {key: self.cells.get(key, origins.get((key[0], *key[2:]))) for key in self.sizes()}
+        return {key: cells for key, cells in result.items() if cells is not None}
 
     def tree(self) -> dict[str, Any]:
         """Return columns by name and cells, for a JSON file; `from_tree` reads them."""
@@ -131,9 +135,9 @@ class Frames:
         rows = np.zeros(len(tree["phase"]), ROW)
         for name in ROW.names or ():
             rows[name] = tree[name]
-        cells = {tuple(key): np.array(found) for *key, found in tree.get("cells", ())}
+        cells = {tuple(key): np.array(result) for *key, result in tree.get("cells", ())}
         # Results of before units took turns have other columns: the work of their frames is not known.
-        return cls.of(rows, {key: found for key, found in cells.items() if found.shape[1] == COLUMNS})
+        return cls.of(rows, {key: result for key, result in cells.items() if result.shape[1] == COLUMNS})
 
 
 class FrameLog:
@@ -175,3 +179,121 @@ def _total(where: Array, weights: Array, size: int) -> Array:
     out = np.zeros(size, np.int64)
     np.add.at(out, where, weights)
     return out
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The traffic of one message: its frames, and the schedule that sent them.
+
+    coded: an entropy coder works on the frames. clock: returns the seconds of this message by the time model;
+    None where its time is not modelled.
+    """
+
+    schedule: Schedule
+    coded: bool
+    frames: Frames = field(repr=False)
+    clock: Callable[[Moved], float] | None = field(default=None, repr=False)
+
+    @cached_property
+    def time_s(self) -> float:
+        """Seconds by the time model, which runs at the first access; 0 without a clock."""
+        return 0.0 if self.clock is None else self.clock(self)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """The statistics of one AllReduce in one process. `LocalCluster` has an example.
+
+    nodes: number of nodes.
+    values: values of one gradient.
+    plan: name of the chunk plan.
+    iteration: number of the call, from 0.
+    exact: all nodes ended bit-identical, and equal to the sum computed directly in the codec's arithmetic;
+        False for lossy codecs.
+    identical: all nodes ended bit-identical.
+    clipped: number of values that saturated in the quantiser or the codec.
+    clipped_energy: share of the gradient's energy (sum of squares, mean over workers) that saturation cut
+        off, 0 to 1. With error feedback this share counts this call only. For a codec that saturates it is
+        the share of the sent values' energy.
+    reset: state was made anew because nodes or shapes changed.
+    exchange_bytes: bytes that all nodes together sent to agree on step sizes.
+    moved: all messages whose frames are counted, in order.
+    clocks: clock cycles of a simulated NIC, rows of collective.frames.CLOCKS; None without one.
+    """
+
+    nodes: int
+    values: int
+    plan: str
+    iteration: int
+    exact: bool
+    identical: bool
+    clipped: int
+    clipped_energy: float
+    reset: bool
+    exchange_bytes: int
+    moved: tuple[Moved, ...] = field(repr=False)
+    clocks: np.ndarray | None = field(default=None, repr=False)
+
+    @cached_property
+    def frames(self) -> Frames:
+        """The frames of all messages together."""
+        return Frames.joined(one.frames for one in self.moved)
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of all messages, one after the other, by the time model."""
+        return sum(one.time_s for one in self.moved)
+
+    @property
+    def wire_bytes(self) -> int:
+        """Bytes that all nodes together sent, with headers and the exchange of step sizes."""
+        return self.frames.bytes + self.exchange_bytes
+
+    @property
+    def step_sync_bytes(self) -> int:
+        """Bytes of the busiest sender of each step, summed over steps: the load of ranks in lockstep."""
+        return int(self.frames.by_step(self.nodes).max(axis=1, initial=0).sum())
+
+    @property
+    def busiest_egress(self) -> int:
+        """Most bytes of frames that one node sent."""
+        return int(self.frames.sent(self.nodes).max(initial=0))
+
+    @property
+    def busiest_ingress(self) -> int:
+        """Most bytes of frames that one node received."""
+        return int(self.frames.received(self.nodes).max(initial=0))
+
+    @property
+    def transfers(self) -> int:
+        """Values that cross links in a ring or a direct schedule: 2 (N-1) times the gradient's values."""
+        return 2 * (self.nodes - 1) * self.values
+
+    @property
+    def bits_per_value(self) -> float:
+        """Wire bits per value that crossed a link; 0 on one node."""
+        return 8 * self.wire_bytes / self.transfers if self.transfers else 0.0
+
+    @property
+    def step_sync_bits(self) -> float:
+        """Bits per value if every link carried as much as the busiest one at each step."""
+        return 8 * self.step_sync_bytes * self.nodes / self.transfers if self.transfers else 0.0
+
+    @property
+    def efficiency(self) -> float:
+        """Load of the mean link over that of the busiest one, averaged over steps; 1 is perfect balance."""
+        sent = self.frames.bytes
+        return sent / (self.step_sync_bytes * self.nodes) if self.step_sync_bytes else 1.0
+
+
+@dataclass(frozen=True)
+class AllReduceResult:
+    """The result of one AllReduce in one process. `LocalCluster` has an example.
+
+    mean: float32 arrays [tensor] in the tensors' shapes, equal on all nodes. sums: the integers, or floats,
+    from which the mean was computed. stats: statistics of the call.
+    """
+
+    mean: list[np.ndarray]
+    sums: np.ndarray = field(repr=False)
+    stats: Stats

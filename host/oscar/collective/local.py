@@ -1,30 +1,39 @@
-"""All ranks in one process: mailboxes replace links, ranks take turns, and faults can be injected."""
+"""All ranks in one process: mailboxes replace links, ranks take turns, and faults can be injected.
+
+Also what such a process counts and compares with: the order in which a schedule's owners add, on which
+sums of floats depend (`association`), and an all-to-all exchange as a schedule for the time model
+(`HandOver`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from oscar.array import Array
-from oscar.collective.actions import Action, Op
+from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.executor import execute
-from oscar.collective.frames import CLOCKS, FrameLog
+from oscar.collective.frames import CLOCKS, ROW, FrameLog, Frames
 from oscar.collective.node import Node
+from oscar.collective.schedule import Schedule
 from oscar.errors import PeerError
 
 FaultKind = Literal["kill", "stall", "corrupt", "delay"]
+Tree = Any  # a rank, or a pair of trees: (sum that a rank held, sum that it added)
 
 
 @dataclass(frozen=True)
 class Fault:
     """A fault that strikes `rank` just before its action number `action`.
 
-    kill: the rank dies, and its peers notice at once. stall: the rank stops, and its peers notice at the
-    deadline. corrupt: one bit of the rank's next sent frame is flipped. delay: the rank pauses for `rounds`
-    scheduler rounds.
+    kill: the rank dies, and its peers notice at once.
+    stall: the rank stops, and its peers notice at the deadline.
+    corrupt: one bit of the rank's next sent frame is flipped.
+    delay: the rank pauses for `rounds` scheduler rounds.
     """
 
     kind: FaultKind
@@ -180,3 +189,120 @@ def silent(rank: int, peer: int, action: Action | None, *, dead: bool) -> PeerEr
         step=step,
         chunk=chunk,
     )
+
+
+@lru_cache(maxsize=32)
+def association(schedule: Schedule) -> tuple[Tree, ...]:
+    """Return the order of additions that leads to each chunk's sum, as a tree by chunk.
+
+    A tree is a rank, or a pair (held, added) of trees. Floats added in this order equal the owner's sum bit
+    for bit. A ring's tree is as deep as the ring has ranks; `add_up` walks it without recursion.
+    Raises ValueError for a schedule that is for integers only, and for a schedule that deadlocks.
+
+    >>> from oscar.collective.schedules import make_schedule
+    >>> association(make_schedule("ring", 3))
+    ((2, (1, 0)), (0, (2, 1)), (1, (0, 2)))
+    """
+    if schedule.integers:
+        raise ValueError(
+            f"expected a schedule whose owners add, got {schedule.name}: each rank adds its own way"
+        )
+    ranks = range(schedule.nodes)
+    sums: dict[tuple[int, int], Tree] = {
+        (rank, chunk): rank if rank < schedule.valued else None
+        for rank in ranks
+        for chunk in range(schedule.chunks)
+    }
+    coded: dict[tuple[int, int], Tree] = {}
+    programs = [
+        [
+            a
+            for a in schedule.actions(rank)
+            if not a.phase and not a.sub and a.op in (Op.ENCODE, Op.DECODE_ADD)
+        ]
+        for rank in ranks
+    ]
+    at, moved = [0] * schedule.nodes, True
+    while moved:
+        moved = False
+        for rank, program in enumerate(programs):
+            for action in program[at[rank] :]:
+                if action.op is Op.ENCODE:
+                    coded[rank, action.chunk] = sums[rank, action.chunk]
+                elif (action.source, action.chunk) in coded:
+                    own, arrived = sums[rank, action.chunk], coded[action.source, action.chunk]
+                    sums[rank, action.chunk] = arrived if own is None else (own, arrived)
+                else:
+                    break
+                at[rank], moved = at[rank] + 1, True
+    if any(place < len(program) for place, program in zip(at, programs, strict=True)):
+        raise ValueError(f"schedule {schedule.name} deadlocks; oscar.collective.check says where")
+    return tuple(sums[owner, chunk] for chunk, owner in enumerate(schedule.owners))
+
+
+def add_up(tree: Tree, values: Sequence[Any]) -> Any:
+    """Return the sum of `values` (by rank), added in the order of a tree from `association`."""
+    stack: list[Tree] = [tree]
+    sums: list[Any] = []
+    while stack:
+        top = stack.pop()
+        if top is None:
+            added = sums.pop()
+            sums.append(sums.pop() + added)
+        elif isinstance(top, tuple):
+            stack += [None, top[1], top[0]]
+        else:
+            sums.append(values[top])
+    return sums[0]
+
+
+@dataclass(frozen=True)
+class HandOver(Schedule):
+    """An all-to-all exchange as a schedule, for the time model. Rank r sends to r+1, r+2, and so on.
+
+    No codec is involved and nothing is summed. Chunk s N + d is the buffer of rank s for rank d.
+    """
+
+    name: ClassVar[str] = "hand-over"
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        return tuple(chunk % self.nodes for chunk in range(self.nodes * self.nodes))
+
+    @property
+    def hops(self) -> int:
+        return 1 if self.nodes > 1 else 0
+
+    def actions(self, rank: int) -> Iterator[Action]:
+        """See Schedule.actions."""
+        n = self.nodes
+        for step in range(n - 1):
+            source = (rank - step - 1) % n
+            yield self._action(Op.POST_RECV, step, source, rank, peer=source)
+        for step in range(n - 1):
+            to = (rank + step + 1) % n
+            yield self._action(Op.ENCODE, step, rank, to)
+            yield self._action(Op.SEND, step, rank, to, peer=to)
+        for step in range(n - 1):
+            source = (rank - step - 1) % n
+            yield self._action(Op.WAIT, step, source, rank, peer=source)
+            yield self._action(Op.DECODE, step, source, rank)
+
+    def _action(self, op: Op, step: int, source: int, to: int, *, peer: int = -1) -> Action:
+        chunk = source * self.nodes + to
+        return Action(op, Phase.REDUCE_SCATTER, step, chunk, 0, peer, source, terms=1 << source, slot=0)
+
+
+def handed_over(lengths: Array, header: int) -> Frames:
+    """Return the frames of an exchange in which rank s sends `lengths[s, d]` bytes to rank d.
+
+    header: bytes added to each frame. Empty buffers, and buffers for the rank itself, are not sent.
+    """
+    nodes = len(lengths)
+    sender, receiver = np.nonzero(lengths * (1 - np.eye(nodes, dtype=np.int64)))
+    rows = np.zeros(sender.size, ROW)
+    rows["sender"], rows["receiver"], rows["terms"] = sender, receiver, 1
+    rows["step"], rows["chunk"] = (receiver - sender - 1) % nodes, sender * nodes + receiver
+    rows["count"] = lengths[sender, receiver]
+    rows["bytes"] = rows["count"] + header
+    return Frames.of(rows)

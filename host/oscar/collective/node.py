@@ -89,9 +89,8 @@ class Node:
         self._frames: dict[tuple[Phase, int, int, int], Any] = {}
         self._waits: dict[tuple[Phase, int, int, int], Action] = {}  # the WAIT that brought a frame
         self.clocks: list[tuple[Action, int]] = []  # a device's clock cycles by action, since `begin`
-        self._work: dict[
-            tuple[Phase, int, int, int], Array | None
-        ] = {}  # NIC work of the frames coded here, for codecs that give it
+        # NIC work of the frames coded here, for codecs that give it.
+        self._work: dict[tuple[Phase, int, int, int], Array | None] = {}
         self.local = self.work = self._spare = np.zeros(0, np.int32)
         self.suffix: Array | None = None
         # Sub-frames for which `work` and `suffix` hold values. For all others the partial sum is `local` and
@@ -165,13 +164,6 @@ class Node:
         self._summed.add((chunk, sub))
         self._arrived.discard((chunk, sub))
 
-    def _count_down(self, place: tuple[int, int]) -> None:
-        """Note that an action of CODES was performed on a sub-frame."""
-        self._left[place] -= 1
-        if self._left[place] == 0 and self._meanwhile is not None:
-            self._complete(*place)
-            self._meanwhile.final(self.work, *self.layout.span(*place))
-
     def _prefix(self, chunk: int, sub: int) -> Array:
         """Return the partial sum of a sub-frame: this node's values until other values were added."""
         low, high = self.layout.span(chunk, sub)
@@ -202,7 +194,11 @@ class Node:
         """
         frame: bytes | None = self._HANDLERS[action.op](self, action)
         if self._left and action.op in CODES:
-            self._count_down((action.chunk, action.sub))
+            place = action.chunk, action.sub
+            self._left[place] -= 1
+            if self._left[place] == 0 and self._meanwhile is not None:
+                self._complete(*place)
+                self._meanwhile.final(self.work, *self.layout.span(*place))
         return frame
 
     def _key(self, action: Action) -> tuple[Phase, int, int, int]:
@@ -315,11 +311,8 @@ class Node:
             )
 
     def _decode_add(self, action: Action) -> None:
-        place, frame, apart = (
-            (action.chunk, action.sub),
-            self._frames.pop(self._key(action)),
-            self._apart(action),
-        )
+        place, apart = (action.chunk, action.sub), self._apart(action)
+        frame = self._frames.pop(self._key(action))
         if apart is None or self._left[place] == 1:  # nothing else needs the suffix alone
             self._decode(action, frame, self.work, plus=self._prefix(*place))
             self._summed.add(place)

@@ -8,15 +8,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from oscar.array import Array
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.frames import ROW, Frames
-from oscar.collective.gather import BOOMERANG, DUPLEX, FORWARD, Gather
 from oscar.collective.schedule import Schedule
+
+GatherName = Literal["forward", "boomerang", "duplex"]
+
+
+@dataclass(frozen=True)
+class Gather:
+    """The way in which a ring returns its sums, and the work of codecs in it.
+
+    name: "forward" passes final frames on unchanged, in the direction of the reduce-scatter. "boomerang" runs
+        against that direction and sends each node the sum of the terms that it lacks. "duplex" runs a
+        boomerang at the same time as the reduce-scatter.
+    adopt: owners decode their own final frames, so that a lossy codec leaves all nodes identical.
+    coded: an entropy coder works on the frames; otherwise coding costs nothing.
+
+    Raises ValueError for an unknown name, and for `adopt` with a gather that sends no final frames.
+    """
+
+    name: GatherName = "forward"
+    adopt: bool = False
+    coded: bool = True
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(GatherName):
+            raise ValueError(f"gather must be one of {', '.join(get_args(GatherName))}, got {self.name!r}")
+        if self.adopt and self.boomerang:
+            raise ValueError(f"adopt: the {self.name} gather sends no final frames; take the forward one")
+
+    @property
+    def boomerang(self) -> bool:
+        """Whether the second half runs against the ring and sends the terms that each receiver lacks."""
+        return self.name != "forward"
+
+    @property
+    def duplex(self) -> bool:
+        """Whether both halves run at the same time."""
+        return self.name == "duplex"
+
+
+FORWARD, BOOMERANG, DUPLEX = (Gather(name) for name in get_args(GatherName))
+RAW = Gather(coded=False)  # fp32 around a ring, as any library sends it
 
 
 def ring_chunk_sent(rank: Any, nodes: int, phase: Phase, step: Any, gather: Gather = FORWARD) -> Any:
@@ -132,7 +171,11 @@ class _Rank:
 
     def actions(self) -> Iterator[Action]:
         """Yield all actions of the rank."""
-        yield from self._posts()
+        for phase in Phase:  # every arriving frame finds room
+            source, _ = self._peers(phase)
+            for step in range(self.nodes - 1):
+                for sub in range(self.subframes):
+                    yield self._frame(Op.POST_RECV, phase, step, sub, source, source)
         if self.gather.duplex:
             yield from self._sums(*Phase)
             return
@@ -162,20 +205,12 @@ class _Rank:
 
     def _terms(self, phase: Phase, step: int, chunk: int) -> int:
         """Return the ranks whose values a frame sums, as bits; each step adds one rank."""
-        every = (1 << self.nodes) - 1
+        all_ranks = (1 << self.nodes) - 1
         if phase is Phase.ALL_GATHER and not self.gather.boomerang:
-            return every
+            return all_ranks
         first = (chunk if phase is Phase.REDUCE_SCATTER else chunk - 1 - step) % self.nodes
         run = ((1 << step + 1) - 1) << first
-        return (run | run >> self.nodes) & every
-
-    def _posts(self) -> Iterator[Action]:
-        """Post all receives first, so that every arriving frame finds room."""
-        for phase in Phase:
-            source, _ = self._peers(phase)
-            for step in range(self.nodes - 1):
-                for sub in range(self.subframes):
-                    yield self._frame(Op.POST_RECV, phase, step, sub, source, source)
+        return (run | run >> self.nodes) & all_ranks
 
     def _sums(self, *phases: Phase) -> Iterator[Action]:
         """Run `phases` at the same time. Every hop adds its own values to a received sum and sends it on.

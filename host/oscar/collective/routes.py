@@ -118,8 +118,8 @@ class Routed(Schedule):
     @cached_property
     def legs(self) -> tuple[tuple[Leg, ...], ...]:
         """The transfers of each phase, with their terms, steps and slots."""
-        ranks, every = range(self.nodes), (1 << self.valued) - 1
-        terms = {(chunk, rank): 1 << rank & every for chunk in range(self.chunks) for rank in ranks}
+        ranks, whole = range(self.nodes), (1 << self.valued) - 1
+        terms = {(chunk, rank): 1 << rank & whole for chunk in range(self.chunks) for rank in ranks}
         slots: dict[tuple[int, int], int] = defaultdict(int)
         phases = []
         for phase, transfers in (
@@ -129,11 +129,11 @@ class Routed(Schedule):
             steps: dict[int, int] = defaultdict(int)
             legs = []
             for t in transfers:
-                held = every if phase else terms[t.chunk, t.sender]
+                terms_held = whole if phase else terms[t.chunk, t.sender]
                 depth = self.depths[phase].get((t.chunk, t.sender), 0) + 1
-                legs.append(Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], held, depth))
+                legs.append(Leg(phase, t, steps[t.sender], slots[t.sender, t.receiver], terms_held, depth))
                 if not phase:
-                    terms[t.chunk, t.receiver] |= held
+                    terms[t.chunk, t.receiver] |= terms_held
                 steps[t.sender] += 1
                 slots[t.sender, t.receiver] += 1
             phases.append(tuple(legs))
@@ -141,13 +141,13 @@ class Routed(Schedule):
 
     @cached_property
     def _by_rank(self) -> tuple[dict[int, list[Leg]], ...]:
-        every: list[dict[int, list[Leg]]] = []
+        phases: list[dict[int, list[Leg]]] = []
         for legs in self.legs:
-            every.append(defaultdict(list))
+            phases.append(defaultdict(list))
             for leg in legs:
-                every[-1][leg.transfer.sender].append(leg)
-                every[-1][leg.transfer.receiver].append(leg)
-        return tuple(every)
+                phases[-1][leg.transfer.sender].append(leg)
+                phases[-1][leg.transfer.receiver].append(leg)
+        return tuple(phases)
 
     def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
         """Return the legs of each phase that begin or end at `rank`, in order."""
@@ -214,14 +214,14 @@ class _Program:
             depth, place = self.schedule.born[chunk]
             if owner == self.rank:
                 yield (depth, sub, 1, place), chunk, None, sub, self._add
-        came = set()
+        arrived = set()
         for at, leg in enumerate(self.gather):
             chunk = leg.transfer.chunk
             depth, place = self.schedule.born[chunk]
             if leg.transfer.receiver == self.rank:  # decoded in its owner's coding order
-                came.add(chunk)
+                arrived.add(chunk)
                 yield (depth + self.schedule.spread, sub, 3, place, at), chunk, leg, sub, self._take
-            elif chunk in came:
+            elif chunk in arrived:
                 yield (depth + leg.depth - 1, sub, 2, at), chunk, leg, sub, self._pass_on
 
     def _coded(self, leg: Leg, sub: int) -> tuple[int, ...]:
@@ -267,7 +267,7 @@ class _Program:
         yield from self._wait(chunk, sub)
         yield self._act(Op.FORWARD, onward, sub)
 
-    def _take(self, chunk: int, came: Leg, sub: int) -> Iterator[Action]:
+    def _take(self, chunk: int, arrived: Leg, sub: int) -> Iterator[Action]:
         """Decode a final frame. An owner's frames are decoded in coding order."""
         yield from self._wait(chunk, sub)
-        yield self._act(Op.DECODE, came, sub)
+        yield self._act(Op.DECODE, arrived, sub)

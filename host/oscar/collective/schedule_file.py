@@ -148,10 +148,10 @@ def _no_constant(name: str) -> None:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         raise ValueError("a key that comes twice")
-    return found
+    return result
 
 
 def _short(value: object) -> str:
@@ -165,8 +165,8 @@ class _Reader:
     def __init__(self, path: str, data: Any) -> None:
         self.path, self.data = path, data
 
-    def refuse(self, key: str, expected: str, came: object, remedy: str = REMEDY) -> ConfigError:
-        return ConfigError(f"{self.path}: {key}: expected {expected}, got {_short(came)}; {remedy}")
+    def refuse(self, key: str, expected: str, given: object, remedy: str = REMEDY) -> ConfigError:
+        return ConfigError(f"{self.path}: {key}: expected {expected}, got {_short(given)}; {remedy}")
 
     def schedule(self, subframes: int, *, adopt: bool, nodes: int | None = None) -> FileSchedule:
         self._head()
@@ -175,23 +175,23 @@ class _Reader:
         routes = Routes(
             count, owners, *(self._transfers(key, count, len(owners)) for key in ("reduce", "gather"))
         )
-        found = FileSchedule(
+        result = FileSchedule(
             count, subframes, adopt, routes=routes, shares=self._shares(len(owners)),
             title=self._text("name", self.data["name"]), made=self._made(),
         )  # fmt: skip
         if nodes is not None:
-            found.for_nodes(nodes, self.path)
+            result.for_nodes(nodes, self.path)
         try:
-            check(replace(found, subframes=min(subframes, 2)))  # further sub-frames repeat the second one
+            check(replace(result, subframes=min(subframes, 2)))  # further sub-frames repeat the second one
         except ConfigError as error:
             raise ConfigError(f"{self.path}: {error}") from None
-        return found
+        return result
 
     def _head(self) -> None:
         """Raise ConfigError unless this is an unchanged schedule file of a supported version."""
         if type(self.data) is not dict or self.data.get("format") != FORMAT:
-            came = self.data.get("format") if type(self.data) is dict else self.data
-            raise self.refuse("format", repr(FORMAT), came, "name a file that `oscar schedule synth` wrote")
+            given = self.data.get("format") if type(self.data) is dict else self.data
+            raise self.refuse("format", repr(FORMAT), given, "name a file that `oscar schedule synth` wrote")
         version = self.data.get("version")
         if type(version) is not int or version < 1:
             raise self.refuse("version", f"a whole number of 1 to {VERSION}", version)

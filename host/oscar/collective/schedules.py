@@ -28,10 +28,13 @@ def make_schedule(
 ) -> Schedule:
     """Return the schedule `name` for `nodes` ranks.
 
-    subframes: sub-frames of each chunk. adopt: owners decode their own final frames; set it for lossy codecs.
+    subframes: sub-frames of each chunk.
+    adopt: owners decode their own final frames; set it for lossy codecs.
     group: ranks in a group, for hierarchical and exchange (None: about the square root of `nodes`).
-    root: the rank that adds, for star. file: path of a schedule file, for file. slices: for switch, which
-    has so many ranks more, without values; no host runs it.
+    root: the rank that adds, for star.
+    file: path of a schedule file, for file.
+    slices: for switch, which has so many ranks more, without values; no host runs it.
+
     Raises ValueError for arguments out of range, ConfigError for a file that cannot be used.
 
     >>> make_schedule("hierarchical", 8, group=4).describe()

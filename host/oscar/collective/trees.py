@@ -46,14 +46,14 @@ class Direct(Routed):
 
     def legs_of(self, rank: int) -> tuple[list[Leg], list[Leg]]:
         """See Routed.legs_of. This makes one rank's legs only: 1,024 ranks together have two million."""
-        n, every = self.nodes, (1 << self.nodes) - 1
+        n, all_terms = self.nodes, (1 << self.nodes) - 1
         there: list[Leg] = []
         back: list[Leg] = []
         for step in range(n - 1):
             to, source = (rank + step + 1) % n, (rank - step - 1) % n
             for a, b in ((rank, to), (source, rank)):
                 there.append(Leg(Phase.REDUCE_SCATTER, Transfer(b, a, b), step, 0, 1 << a, 1))
-                back.append(Leg(Phase.ALL_GATHER, Transfer(a, a, b), step, 1, every, 1))
+                back.append(Leg(Phase.ALL_GATHER, Transfer(a, a, b), step, 1, all_terms, 1))
         return there, back
 
 
@@ -149,11 +149,11 @@ class Hierarchical(Routed):
         for turn in range(1, n):
             for rank in range(n):
                 chunk = (rank + turn) % n  # owned by the rank of that number
-                home, own = groups[chunk // g], groups[rank // g]
-                collector = chunk if own is home else own[chunk % g % len(own)]
+                home, local = groups[chunk // g], groups[rank // g]
+                collector = chunk if local is home else local[chunk % g % len(local)]
                 if rank != collector:
-                    (inside if own is home else away).append(Transfer(chunk, rank, collector))
-                elif own is not home:
+                    (inside if local is home else away).append(Transfer(chunk, rank, collector))
+                elif local is not home:
                     between.append(Transfer(chunk, rank, chunk))
         turned = [Transfer(t.chunk, t.receiver, t.sender) for t in (*between, *inside, *away)]
         return Routes(n, tuple(range(n)), (*away, *inside, *between), tuple(turned))

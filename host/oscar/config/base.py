@@ -97,9 +97,9 @@ def explain(error: Any, model: type[BaseModel], under: Sequence[str] = ()) -> st
         valid = list(_fields(model, place[:-1]))
         hint = did_you_mean(place[-1], valid, cutoff=0.4)
         return f"unknown key {where!r}; {hint}valid keys here: {', '.join(valid)}"
-    said = error["msg"].removeprefix("Value error, ")
-    given = not isinstance(error["input"], dict) and not said.startswith("got ")
-    return f"{where}: {said}" + (f", got {reprlib.repr(error['input'])}" if given else "")
+    message = error["msg"].removeprefix("Value error, ")
+    given = not isinstance(error["input"], dict) and not message.startswith("got ")
+    return f"{where}: {message}" + (f", got {reprlib.repr(error['input'])}" if given else "")
 
 
 def _fields(model: Any, path: Sequence[str]) -> Sequence[str]:

@@ -105,7 +105,7 @@ class Config(Choice):
     @model_validator(mode="before")
     @classmethod
     def _ring(cls, data: Any) -> Any:
-        refuse_old(data, "ring", "")
+        refuse_old(data, "ring")
         return data
 
     @model_validator(mode="after")

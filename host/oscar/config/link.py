@@ -100,8 +100,8 @@ class LinkSection(Section):
 
     def rtl(self) -> LinkSection:
         """Return the same link with the clock of the RTL."""
-        kept = self.model_dump(include={"gbps", "latency_us", "nic_file", "driver"})
-        return LinkSection(codec="rtl", **kept)
+        fields = self.model_dump(include={"gbps", "latency_us", "nic_file", "driver"})
+        return LinkSection(codec="rtl", **fields)
 
     def model(self, *, block_log2: int = 0) -> LinkModel:
         """Return the link for the time model; block_log2: of frames that a NIC codes, 0: as its file says."""

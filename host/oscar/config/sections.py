@@ -13,7 +13,7 @@ from oscar.numerics.bandit import ARMS, check_arms
 from oscar.numerics.plans import PLANS, cuts_of
 from oscar.numerics.quantiser import MAX_BITS, MIN_BITS, QuantiserParams, Rounding, Scale, Step, default_bits
 from oscar.schemes.registry import check_method, method_names
-from oscar.transports.padding import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURITY
+from oscar.transports.keyed import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURITY
 
 BY_NETWORK, BY_TIME = "network", "auto"
 NAMES = (BY_NETWORK, BY_TIME, *KINDS)
@@ -68,14 +68,14 @@ class ScheduleSection(Section):
         return type(self)(**keys | {"name": name})
 
 
-def refuse_old(data: Any, key: str, where: str) -> None:
+def refuse_old(data: Any, key: str) -> None:
     """Raise ValueError for the key that said how sums come back before there were schedules."""
     if isinstance(data, dict) and key in data:
         old = data[key] if isinstance(data[key], dict) else {"gather": data[key]}
         value = OLD.get(str(old.get("gather", "boomerang")), "NAME")
         if "subframes" in old:
             value = f"{{name: {value}, subframes: {old['subframes']}}}"
-        raise ValueError(f"the key {where}{key} {GONE_NAMES}; write schedule: {value}")
+        raise ValueError(f"the key {key} {GONE_NAMES}; write schedule: {value}")
 
 
 class WorkloadSection(Section):
@@ -295,7 +295,7 @@ class Choice(Section):
                 "the key codec is called method now (the codec or scheme to reduce with); "
                 f"write method: {value}"
             )
-        refuse_old(data, "gather", "")
+        refuse_old(data, "gather")
         return data
 
     @field_validator("schedule", check_fields=False)
@@ -312,8 +312,9 @@ class Choice(Section):
 class Method(Choice):
     """One entry of the comparison, with a row for each plan: what differs from the configuration.
 
-    schedule: a name, or a section of its own; null: as the configuration says. asc: replaces single keys of
-    the section `asc`; scheme: the options of a scheme.
+    schedule: a name, or a section of its own; null: as the configuration says.
+    asc: replaces single keys of the section `asc`.
+    scheme: the options of a scheme.
     """
 
     name: Name

@@ -150,7 +150,7 @@ def _routes(part: Any, schedule: Schedule, chunks: range, rows: int) -> None:
 
 def bars(schedule: Schedule, done: Replay) -> list[Bar]:
     """Return what ranks did; a slice, which has all ports, sends while its frames come in at ranks."""
-    found = [
+    bars = [
         Bar(span.stage, span.rank, span.chunk, span.start_s, span.duration_s)
         for span in done.spans
         if span.stage != "send" or span.rank < schedule.valued
@@ -161,8 +161,8 @@ def bars(schedule: Schedule, done: Replay) -> list[Bar]:
             frame = one.sender, one.chunk, one.sub
             start_s, end_s = copies.get(frame, (math.inf, 0.0))
             copies[frame] = min(start_s, one.start_s), max(end_s, one.end_s)
-    found += [Bar("send", rank, chunk, at, end - at) for (rank, chunk, _), (at, end) in copies.items()]
-    return found
+    bars += [Bar("send", rank, chunk, at, end - at) for (rank, chunk, _), (at, end) in copies.items()]
+    return bars
 
 
 def _timeline(axes: Any, schedule: Schedule, done: Replay) -> None:
@@ -246,32 +246,32 @@ def schedule_points(
     return {**assumed, **network, "codec_values_per_s": link.codec_values_per_s, "points": points}
 
 
-def points_table(found: Mapping[str, Any]) -> str:
+def points_table(results: Mapping[str, Any]) -> str:
     """Return the points as text."""
-    lines = [f"# {_assumed(found)}", TABLE.heading]
-    if max(point["nodes"] for point in found["points"]) > PLAYED:
+    lines = [f"# {_assumed(results)}", TABLE.heading]
+    if max(point["nodes"] for point in results["points"]) > PLAYED:
         lines.insert(1, f"# hierarchical and exchange to {PLAYED} ranks: a replay of more takes seconds each")
-    lines += [TABLE.line(point, time_us=point["time_s"] * 1e6) for point in found["points"]]
+    lines += [TABLE.line(point, time_us=point["time_s"] * 1e6) for point in results["points"]]
     return "\n".join(lines)
 
 
-def _assumed(found: Mapping[str, Any]) -> str:
-    rate = found["codec_values_per_s"]
+def _assumed(results: Mapping[str, Any]) -> str:
+    rate = results["codec_values_per_s"]
     return (
-        f"{found['values']:,} values, {found['bits']:g} + {found['doubling']:g} log2(terms) bits/value, "
-        f"K = {found['subframes']}; {found['gbps']:g} Gb/s, {found['latency_us']:g} us, "
+        f"{results['values']:,} values, {results['bits']:g} + {results['doubling']:g} log2(terms) "
+        f"bits/value, K = {results['subframes']}; {results['gbps']:g} Gb/s, {results['latency_us']:g} us, "
         + ("ideal codec" if rate is None else f"codec {rate / 1e9:g} G values/s")
     )
 
 
-def draw_points(found: Mapping[str, Any], path: Path) -> None:
+def draw_points(results: Mapping[str, Any], path: Path) -> None:
     """Draw time against the number of ranks, a line for each schedule, into a PNG at `path`."""
-    names = list(dict.fromkeys(point["name"] for point in found["points"]))
-    nodes = sorted({point["nodes"] for point in found["points"]})
+    names = list(dict.fromkeys(point["name"] for point in results["points"]))
+    nodes = sorted({point["nodes"] for point in results["points"]})
     with figure(path, height=5, title="AllReduce time in us, modelled") as drawn:
         axes, ends = drawn.subplots(), []
         for name in names:
-            line = [point for point in found["points"] if point["name"] == name]
+            line = [point for point in results["points"] if point["name"] == name]
             raw = name in RAW_COLOURS
             colour = RAW_COLOURS.get(name) or PALETTE[1 + names.index(name) % (len(PALETTE) - 1)]
             x, y = [point["nodes"] for point in line], [point["time_s"] * 1e6 for point in line]
@@ -284,6 +284,6 @@ def draw_points(found: Mapping[str, Any], path: Path) -> None:
         axes.set_xlim(nodes[0] * 0.9, nodes[-1] * 1.1)
         logarithmic(axes.yaxis)
         axes.set(xlabel="ranks")
-        axes.set_title(_assumed(found))
+        axes.set_title(_assumed(results))
         axes.grid(axis="y")
         label_ends(axes, ends)

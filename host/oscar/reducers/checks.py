@@ -39,10 +39,10 @@ def check_gradients(gradients: Sequence[Sequence[np.ndarray]]) -> list[tuple[int
                 f"node {rank} has {len(theirs)} tensors, node 0 has {len(shapes)}: "
                 "all nodes must run the same model"
             )
-        for index, (came, expected) in enumerate(zip(theirs, shapes, strict=True)):
-            if came != expected:
+        for index, (actual, expected) in enumerate(zip(theirs, shapes, strict=True)):
+            if actual != expected:
                 raise GradientError(
-                    f"node {rank}, tensor {index} has shape {came}, on node 0 it has {expected}: "
+                    f"node {rank}, tensor {index} has shape {actual}, on node 0 it has {expected}: "
                     "all nodes must run the same model"
                 )
     return shapes
@@ -76,7 +76,9 @@ def check_means(
         return
     bad = [np.flatnonzero(~np.isfinite(mean)) for mean in means]
     tensor = next((t for t, places in enumerate(bad) if places.size), -1)
-    largest = _largest(wire, [own if tensor < 0 else own[tensor : tensor + 1] for own in tensors])
+    largest = _largest(
+        wire, [gradients if tensor < 0 else gradients[tensor : tensor + 1] for gradients in tensors]
+    )
     if tensor < 0:
         what = f"the state that follows from the mean of {wire.nodes} ranks is beyond float32"
     else:
@@ -90,19 +92,22 @@ def check_means(
 
 def _largest(wire: Wire, tensors: Sequence[Sequence[Array]]) -> str:
     """Return in words the largest magnitudes and their ranks; collective."""
-    mine = [np.float32(max((np.abs(part).max(initial=0) for part in own), default=0)) for own in tensors]
+    mine = [
+        np.float32(max((np.abs(part).max(initial=0) for part in gradients), default=0))
+        for gradients in tensors
+    ]
     messages = [Message("largest values", np.frombuffer(one.tobytes(), np.uint8), "agree") for one in mine]
-    every = np.concatenate(wire.combine(messages)[0]).view(np.float32)
-    order = np.argsort(-every, kind="stable")[:NAMED]
-    more = " and others" if every.size > NAMED else ""
-    return ", ".join(f"{every[rank]:.3g} of rank {rank}" for rank in order) + more
+    magnitudes = np.concatenate(wire.combine(messages)[0]).view(np.float32)
+    order = np.argsort(-magnitudes, kind="stable")[:NAMED]
+    more = " and others" if magnitudes.size > NAMED else ""
+    return ", ".join(f"{magnitudes[rank]:.3g} of rank {rank}" for rank in order) + more
 
 
-def _floats(held: Any) -> Iterator[Array]:
+def _floats(snapshot: Any) -> Iterator[Array]:
     """Yield the arrays of floats in a snapshot."""
-    if isinstance(held, np.ndarray):
-        if held.dtype == np.float32:
-            yield held
-    elif isinstance(held, (dict, list)):
-        for each in held.values() if isinstance(held, dict) else held:
+    if isinstance(snapshot, np.ndarray):
+        if snapshot.dtype == np.float32:
+            yield snapshot
+    elif isinstance(snapshot, (dict, list)):
+        for each in snapshot.values() if isinstance(snapshot, dict) else snapshot:
             yield from _floats(each)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from oscar.coding.codec import Codec
+from oscar.collective.frames import AllReduceResult, Stats
 from oscar.collective.local import Fault
-from oscar.collective.stats import AllReduceResult, Stats
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.quantiser import QuantiserParams

@@ -32,11 +32,15 @@ from oscar.transports.base import Transport
 class PeerStats:
     """The statistics of one rank in one AllReduce. `Communicator` has an example.
 
-    values, plan, iteration: as in Stats. sent_bytes: bytes that this rank sent, with headers and the exchange
-    of step sizes. exchange_bytes: bytes that it sent to agree on step sizes. frames: its coded frames.
-    clipped: number of its values that saturated. clipped_energy: share of its energy that saturation cut off,
-    as in Stats. reset: state was made anew because shapes changed.
-    seconds: duration of the call. waited_s: part of it spent waiting.
+    values, plan, iteration: as in Stats.
+    sent_bytes: bytes that this rank sent, with headers and the exchange of step sizes.
+    exchange_bytes: bytes that it sent to agree on step sizes.
+    frames: its coded frames.
+    clipped: number of its values that saturated.
+    clipped_energy: share of its energy that saturation cut off, as in Stats.
+    reset: state was made anew because shapes changed.
+    seconds: duration of the call.
+    waited_s: part of it spent waiting.
     """
 
     rank: int

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array, sizes_of
-from oscar.collective.stats import AllReduceResult, Stats
+from oscar.collective.frames import AllReduceResult, Stats
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, GradientOverflowError
 from oscar.numerics.quantiser_kernels import add_bounded
@@ -54,9 +54,9 @@ class GroupedCluster:
     """
 
     def __init__(self, groups: Sequence[Group], sizes: Sequence[int] | None = None) -> None:
-        found = sorted(tensor for group in groups for tensor in group.tensors)
-        if not found or found != list(range(len(found))):
-            raise ConfigError(f"expected groups that cover every tensor once, got {found}")
+        covered = sorted(tensor for group in groups for tensor in group.tensors)
+        if not covered or covered != list(range(len(covered))):
+            raise ConfigError(f"expected groups that cover every tensor once, got {covered}")
         self.groups, self.sizes = tuple(groups), sizes
         self.clusters = [LocalCluster(group.config) for group in groups]
         self.waiting: Waiting = {}
@@ -69,8 +69,8 @@ class GroupedCluster:
 
     def shares(self, sizes: Sequence[int]) -> Array:
         """Return each group's share of all values, float64 [group]. sizes: values of each tensor."""
-        own = np.array([sum(sizes[tensor] for tensor in group.tensors) for group in self.groups], float)
-        return own / max(1.0, own.sum())
+        values = np.array([sum(sizes[tensor] for tensor in group.tensors) for group in self.groups], float)
+        return values / max(1.0, values.sum())
 
     def allreduce(self, gradients: Sequence[Sequence[Array]]) -> GroupedResult:
         """Return the mean of gradients[node][tensor]. Raises as `LocalCluster.allreduce` does."""
@@ -101,14 +101,14 @@ class GroupedCluster:
         fresh = GroupedCluster(groups)
         known = dict(zip((group.tensors for group in self.groups), self.clusters, strict=True))
         waiting = dict(self.waiting)
-        kept = [
+        clusters = [
             known.pop(group.tensors) if group in self.groups else cluster
             for group, cluster in zip(fresh.groups, fresh.clusters, strict=True)
         ]
         for tensors, cluster in known.items():
             if cluster.state is not None:
                 waiting |= late_of(tensors, cluster.state)
-        self.groups, self.clusters, self.waiting = fresh.groups, kept, waiting
+        self.groups, self.clusters, self.waiting = fresh.groups, clusters, waiting
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of all state. A run that loads it resumes bit for bit."""
@@ -142,9 +142,11 @@ class GroupedCluster:
     def _with_waiting(self, gradients: Sequence[Sequence[Array]]) -> Sequence[Sequence[Array]]:
         if not self.waiting:
             return gradients
-        nodes, held = len(gradients), len(next(iter(self.waiting.values())))
-        if nodes != held:
-            raise ConfigError(f"residuals of {held} nodes wait for the next gradients, got {nodes} nodes")
+        nodes, waiting_nodes = len(gradients), len(next(iter(self.waiting.values())))
+        if nodes != waiting_nodes:
+            raise ConfigError(
+                f"residuals of {waiting_nodes} nodes wait for the next gradients, got {nodes} nodes"
+            )
         return [
             [with_late(tensor, values, late) for tensor, values in enumerate(own)]
             for own, late in zip(gradients, _by_node(self.waiting), strict=True)
@@ -165,13 +167,13 @@ def placed(tensors: Sequence[int]) -> Iterator[None]:
 
 def late_of(tensors: Sequence[int], state: State) -> Waiting:
     """Return the residuals of a group's workers by tensor; empty where everything was sent."""
-    found: Waiting = {}
+    residuals: Waiting = {}
     for worker in state.workers:
         if worker.residual is not None:
             parts = split(worker.residual, state.scheme.shapes)
             for tensor, late in zip(tensors, parts, strict=True):
-                found.setdefault(tensor, []).append(late.flatten())
-    return found
+                residuals.setdefault(tensor, []).append(late.flatten())
+    return residuals
 
 
 def _by_node(waiting: Waiting) -> list[dict[int, Array]]:
@@ -199,13 +201,13 @@ def read_waiting(saved: Saved, nodes: int, sizes: Sequence[int | None]) -> Waiti
     Raises ConfigError where `saved` holds something else.
     """
     expected = f"numbers of tensors below {len(sizes)}"
-    found: Waiting = {}
+    residuals: Waiting = {}
     for tensor in saved.keys(lambda key: type(key) is int and 0 <= key < len(sizes), expected):
-        every = saved[tensor].items(nodes)
+        vectors = saved[tensor].items(nodes)
         known = sizes[tensor]
-        size = np.size(every[0].value) if known is None and type(every[0].value) is np.ndarray else known
-        found[tensor] = [late.array(np.float32, (size or 0,)) for late in every]
-    return found
+        size = np.size(vectors[0].value) if known is None and type(vectors[0].value) is np.ndarray else known
+        residuals[tensor] = [late.array(np.float32, (size or 0,)) for late in vectors]
+    return residuals
 
 
 def _together(parts: Sequence[Stats]) -> Stats:

@@ -9,15 +9,12 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.association import add_up as added
-from oscar.collective.association import association
-from oscar.collective.frames import Frames
-from oscar.collective.hand_over import HandOver, handed_over
-from oscar.collective.local import Fault, LocalRun
+from oscar.collective.frames import Frames, Moved
+from oscar.collective.local import Fault, HandOver, LocalRun, association, handed_over
+from oscar.collective.local import add_up as added
 from oscar.collective.node import Node
 from oscar.collective.ring import Ring, passed_on, ring_frames
 from oscar.collective.schedule import Schedule
-from oscar.collective.stats import Moved
 from oscar.errors import GradientError, OscarError
 from oscar.numerics.integers import add_up, same_bits
 from oscar.numerics.plans import ChunkPlan
@@ -125,18 +122,18 @@ class LocalWire(Wire):
 
     def _gather(self, messages: Sequence[Message]) -> tuple[list[Array], Traffic]:
         """Return all buffers by rank; each takes N - 1 hops around the ring."""
-        every = [message.data for message in messages]
-        lengths = np.array([buffer.size for buffer in every])
+        buffers = [message.data for message in messages]
+        lengths = np.array([buffer.size for buffer in buffers])
         if messages[0].op == "agree":
-            return every, Traffic(exchange_bytes=int(lengths.sum()) * (self.nodes - 1))
+            return buffers, Traffic(exchange_bytes=int(lengths.sum()) * (self.nodes - 1))
         frames = passed_on(lengths, lengths + HEADER_BYTES)
-        return every, self._raw(Ring(self.nodes), frames)
+        return buffers, self._raw(Ring(self.nodes), frames)
 
     def _exchange(self, messages: Sequence[Message]) -> tuple[list[list[Array]], Traffic]:
         """Return the buffers for each rank, by source; each is sent directly."""
-        came = [[message.part(rank) for message in messages] for rank in self.ranks]
+        received = [[message.part(rank) for message in messages] for rank in self.ranks]
         frames = handed_over(np.array([message.parts for message in messages]), HEADER_BYTES)
-        return came, self._raw(HandOver(self.nodes), frames)
+        return received, self._raw(HandOver(self.nodes), frames)
 
     def _coded(self, messages: Sequence[Message]) -> tuple[Any, Traffic]:
         """Run a schedule of coded frames; its links keep their tables from the channel's last message."""
@@ -183,11 +180,11 @@ def _check_alike(messages: Sequence[Message]) -> None:
     """Raise GradientError unless all workers sent messages of the same kind and shape."""
     first = messages[0]
     for rank, message in enumerate(messages):
-        came, expected = _kind(message), _kind(first)
+        actual, expected = _kind(message), _kind(first)
         own_length = first.op in ("gather", "exchange")
-        if came != expected or not (own_length or message.data.shape == first.data.shape):
+        if actual != expected or not (own_length or message.data.shape == first.data.shape):
             raise GradientError(
-                f"node {rank} sent {came} of {message.data.shape}, node 0 sent {expected} of "
+                f"node {rank} sent {actual} of {message.data.shape}, node 0 sent {expected} of "
                 f"{first.data.shape}: all nodes must run the same scheme on the same model"
             )
         check_parts(message, len(messages))

@@ -19,9 +19,6 @@ from oscar.schemes.base import Channel, Scheme
 from oscar.schemes.exact import Exact, ExactOptions
 from oscar.schemes.registry import make_scheme, method_info
 
-LEAST_BITS = 0.25  # bits of a value whose step is coarser than its distribution
-MOST_REPLAYED = 32  # ranks; nine replays of a larger schedule would take seconds
-
 
 def make_codec_of(config: Config) -> Codec:
     """Return the codec of the method's frames, on the configured NIC of each rank.

@@ -24,6 +24,8 @@ TILE = (
 def why_on_host(config: Config, schedule: Schedule, nodes: int, values: int) -> str | None:
     """Return why a GPU's tensors have to be coded on the host; None: they are coded where they are."""
     quantiser, plan = config.quantiser_params(nodes), config.plan
+    interpreted = os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")  # needs no compiler
+    compiles = interpreted or os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     reasons = {
         f"the method is {config.method}": config.method != "asc",
         f"nic is {config.nic}": config.nic != "compiled",
@@ -34,15 +36,9 @@ def why_on_host(config: Config, schedule: Schedule, nodes: int, values: int) -> 
         f"plan.granule is {plan.granule}": plan.name in USES_COSTS and TILE % plan.granule > 0,
         f"{values:,} values are too many or none": not 0 < values <= MOST_VALUES,
         "triton is not installed": find_spec("triton") is None,
-        "triton finds no C compiler (install gcc, or set CC)": not _has_compiler(),
+        "triton finds no C compiler (install gcc, or set CC)": not compiles,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
-
-
-def _has_compiler() -> bool:
-    """Whether Triton can compile what starts its kernels; its interpreter needs no compiler."""
-    given = os.environ.get("CC") or os.environ.get("TRITON_INTERPRET", "0") not in ("", "0")
-    return bool(given or shutil.which("gcc") or shutil.which("clang"))
 
 
 def kernels() -> Any:

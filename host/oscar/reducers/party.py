@@ -108,7 +108,7 @@ class Party:
         check = handshake.StateCheck(self.transport, news)
         self.compare(pairs, "shapes", advice="run one model on all ranks")
         try:
-            check.came(self.deadline)
+            check.receive(self.deadline)
         except TransportError as error:
             self.blame(error, "during the shapes", None)
 
@@ -120,11 +120,11 @@ class Party:
         if self._state is None:
             return
         try:
-            found = self._state.difference(self._names, self.subject, self.deadline)
+            result = self._state.difference(self._names, self.subject, self.deadline)
         except TransportError as error:
             self.blame(error, f"while {self._due(action)} was due", action)
-        if found is not None:
-            raise self._error(f"{found}; {UNTOUCHED}", peer=self._state.left, action=action)
+        if result is not None:
+            raise self._error(f"{result}; {UNTOUCHED}", peer=self._state.left, action=action)
 
     def wait(self, action: Action, *, work: Callable[[], bool] | None = None) -> memoryview:
         """Return the frame for a WAIT, valid until its tag is awaited anew. Raises PeerError.
@@ -137,9 +137,9 @@ class Party:
         def timed() -> bool:
             nonlocal busy
             start = time.perf_counter()
-            found = work is not None and work()
+            result = work is not None and work()
             busy += time.perf_counter() - start
-            return found
+            return result
 
         what = f"the frame of {action.place}, sub-frame {action.sub}"
         try:

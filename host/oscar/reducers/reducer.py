@@ -13,9 +13,8 @@ import numpy as np
 
 from oscar.array import Array, sizes_of
 from oscar.coding.codec import Codec
-from oscar.collective.frames import Frames
+from oscar.collective.frames import Frames, Moved
 from oscar.collective.schedule import Schedule
-from oscar.collective.stats import Moved
 from oscar.config import Config
 from oscar.cores import at_most, beside_training
 from oscar.errors import CautionWarning, ConfigError, OscarError, warn
@@ -75,8 +74,8 @@ class State:
         """Load a state that `state_dict` returned, except the shapes. Raises ConfigError."""
         saved.fits("schedule", self.schedule)
         self.scheme.load_state_dict(saved["scheme"])
-        for worker, own in zip(self.workers, saved["workers"].items(len(self.workers)), strict=True):
-            worker.load_state_dict(own)
+        for worker, state in zip(self.workers, saved["workers"].items(len(self.workers)), strict=True):
+            worker.load_state_dict(state)
         self.wire.load_state_dict(saved["links"])
 
 
@@ -119,8 +118,8 @@ class Call:
     @property
     def clocks(self) -> Array | None:
         """Clock cycles of simulated devices for all messages; None without devices."""
-        every = [one.clocks for one in self.traffic if one.clocks is not None]
-        return np.concatenate(every) if every else None
+        clocks = [one.clocks for one in self.traffic if one.clocks is not None]
+        return np.concatenate(clocks) if clocks else None
 
     def clipped(self) -> dict[str, Any]:
         """Return the statistics `clipped` and `clipped_energy`: losses in quantiser and codec."""
@@ -137,13 +136,6 @@ class Call:
             values += moved.clipped[0]
             energy += moved.clipped[1]
         return float(values), float(energy / max(1, self.frames.values) if energy else 0.0)
-
-
-def bandit_of(config: Config, codec: Codec) -> Bandit | None:
-    """Return the bandit that chooses the coarseness; None where it is not configured or cannot apply."""
-    own = config.quantiser
-    quantises = codec.domain == "int" and method_info(config.method).codec is not None
-    return Bandit(own.arms, own.coarseness) if own.controller == "bandit" and quantises else None
 
 
 class CautionNotice:
@@ -183,7 +175,11 @@ class Reducer(ABC):
         self.codec = make_codec_of(config) if codec is None else codec
         self.own_codec = codec is not None
         self.states: dict[Hashable, State] = {}
-        self.bandit = bandit_of(config, self.codec)
+        quantises = self.codec.domain == "int" and method_info(config.method).codec is not None
+        section = config.quantiser
+        self.bandit: Bandit | None = None
+        if section.controller == "bandit" and quantises:  # it chooses the coarseness
+            self.bandit = Bandit(section.arms, section.coarseness)
         self._read: dict[int, Schedule] = {}
         self._threads = beside_training() if config.threads == "auto" else config.threads
         self.notice, self.caution = SaturationNotice(), CautionNotice()
@@ -315,15 +311,15 @@ class Reducer(ABC):
             sent += 1
             announced = messages[0].op != "agree"  # "agree" changes the replicated state: announce it again
             answer, moved = wire.combine(messages)
-            own = messages[0].op == "exchange"
+            differs = messages[0].op == "exchange"
             if not moved.exact and messages[0].coded and scheme.name != "exact":
                 raise OscarError(
                     f"channel {messages[0].channel}: expected the direct sum from the coded message, "
                     "got another: this is a bug; please report it with the configuration"
                 )
-            if not own:
+            if not differs:
                 totals.append(answer)
-            answers = answer if own else [answer] * len(running)
+            answers = answer if differs else [answer] * len(running)
             call.traffic.append(moved)
         wire.settle()
         call.losses = {worker.rank: worker.saturation for worker in state.workers}
@@ -388,12 +384,13 @@ def check_config(config: Any) -> None:
 
 def checked_weights(weights: Sequence[float]) -> Array:
     """Return weights as float32. Raises ConfigError unless all are 0 or more and their mean is 1."""
-    found = np.asarray(weights, np.float32)
-    bad = [f"{weight:g} of rank {rank}" for rank, weight in enumerate(found) if not 0 <= weight < np.inf]
-    if found.ndim != 1 or not found.size or bad or abs(float(found.mean(dtype=np.float64)) - 1) > MEAN_SLACK:
-        got = bad[0] if bad else f"a mean of {found.mean():g}" if found.size else "none"
+    result = np.asarray(weights, np.float32)
+    bad = [f"{weight:g} of rank {rank}" for rank, weight in enumerate(result) if not 0 <= weight < np.inf]
+    mean = float(result.mean(dtype=np.float64)) if result.size else 0.0
+    if result.ndim != 1 or bad or abs(mean - 1) > MEAN_SLACK:
+        got = bad[0] if bad else f"a mean of {mean:g}" if result.size else "none"
         raise ConfigError(
             f"weights: expected numbers of 0 or more, one for each rank, whose mean is 1, got {got}; "
             "timeline.choose.batch_shares computes them"
         )
-    return found
+    return result

@@ -14,9 +14,8 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.collective.executor import drive, execute
-from oscar.collective.frames import FrameLog
+from oscar.collective.frames import FrameLog, Moved
 from oscar.collective.schedule import Schedule
-from oscar.collective.stats import Moved
 from oscar.reducers.party import Party
 from oscar.reducers.wire import Traffic, Wire, check_parts
 from oscar.schemes.base import RIDE_BITS, Channel, Message
@@ -68,8 +67,8 @@ class RemoteWire(Wire):
         self.settle()
         self._sent = 0
         if message.op == "agree":
-            every = self.party.gather(message.data.tobytes(), message.data.nbytes, message.channel)
-            return _arrays(every), Traffic(exchange_bytes=message.data.nbytes * (self.nodes - 1))
+            buffers = self.party.gather(message.data.tobytes(), message.data.nbytes, message.channel)
+            return _arrays(buffers), Traffic(exchange_bytes=message.data.nbytes * (self.nodes - 1))
         total = self._plain(message)
         if message.aside:
             return total, Traffic(exchange_bytes=self._sent)
@@ -87,18 +86,15 @@ class RemoteWire(Wire):
             return self._all_reduce(message.data.copy(), np.maximum)
         if message.data.dtype == np.float32:
             return self._all_reduce(message.data.copy(), np.add)
-        return self._sum_fields(message)
-
-    def _sum_fields(self, message: Message) -> Array:
         words = pack_fields(message.data, message.bits, self.nodes)
-        own = words.size
+        count = words.size
         if message.ride is not None:
             words = np.concatenate([words, pack_fields(message.ride, RIDE_BITS, self.nodes)])
         summed = self._all_reduce(words, np.add)
-        total = unpack_fields(summed[:own], message.data.size, message.bits, self.nodes)
+        total = unpack_fields(summed[:count], message.data.size, message.bits, self.nodes)
         if message.ride is None:
             return total
-        riders = unpack_fields(summed[own:], message.ride.size, RIDE_BITS, self.nodes)
+        riders = unpack_fields(summed[count:], message.ride.size, RIDE_BITS, self.nodes)
         return np.concatenate([total, riders])
 
     def _all_reduce(self, buffer: Array, combine: Combine) -> Array:
@@ -120,17 +116,19 @@ class RemoteWire(Wire):
         """
         nodes, rank = self.nodes, self.rank
         owned = [chunks[(owner + 1) % nodes] for owner in range(nodes)]
-        own, sizes = owned[rank], [chunk.nbytes for chunk in owned]
-        came = self._straight([_bytes_of(chunk) for chunk in owned], [own.nbytes] * nodes, "a collective")
-        for source, part in enumerate(came):
-            self._expect(part, own.nbytes, source)
-        parts = [np.frombuffer(came[(rank + 1 + step) % nodes], own.dtype) for step in range(nodes)]
-        own[:] = reduce(combine, parts)
-        every = self._straight([_bytes_of(own)] * nodes, sizes, "a collective")
-        for source, part in enumerate(every):
+        mine, sizes = owned[rank], [chunk.nbytes for chunk in owned]
+        received = self._straight(
+            [_bytes_of(chunk) for chunk in owned], [mine.nbytes] * nodes, "a collective"
+        )
+        for source, part in enumerate(received):
+            self._expect(part, mine.nbytes, source)
+        parts = [np.frombuffer(received[(rank + 1 + step) % nodes], mine.dtype) for step in range(nodes)]
+        mine[:] = reduce(combine, parts)
+        sums = self._straight([_bytes_of(mine)] * nodes, sizes, "a collective")
+        for source, part in enumerate(sums):
             self._expect(part, sizes[source], source)
-            owned[source][:] = np.frombuffer(part, own.dtype)
-        self._sent += sum(sizes) - own.nbytes + own.nbytes * (nodes - 1)
+            owned[source][:] = np.frombuffer(part, mine.dtype)
+        self._sent += sum(sizes) - mine.nbytes + mine.nbytes * (nodes - 1)
 
     def _around(self, chunks: Sequence[Array], combine: Combine) -> None:
         """Send chunks around a ring, which combines them, and again for all to have them."""
@@ -141,10 +139,10 @@ class RemoteWire(Wire):
             self._sent += chunk.nbytes
             return _bytes_of(chunk)
 
-        def keep(hop: int, came: memoryview) -> None:
+        def keep(hop: int, received: memoryview) -> None:
             chunk = chunks[(rank - hop - 1) % nodes]
-            self._check_size(came, chunk.nbytes)
-            values = np.frombuffer(came, chunk.dtype)
+            self._check_size(received, chunk.nbytes)
+            values = np.frombuffer(received, chunk.dtype)
             chunk[:] = combine(chunk, values) if hop < nodes - 1 else values
 
         most = max(chunk.nbytes for chunk in chunks)
@@ -162,19 +160,19 @@ class RemoteWire(Wire):
         if self.nodes == 1:
             return [mine.copy()]
         head = mine.size.to_bytes(LENGTH_BYTES, "little")
-        every = self._gather_bytes(head + mine[:room].tobytes(), LENGTH_BYTES + room)
-        lengths = [int.from_bytes(one[:LENGTH_BYTES], "little") for one in every]
-        for source, (one, length) in enumerate(zip(every, lengths, strict=True)):
+        buffers = self._gather_bytes(head + mine[:room].tobytes(), LENGTH_BYTES + room)
+        lengths = [int.from_bytes(one[:LENGTH_BYTES], "little") for one in buffers]
+        for source, (one, length) in enumerate(zip(buffers, lengths, strict=True)):
             self._expect(one, LENGTH_BYTES + min(length, room), source)
         self._limit(lengths)
         longest = max(lengths)
         if longest > room:
             rest = self._gather_bytes(mine[room:].tobytes(), longest - room)
-            every = [one + more for one, more in zip(every, rest, strict=True)]
-            for source, (one, length) in enumerate(zip(every, lengths, strict=True)):
+            buffers = [one + more for one, more in zip(buffers, rest, strict=True)]
+            for source, (one, length) in enumerate(zip(buffers, lengths, strict=True)):
                 self._expect(one, LENGTH_BYTES + length, source)
         self._rooms[message.channel] = longest + longest // 4
-        return [part[LENGTH_BYTES:] for part in _arrays(every)]
+        return [part[LENGTH_BYTES:] for part in _arrays(buffers)]
 
     def _hand_over(self, message: Message) -> list[Array]:
         """Return the buffers for this rank, by source. Lengths are gathered before buffers are sent."""
@@ -185,26 +183,26 @@ class RemoteWire(Wire):
         self.transport.meet(range(nodes))  # before the gather, so that it can send directly
         self._all_met = True
         packed = np.array(message.parts, "<u8").tobytes()
-        told = self._gather_bytes(packed, len(packed))
-        for source, part in enumerate(told):
+        sizes = self._gather_bytes(packed, len(packed))
+        for source, part in enumerate(sizes):
             self._expect(part, len(packed), source)
-        due = [int(np.frombuffer(part, "<u8")[rank]) for part in told]
+        due = [int(np.frombuffer(part, "<u8")[rank]) for part in sizes]
         self._limit(due)
         parts = [message.part(to).tobytes() for to in range(nodes)]
-        came = self._straight(parts, due, "an exchange")
-        for source, part in enumerate(came):
+        received = self._straight(parts, due, "an exchange")
+        for source, part in enumerate(received):
             self._expect(part, due[source], source)
         self._sent += message.data.size - message.parts[rank]
-        return [array.copy() for array in _arrays(came)]
+        return [array.copy() for array in _arrays(received)]
 
     def _gather_bytes(self, mine: bytes, cap: int) -> list[bytes]:
         """Return every rank's bytes, `cap` at most: directly if all ranks have met, else around a ring."""
         if self._all_met:
             self._sent += len(mine) * (self.nodes - 1)
             return self._straight([mine] * self.nodes, [cap] * self.nodes, "a collective")
-        every = self.party.gather(mine, cap, "a collective")
-        self._sent += sum(map(len, every)) - len(every[(self.rank + 1) % self.nodes])
-        return every
+        buffers = self.party.gather(mine, cap, "a collective")
+        self._sent += sum(map(len, buffers)) - len(buffers[(self.rank + 1) % self.nodes])
+        return buffers
 
     def _straight(self, parts: Sequence[Bytes], caps: Sequence[int], what: str) -> list[bytes]:
         try:
@@ -223,18 +221,18 @@ class RemoteWire(Wire):
                 error = TransportError(text, peer=source, kind="aborted")
                 self.party.blame(error, "during a collective", None)
 
-    def _expect(self, came: Bytes, expected: int, source: int) -> None:
+    def _expect(self, received: Bytes, expected: int, source: int) -> None:
         """Raise PeerError unless `source` sent the expected number of bytes."""
         try:
-            self._check_size(came, expected, source)
+            self._check_size(received, expected, source)
         except TransportError as error:
             self.party.blame(error, "during a collective", None)
 
-    def _check_size(self, came: Bytes, expected: int, peer: int | None = None) -> None:
+    def _check_size(self, received: Bytes, expected: int, peer: int | None = None) -> None:
         """Raise TransportError unless `peer` (None: the previous rank) sent the expected number of bytes."""
-        if len(came) != expected:
+        if len(received) != expected:
             left = (self.rank - 1) % self.nodes if peer is None else peer
-            text = f"rank {left} sent {len(came)} bytes, expected {expected}: it is at another message"
+            text = f"rank {left} sent {len(received)} bytes, expected {expected}: it is at another message"
             raise TransportError(text, peer=left, kind="aborted")
 
     def _coded(self, message: Message) -> tuple[Any, Traffic]:
@@ -267,5 +265,5 @@ def _bytes_of(array: Array) -> Bytes:
     return array.data.cast("B") if array.size else b""
 
 
-def _arrays(every: Sequence[bytes]) -> list[Array]:
-    return [np.frombuffer(part, np.uint8) for part in every]
+def _arrays(buffers: Sequence[bytes]) -> list[Array]:
+    return [np.frombuffer(part, np.uint8) for part in buffers]

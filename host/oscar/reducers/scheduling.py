@@ -40,8 +40,16 @@ def schedule_of(config: Config, codec: Codec, nodes: int, values: int, bits: flo
         schedule = make_schedule(name, nodes, adopt=not codec.lossless, **options)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    if topology is not None:
-        _check_links(schedule, topology)
+    if topology is None:
+        return schedule
+    for rank in range(nodes):
+        for action in schedule.actions(rank):
+            if action.op in SENDS and (rank, action.peer) not in topology.links:
+                raise ConfigError(
+                    f"in the schedule {schedule.name} rank {rank} sends to rank {action.peer}, and the "
+                    f"topology ({topology.text}) has no such link: set schedule to network or auto, or make "
+                    "one for it with `oscar schedule synth`"
+                )
     return schedule
 
 
@@ -78,18 +86,6 @@ def _chosen(
     candidates = [make_schedule(name, nodes, **options) for name in names]
     assumed = bits_of(config, nodes) if bits is None else bits
     return choose(candidates, values, config.link.model(), topology, assumed, coded=codec.coded)
-
-
-def _check_links(schedule: Schedule, topology: Topology) -> None:
-    """Raise ConfigError for the first link that the schedule needs and the topology lacks."""
-    for rank in range(schedule.nodes):
-        for action in schedule.actions(rank):
-            if action.op in SENDS and (rank, action.peer) not in topology.links:
-                raise ConfigError(
-                    f"in the schedule {schedule.name} rank {rank} sends to rank {action.peer}, and the "
-                    f"topology ({topology.text}) has no such link: set schedule to network or auto, or make "
-                    "one for it with `oscar schedule synth`"
-                )
 
 
 def shares_of(config: Config, schedule: Schedule, values: int) -> tuple[float, ...] | None:
@@ -143,8 +139,8 @@ def bits_of(config: Config, nodes: int) -> Callable[[int], float]:
         return lambda terms: 8 * codec.max_frame(many, params.sum_width(terms)) / many
     section = config.quantiser
     steps = section.coarseness if section.scale == "sigma" else 2.0 ** (4 - params.bits)
-    own = max(LEAST_BITS, math.log2(2 * math.e * math.sqrt(0.5) / steps))
-    return lambda terms: own + 0.5 * math.log2(terms)
+    alone = max(LEAST_BITS, math.log2(2 * math.e * math.sqrt(0.5) / steps))
+    return lambda terms: alone + 0.5 * math.log2(terms)
 
 
 def network_of(config: Config, nodes: int) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.collective.actions import Action
+from oscar.collective.frames import Moved
 from oscar.collective.node import ChunkLayout, Node
 from oscar.collective.schedule import Schedule
-from oscar.collective.stats import Moved
 from oscar.numerics.plans import ChunkPlan, make_plan
 from oscar.numerics.tensors import Room
 from oscar.schemes.base import Channel, Message
@@ -26,10 +26,14 @@ KEPT_STEPS = 2048  # local ranks times nodes times sub-frames; larger programs a
 class Traffic:
     """The traffic of one message, counted for the wire's own ranks.
 
-    moved: frames; None where no frames are counted. sent_bytes: bytes sent. exchange_bytes: bytes of an
-    "agree" message. plan: name of the chunk plan. identical: the ranks ended with the same bits. exact: the
-    sum equals a direct sum; True where this is not checked. clipped: the codec's saturation, as in
-    Codec.saturated. clocks: clock cycles of devices, as in Stats.
+    moved: frames; None where no frames are counted.
+    sent_bytes: bytes sent.
+    exchange_bytes: bytes of an "agree" message.
+    plan: name of the chunk plan.
+    identical: the ranks ended with the same bits.
+    exact: the sum equals a direct sum; True where this is not checked.
+    clipped: the codec's saturation, as in Codec.saturated.
+    clocks: clock cycles of devices, as in Stats.
     """
 
     moved: Moved | None = None
@@ -56,10 +60,13 @@ def check_parts(message: Message, nodes: int) -> None:
 class Wire(ABC):
     """Combines the messages of the local workers with the messages of all others.
 
-    nodes: number of workers. ranks: the local workers. channels: as of Scheme.channels. The wire keeps the
-    links of coded messages, as one Node for each local rank. values: of a call, where it is known; it bounds
-    the lengths that peers may announce. weighs: whether nodes count a NIC's work. keeps:
-    whether they leave what workers hand in as it is.
+    nodes: number of workers.
+    ranks: the local workers.
+    channels: as of Scheme.channels. The wire keeps the links of coded messages, as one Node for each local
+        rank.
+    values: of a call, where it is known; it bounds the lengths that peers may announce.
+    weighs: whether nodes count a NIC's work.
+    keeps: whether they leave what workers hand in as it is.
     """
 
     weighs: ClassVar[bool] = True
@@ -93,7 +100,9 @@ class Wire(ABC):
     def _begin(self, messages: Sequence[Message]) -> tuple[ChunkPlan, Channel, list[Node]]:
         """Hand the values of coded messages to their nodes; return plan, channel and nodes."""
         first = messages[0]
-        channel, nodes = self.channels[first.channel], self._open(first.channel)
+        if first.channel not in self.links:  # its nodes are made at its first use
+            self.links[first.channel] = self._make(self.channels[first.channel])
+        channel, nodes = self.channels[first.channel], self.links[first.channel]
         if first.ride is not None:
             raise ValueError(
                 f"channel {first.channel}: a coded message has no riders; append them to its data"
@@ -133,12 +142,6 @@ class Wire(ABC):
             self._programs[key] = tuple(schedule.actions(rank))
         return self._programs[key]
 
-    def _open(self, name: str) -> list[Node]:
-        """Return the nodes of a coded channel; make them at its first use."""
-        if name not in self.links:
-            self.links[name] = self._make(self.channels[name])
-        return self.links[name]
-
     def _make(self, channel: Channel) -> list[Node]:
         apart = channel.schedule.apart
         how: dict[str, Any] = {"apart": apart, "width": channel.width}
@@ -155,8 +158,8 @@ class Wire(ABC):
         fresh = {}
         for name in saved.keys(self.channels.__contains__, known):
             fresh[name] = self._make(self.channels[name])
-            for node, own in zip(fresh[name], saved[name].items(len(self.ranks)), strict=True):
-                node.load_state_dict(own)
+            for node, state_of in zip(fresh[name], saved[name].items(len(self.ranks)), strict=True):
+                node.load_state_dict(state_of)
         self.links = fresh
 
     def snapshot(self) -> dict[str, list[Any]]:

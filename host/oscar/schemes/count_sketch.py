@@ -91,23 +91,23 @@ class CountSketchScheme(Scheme):
 
     def messages(self, worker: Worker, values: Array) -> Messages:
         o = self.options
-        own = worker.corrected(values) if o.error_feedback else values
+        corrected = worker.corrected(values) if o.error_feedback else values
         most, limit = (1 << (o.bits - 1)) - 1, field_limit(o.cell_bits, self.nodes)
 
         def attempt(grid: Grid) -> Attempt:
-            integers, lost = grid.quantise(own, most)
+            integers, lost = grid.quantise(corrected, most)
             cells = self.once("sketch", self._sketch).encode(integers).ravel()
-            cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=own)
+            cells, cut = grid.clip_cells(cells, limit, rows=o.rows, values=corrected)
             worker.saturation = lost + cut
-            ride = grid.ride(own, worker.saturation)
+            ride = grid.ride(corrected, worker.saturation)
             total = yield Message("cells", cells, bits=o.cell_bits, ride=ride)
             if o.error_feedback:
-                kept = self.once("estimates", lambda: self._estimates(total)) != 0
-                sent = grid.dequantise(np.where(kept, integers, 0).astype(np.int32), 1)
-                worker.pending = own - sent
+                chosen = self.once("estimates", lambda: self._estimates(total)) != 0
+                sent = grid.dequantise(np.where(chosen, integers, 0).astype(np.int32), 1)
+                worker.pending = corrected - sent
             return total[cells.size :]
 
-        yield from self.steps.settle(own, most, attempt, self.again)
+        yield from self.steps.settle(corrected, most, attempt, self.again)
 
     def finish(self, totals: Sequence[Array]) -> Array:
         grid, totals = self.steps.split(totals)

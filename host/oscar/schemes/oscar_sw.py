@@ -179,8 +179,8 @@ class OscarSw(_Split):
         if not self.options.paper or not self.options.ratio:
             return None
         zeros = self.values - self.chosen.count
-        said = noise_caution(zeros, self.columns, MEDIAN_OF[self.options.rows])
-        return said and f"{said}; without the option paper it converges"
+        caution = noise_caution(zeros, self.columns, MEDIAN_OF[self.options.rows])
+        return caution and f"{caution}; without the option paper it converges"
 
     def _sketch(self) -> CountSketch:
         """Return this iteration's sketch. Its hashes are new, so no two values collide in every iteration."""
@@ -201,30 +201,32 @@ class OscarSw(_Split):
         return coarse.dequantise(estimates, nodes * damping, indices=others)
 
     def messages(self, worker: Worker, values: Array) -> Messages:
-        own = worker.corrected(values)
-        yield from self.grid.settle(own, self.limit, partial(self._attempt, worker, own), self.again)
+        corrected = worker.corrected(values)
+        yield from self.grid.settle(
+            corrected, self.limit, partial(self._attempt, worker, corrected), self.again
+        )
 
-    def _attempt(self, worker: Worker, own: Array, grid: Grid) -> Attempt:
+    def _attempt(self, worker: Worker, corrected: Array, grid: Grid) -> Attempt:
         """Yield the iteration's messages of `own`, quantised by `grid`."""
         o, positions, cells = self.options, self.chosen.positions, None
-        dense, worker.saturation = grid.quantise(own, self.limit, indices=positions)
+        dense, worker.saturation = grid.quantise(corrected, self.limit, indices=positions)
         where = np.arange(self.values) if positions is None else positions
-        pending = None if o.paper else own.copy()
+        pending = None if o.paper else corrected.copy()
         if pending is not None:
             pending[where] -= grid.dequantise(dense, 1, indices=where)
         if positions is not None:
             others = self.once("others", lambda: self.chosen.others)
             if o.ratio:
                 coarse, limit = grid.coarser(o.zero_shift), field_limit(o.cell_bits, self.nodes)
-                zeros, lost = coarse.quantise(own, self.limit, indices=others)
+                zeros, lost = coarse.quantise(corrected, self.limit, indices=others)
                 cells = self.once("sketch", self._sketch).encode(zeros, indices=others).ravel()
-                cells, cut = coarse.clip_cells(cells, limit, rows=o.rows, values=own)
+                cells, cut = coarse.clip_cells(cells, limit, rows=o.rows, values=corrected)
                 worker.saturation += lost + cut
                 if pending is not None:
                     pending[others] -= self._zeros(cells, grid, 1)
             elif pending is not None:
                 pending[others] = 0  # zeros are never sent here, so a residual of them would only grow
-        worker.pending, ride = pending, grid.ride(own, worker.saturation)
+        worker.pending, ride = pending, grid.ride(corrected, worker.saturation)
         total = yield self._dense("dense" if positions is not None else "first", dense, positions, ride)
         if cells is not None:
             yield Message("cells", cells, bits=o.cell_bits)

@@ -79,9 +79,10 @@ class Ladder:
 class WidthPlan:
     """The plan of one stage.
 
-    levels: of each class, the level of its dense fields. grains: of each class, the grain of its index; 0: no
-    index is needed. spare: the level of the fields in which exceptions are sent: wide
-    enough for what an exception has beyond the limit of its class.
+    levels: of each class, the level of its dense fields.
+    grains: of each class, the grain of its index; 0: no index is needed.
+    spare: the level of the fields in which exceptions are sent: wide enough for what an exception has beyond
+        the limit of its class.
     """
 
     levels: tuple[int, ...]
@@ -202,8 +203,8 @@ class _Class:
         best = whole
         for lower in range(need):
             reach = ladder.limits[level] + ladder.limits[lower]
-            held = bisect.bisect_right(ladder.limits, reach) - 1
-            again = min(1.0, self.row[held] / (share * self.size)) if held < self.top else 0.0
+            covered = bisect.bisect_right(ladder.limits, reach) - 1
+            again = min(1.0, self.row[covered] / (share * self.size)) if covered < self.top else 0.0
             best = min(best, ladder.price(lower) + _index(again, self.rules.grains)[0] + again * whole)
         return best
 

@@ -127,8 +127,8 @@ class Timeline:
 
     def on(self, resource: int) -> list[int]:
         """Return the tasks of a resource by their start."""
-        own = [at for at, task in enumerate(self.graph.tasks) if task.resource == resource]
-        return sorted(own, key=lambda at: (self.start[at], self.end[at], at))
+        tasks = [at for at, task in enumerate(self.graph.tasks) if task.resource == resource]
+        return sorted(tasks, key=lambda at: (self.start[at], self.end[at], at))
 
     def loads(self) -> Floats:
         """Return the seconds of work on each resource, float64 [resources]."""
@@ -325,8 +325,10 @@ def iteration(
 ) -> Graph:
     """Return the tasks of an iteration whose tensors are reduced in groups.
 
-    ready_s: when each tensor's gradient is there, without any codec, in that order. stops: the tensor behind
-    each group's last one. steps: of each group. shared: lanes that are a core which their tasks share.
+    ready_s: when each tensor's gradient is there, without any codec, in that order.
+    stops: the tensor behind each group's last one.
+    steps: of each group.
+    shared: lanes that are a core which their tasks share.
 
     Every lane serves the tasks of one priority in the order of groups, since all ranks need the same order;
     of several priorities the lowest that is ready. On the lane `compute` a group's first steps go before the
@@ -344,9 +346,9 @@ def iteration(
     for group, stop in enumerate(stops):
         took, before = ready[stop - 1] - before, ready[stop - 1]
         made.append(graph.add(f"backward {group}", COMPUTE, took, made[-1:], priority=BACKWARD))
-    for group, own in enumerate(steps):
+    for group, group_steps in enumerate(steps):
         last = made[group]
-        for step in own:
+        for step in group_steps:
             name = f"{LANES[step.lane]} {group}"
             last = graph.add(name, step.lane, step.seconds, [last], priority=step.priority)
     return graph

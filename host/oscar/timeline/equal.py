@@ -16,9 +16,9 @@ from oscar.collective.node import ChunkLayout
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Switch
 from oscar.timeline.link import FP32_BITS, LinkModel
+from oscar.timeline.lowering import divide
 from oscar.timeline.player import ROUNDING
 from oscar.timeline.replay import time_of, time_of_alike
-from oscar.timeline.sizes import divide
 from oscar.timeline.topology import AtSwitch, Topology, adding_switch
 
 # Payload bits per value: one number, or a function of how many workers' values a frame sums.

@@ -2,32 +2,110 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oscar.collective.actions import SENDS, Op, Phase
-from oscar.collective.frames import Frames
+from oscar.coding.frame import HEADER_BYTES
+from oscar.collective.actions import MAX_SUBFRAMES, SENDS, Op, Phase
+from oscar.collective.frames import Frames, Key
 from oscar.collective.schedule import Schedule
+from oscar.timeline.clocks import Engaged, dense_cells
 from oscar.timeline.driver import DriverCosts
-from oscar.timeline.link import CodecTime, LinkModel
-from oscar.timeline.sizes import unit_work
+from oscar.timeline.link import CodecTime, LinkModel, Pipeline
 from oscar.timeline.topology import AtSwitch, Link, MissingLinkError, Pair, Topology
 
+Sizes = NDArray[np.int64]
+_Schedule = TypeVar("_Schedule", bound=Schedule)
 ENCODE, ADD, TAKE, SEND, WAIT = range(5)  # kinds of actions; ADD and TAKE decode
 NO_DRIVER, IN_ORDER, BY_ARRIVAL = range(3)  # who gives a NIC its commands, and when
 Ints = NDArray[np.int64]
+
+
+def divide(values: int, parts: int) -> NDArray[np.int64]:
+    """Cut `values` into `parts` that differ by one at most, the larger ones first."""
+    low, extra = divmod(values, parts)
+    return np.where(np.arange(parts) < extra, low + 1, low).astype(np.int64)
+
+
+def cut(frame_bytes: Sizes, counts: Sizes, subframes: int, cores: int) -> tuple[Sizes, Sizes]:
+    """Return bytes and counts, int64 [.., frame], with every frame cut into equal parts: one for each core.
+
+    Each part has a header. A chunk has at most MAX_SUBFRAMES sub-frames after the cut. Bits per value
+    stay as they are: each core has tables of its own, and how much less these learn is not known.
+    """
+    parts = min(-(-cores // subframes), MAX_SUBFRAMES // subframes)
+    if parts <= 1:
+        return frame_bytes, counts
+    edges = counts[..., None] * np.arange(parts + 1) // parts
+    payload = np.maximum(frame_bytes - HEADER_BYTES, 0)[..., None]
+    part_counts = np.diff(edges)
+    sizes = np.where(
+        part_counts > 0, HEADER_BYTES + np.diff(payload * edges // np.maximum(counts, 1)[..., None]), 0
+    )
+    shape = *counts.shape[:-1], counts.shape[-1] * parts
+    return sizes.reshape(shape), part_counts.reshape(shape)
+
+
+def cut_for(schedule: _Schedule, frames: Frames, cores: int) -> tuple[_Schedule, Frames]:
+    """Return both with every frame cut as `cut` does."""
+    sizes, counts = cut(
+        frames.rows["bytes"][:, None], frames.rows["count"][:, None], schedule.subframes, cores
+    )
+    parts = counts.shape[1] if len(frames) else 1
+    if parts == 1:
+        return schedule, frames
+    rows = np.repeat(frames.rows, parts)
+    rows["sub"] = rows["sub"] * parts + np.tile(np.arange(parts), len(frames))
+    rows["count"], rows["bytes"] = counts.ravel(), sizes.ravel()
+    return replace(schedule, subframes=schedule.subframes * parts), Frames.of(rows[rows["count"] > 0])
+
+
+Works = tuple[dict[Key, Engaged], dict[Key, Engaged]]
+_WORKS = deque[tuple[Frames, Pipeline, Works]](maxlen=8)
+
+
+def unit_work(frames: Frames, nic: Pipeline) -> Works:
+    """Return what encoding and decoding every frame takes, by its key.
+
+    Frames whose cells are not known count as dense. The last results are kept, since the same frames are
+    timed at many rates.
+    """
+    for known, known_nic, works in tuple(_WORKS):
+        if known is frames and known_nic == nic:
+            return works
+    cells, encode, decode = frames.work(), dict[Key, Engaged](), dict[Key, Engaged]()
+    ways: dict[
+        tuple[int, int], tuple[Engaged, Engaged]
+    ] = {}  # a frame that goes to several has the same cells
+    for key, (count, _) in frames.sizes().items():
+        frame = id(cells.get(key)), count
+        if frame not in ways:
+            ways[frame] = nic.engaged(cells[key] if key in cells else dense_cells(count), count)
+        encode[key], decode[key] = ways[frame]
+    _WORKS.append((frames, nic, (encode, decode)))
+    return encode, decode
+
+
+def dense_work(counts: Sizes, nic: Pipeline) -> Sizes:
+    """Return how long dense frames engage a NIC, int64 [encode or decode, work or hold, frame]."""
+    ways = [
+        nic.engaged(dense_cells(count), count) if count else ((0, 0), (0, 0)) for count in counts.tolist()
+    ]
+    return np.array(ways, np.int64).reshape(-1, 2, 2).transpose(1, 2, 0)
 
 
 class Program(NamedTuple):
     """The actions of all ranks but those that make room, int64 [action].
 
     kind: ENCODE, ADD (decode and add), TAKE (decode a final sum), SEND or WAIT.
-    rank, peer, phase, step, chunk, sub: as of `Action`; source: the rank that encoded the frame.
+    rank, peer, phase, step, chunk, sub: as of `Action`.
+    source: the rank that encoded the frame.
     part: chunk * subframes + sub.
     needs: the action whose result it uses, or -1.
     wakes: for a SEND, the WAIT that its arrival ends, or -1.
@@ -130,9 +208,12 @@ class Ways(NamedTuple):
 
     way, link: of sends, int64 [action].
     rank, number: the rank of a way, and which of the rank's ways it is.
-    out, out_ends: the ports of a way. into, into_ends, latency: the ports and seconds of a link.
-    group: of a way. members, member_ends: the ways of a group.
-    cost: seconds per byte of a port. message_s: how long a message occupies a port beside its bytes.
+    out, out_ends: the ports of a way.
+    into, into_ends, latency: the ports and seconds of a link.
+    group: of a way.
+    members, member_ends: the ways of a group.
+    cost: seconds per byte of a port.
+    message_s: how long a message occupies a port beside its bytes.
     """
 
     way: Ints
@@ -222,7 +303,8 @@ def _groups(outs: Sequence[tuple[int, ...]]) -> list[list[int]]:
 class Load(NamedTuple):
     """What one call gives the actions, [action]: values and bytes of frames, and how long these are coded.
 
-    work: values to code, or a NIC's clocks until the result. hold: the same until the next frame may begin.
+    work: values to code, or a NIC's clocks until the result.
+    hold: the same until the next frame may begin.
     unit: which coder.
     order, starts: the actions of each queue, in its order, and where each queue begins.
     """

@@ -36,8 +36,10 @@ ROUNDING = 1e-12  # of a time: a frame that follows another without a gap does n
 class PlayInput(NamedTuple):
     """One AllReduce to be played.
 
-    do: the actions. load: their frames. ways: the ports. codec: seconds (`link.CodecTime`).
-    desks: the drivers. pulls_first: as of `Schedule`. spans: whether to keep what nodes and ports did.
+    do, load: the actions, and their frames.
+    ways, codec, desks: the ports, seconds of coding (`link.CodecTime`), the drivers.
+    pulls_first: as of `Schedule`.
+    spans: whether to keep what nodes and ports did.
     """
 
     do: Program
@@ -53,15 +55,17 @@ class Played(NamedTuple):
     """What has happened so far, and what will.
 
     done, ready: when an action's result is there, and since when a send may leave; -1 before it is known.
-    first, following: chains of the actions that wait for one's result. blocked: the queue that waits for it.
+    first, following, blocked: chains of the actions that wait for one's result, and the queue that does.
     free, last_sum, last_start: of a coder, with the sum it decoded last and since when.
-    port_free, idle: since when ports are free, and ways idle. turn: of a way that sends in order.
-    finish: of a rank. desks: as of `driver.give`, by rank.
+    port_free, idle: since when ports are free, and ways idle.
+    turn: of a way that sends in order.
+    finish, desks: of a rank; desks as of `driver.give`.
     whole, missing, sender: of a rank's parts, for a driver that goes by what arrives: when all of a sum is
-    decoded, how many frames it lacks, and what encodes it.
-    count: of all events ever. events: (when, kind, order, count, action or group, leave).
-    queues: that may go on. later, now: sends of a way, not yet and already ready.
-    bars: (stage, action, start, duration). carried: (port, start, end, action).
+        decoded, how many frames it lacks, and what encodes it.
+    count, events: of all events ever; (when, kind, order, count, action or group, leave).
+    queues: that may go on.
+    later, now: sends of a way, not yet and already ready.
+    bars, carried: (stage, action, start, duration), and (port, start, end, action).
     """
 
     done: Any

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oscar.collective.frames import Frames
+from oscar.collective.frames import Frames, Moved
 from oscar.collective.schedule import Schedule
-from oscar.collective.stats import Moved
 from oscar.errors import OscarError
 from oscar.timeline.driver import DriverCosts, goes_by_arrival, read_order
 from oscar.timeline.link import CodecTime, LinkModel, listed
@@ -34,6 +33,9 @@ from oscar.timeline.lowering import (
     Load,
     Program,
     Ways,
+    cut,
+    cut_for,
+    dense_work,
     fill,
     kinds_of_frames,
     lower,
@@ -41,7 +43,6 @@ from oscar.timeline.lowering import (
     work_of,
 )  # fmt: skip
 from oscar.timeline.player import SENT, WAITED, PlayInput, play
-from oscar.timeline.sizes import cut, cut_for, dense_work
 from oscar.timeline.topology import Topology
 
 STAGES = ("encode", "send", "wait", "decode-add")

@@ -25,9 +25,8 @@ from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
 from oscar.timeline.equal import equal_time
 from oscar.timeline.link import LinkModel, algbw, busbw
-from oscar.timeline.lowering import fill, kinds_of_frames, lower
+from oscar.timeline.lowering import Sizes, divide, fill, kinds_of_frames, lower
 from oscar.timeline.replay import time_of, time_of_alike
-from oscar.timeline.sizes import Sizes, divide
 
 MAX_NODES = 1024
 BITS_PER_DOUBLING = 0.5  # twice as many independent summands: sigma grows by sqrt 2, entropy by half a bit

@@ -57,9 +57,12 @@ class AtSwitch(Mapping[Pair, Link]):
 class Topology:
     """The network between ranks.
 
-    nodes: number of ranks. links: by (sender, receiver); ranks without a link cannot send to each other.
-    kind: kind of the network. text: one line for people. message_s: seconds that each message occupies a port
-    beside its bytes. group: number of consecutive ranks that share a NIC; None: none do.
+    nodes: number of ranks.
+    links: by (sender, receiver); ranks without a link cannot send to each other.
+    kind: kind of the network.
+    text: one line for people.
+    message_s: seconds that each message occupies a port beside its bytes.
+    group: number of consecutive ranks that share a NIC; None: none do.
 
     >>> switch([100.0, 25.0], latency_s=2e-6).text
     '2 ranks at a switch, 100, 25 Gb/s'
@@ -98,10 +101,10 @@ def adding_switch(ranks: int, slices: int, gbps: float, latency_s: float) -> Top
     return Topology(ranks + slices, ports, links, "links", text)
 
 
-def wires(nodes: int, every: Mapping[Pair, tuple[float, float]]) -> Topology:
+def wires(nodes: int, rates: Mapping[Pair, tuple[float, float]]) -> Topology:
     """Return point-to-point links of their own: every[i, j] is (Gb/s, seconds of latency)."""
-    ports = tuple(Port(f"{i} -> {j}", 8e-9 / rate) for (i, j), (rate, _) in every.items())
-    links = {pair: Link(late, (at,), ()) for at, (pair, (_, late)) in enumerate(every.items())}
+    ports = tuple(Port(f"{i} -> {j}", 8e-9 / rate) for (i, j), (rate, _) in rates.items())
+    links = {pair: Link(late, (at,), ()) for at, (pair, (_, late)) in enumerate(rates.items())}
     ring = {(i, (i + 1) % nodes) for i in range(nodes)}
     kind: Kind = "ring" if set(links) <= ring | {(j, i) for i, j in ring} else "links"
     return Topology(nodes, ports, links, kind, f"{nodes} ranks, {len(links)} links")

@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 
 from isal.isal_zlib import crc32
 
-from oscar.transports.notices import CONTROL_CAP as CONTROL_CAP
-from oscar.transports.notices import Notice as Notice
-from oscar.transports.notices import TransportError as TransportError
+from oscar.transports.waits import CONTROL_CAP as CONTROL_CAP
+from oscar.transports.waits import Notice as Notice
+from oscar.transports.waits import TransportError as TransportError
 from oscar.transports.waits import Wait
 
 GATHER_TAGS = (32640, 32641)  # frames have lower tags (Action.tag) and their own CRC-32
@@ -44,11 +44,13 @@ class Transport(ABC):
     A subclass sets up its library, calls `_ends_by`, and calls this `__init__` last. It notes dead peers in
     `dead`. On the wire every message except frames has a CRC-32 in front; frames contain a checksum.
 
-    rank, nodes: this rank, and the number of ranks. members: by rank, the number of its process in the whole
-    job, where the library knows it. neighbours: ranks that exchange control messages with this rank: the two
-    neighbours in the ring, and all ranks it has met. keyed: whether everything sent is encrypted and
-    authenticated. pad: largest lengthening of encrypted messages in per cent. can_survive: whether
-    `survivors` may work here.
+    rank, nodes: this rank, and the number of ranks.
+    members: by rank, the number of its process in the whole job, where the library knows it.
+    neighbours: ranks that exchange control messages with this rank: the two neighbours in the ring, and all
+        ranks it has met.
+    keyed: whether everything sent is encrypted and authenticated.
+    pad: largest lengthening of encrypted messages in per cent.
+    can_survive: whether `survivors` may work here.
     """
 
     keyed = False
@@ -144,20 +146,20 @@ class Transport(ABC):
         """Return a message to `peer` in its form on the wire, in parts."""
         return (_SEAL.pack(crc32(message)), message) if tag >= GATHER_TAGS[0] else (message,)
 
-    def _open(self, peer: int, tag: int, came: memoryview) -> memoryview:
+    def _open(self, peer: int, tag: int, arrived: memoryview) -> memoryview:
         """Return the message that `peer` sealed. Raises TransportError where its checksum does not fit."""
         if tag < GATHER_TAGS[0]:
-            return came
-        message = came[_SEAL.size :]
-        if len(came) < _SEAL.size or _SEAL.unpack_from(came) != (crc32(message),):
+            return arrived
+        message = arrived[_SEAL.size :]
+        if len(arrived) < _SEAL.size or _SEAL.unpack_from(arrived) != (crc32(message),):
             text = f"a message of {len(message)} bytes (tag {tag}) from rank {peer} was damaged on the way"
             raise TransportError(f"{text}: its CRC-32 does not fit", peer=peer, kind="aborted", tag=tag)
         return message
 
     def _take(self, peer: int, tag: int) -> memoryview | None:
         """Return the posted message if it has arrived, else None. Raises TransportError if it is damaged."""
-        came = self._arrived(peer, tag)
-        return None if came is None else self._open(peer, tag, came)
+        arrived = self._arrived(peer, tag)
+        return None if arrived is None else self._open(peer, tag, arrived)
 
     def part(self, deadline: float) -> None:
         """Wait until every rank has received all its messages; collective, the last call before a rank ends.
@@ -243,16 +245,16 @@ class Transport(ABC):
         """
         if len(mine) > cap:
             raise ValueError(f"expected at most {cap} bytes to gather, got {len(mine)}")
-        every = [b""] * self.nodes
-        every[self.rank] = mine
+        gathered = [b""] * self.nodes
+        gathered[self.rank] = mine
 
-        def keep(hop: int, came: memoryview) -> None:
-            every[(self.rank - hop - 1) % self.nodes] = bytes(came)
+        def keep(hop: int, arrived: memoryview) -> None:
+            gathered[(self.rank - hop - 1) % self.nodes] = bytes(arrived)
 
         self.circulate(
-            self.nodes - 1, cap, deadline, what, lambda hop: every[(self.rank - hop) % self.nodes], keep
+            self.nodes - 1, cap, deadline, what, lambda hop: gathered[(self.rank - hop) % self.nodes], keep
         )
-        return every
+        return gathered
 
     def circulate(
         self,
@@ -290,11 +292,11 @@ class Transport(ABC):
             self.post_recv(source, EXCHANGE_TAG, caps[source])
         for to in others:
             self.post_send(to, EXCHANGE_TAG, messages[to])
-        came = [bytes(messages[self.rank])] * self.nodes
+        arrived = [bytes(messages[self.rank])] * self.nodes
         for source in reversed(others):
-            came[source] = bytes(self.wait(source, EXCHANGE_TAG, deadline, what))
+            arrived[source] = bytes(self.wait(source, EXCHANGE_TAG, deadline, what))
         self.flush(deadline)
-        return came
+        return arrived
 
     def _telling(self) -> bool:
         """Whether a control message is still under way to a peer that may be alive."""
@@ -338,8 +340,8 @@ class Transport(ABC):
                 self._next_error = self._next_error or error
 
     def _hear(self, peer: int) -> None:
-        while (came := self._take(peer, CONTROL_TAG)) is not None:
-            message = bytes(came)
+        while (arrived := self._take(peer, CONTROL_TAG)) is not None:
+            message = bytes(arrived)
             self.post_recv(peer, CONTROL_TAG, CONTROL_CAP)
             self._understand(peer, message)
 

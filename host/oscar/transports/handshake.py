@@ -48,12 +48,12 @@ def compare(
     members = list(transport.members)
     mine = _pack(pairs, members, transport.rank)
     mine = mine or _pack({"greeting": fingerprint(pairs)}, members, transport.rank)
-    came = _Greetings(transport.gather(mine, CAP, deadline, what))
-    difference = misplaced(came, members)
+    arrived = _Greetings(transport.gather(mine, CAP, deadline, what))
+    difference = misplaced(arrived, members)
     if difference is not None:
         advice = "make the transports of a group on all of its ranks, on no other, in one order"
     else:
-        difference = first_difference(_Greetings(came.messages, "pairs"))
+        difference = first_difference(_Greetings(arrived.messages, "pairs"))
     if difference is not None:
         transport.part(deadline)
         raise ConfigError(f"{what}: {difference}; {advice}")
@@ -61,10 +61,10 @@ def compare(
 
 def misplaced(greetings: Sequence[Mapping[str, Any] | None], members: Sequence[int]) -> str | None:
     """Return in words the first process that is not at its position in `members`, or None."""
-    for rank, came in enumerate(greetings):
-        if came is not None and (came["group"] != members or came["process"] != members[rank]):
+    for rank, arrived in enumerate(greetings):
+        if arrived is not None and (arrived["group"] != members or arrived["process"] != members[rank]):
             expected = f"expected process {members[rank]} of the group {members} as rank {rank}"
-            return f"{expected}, got process {came['process']} of the group {came['group']}"
+            return f"{expected}, got process {arrived['process']} of the group {arrived['group']}"
     return None
 
 
@@ -129,39 +129,39 @@ class StateCheck:
         """Return the check of a state. parts: digests by name, in the same order on all ranks."""
         return cls(transport, struct.pack(f"<{len(parts)}I", *parts.values()))
 
-    def came(self, deadline: float) -> bytes | None:
+    def receive(self, deadline: float) -> bytes | None:
         """Return the previous rank's message at the first call, then None. Raises as `wait` does."""
         if not self.pending:
             return None
-        came = self.transport.wait(self.left, STATE_TAG, deadline, "the digest of the replicated state")
+        arrived = self.transport.wait(self.left, STATE_TAG, deadline, "the digest of the replicated state")
         self.pending = False
-        return bytes(came)
+        return bytes(arrived)
 
     def difference(self, names: Sequence[str], subject: Subject | None, deadline: float) -> str | None:
         """Return in words how the previous rank differs, or None. names: names of the state's parts."""
-        came = self.came(deadline)
-        if came is None or came == self.message:
+        arrived = self.receive(deadline)
+        if arrived is None or arrived == self.message:
             return None
-        if came.startswith(NEWS) and subject is not None:
-            return f"rank {self.left} came with other shapes than this rank: {subject.against(came)}"
-        found = "number of its parts"
-        if len(came) == len(self.message):
+        if arrived.startswith(NEWS) and subject is not None:
+            return f"rank {self.left} came with other shapes than this rank: {subject.against(arrived)}"
+        result = "number of its parts"
+        if len(arrived) == len(self.message):
             words = zip(
-                names, struct.iter_unpack("<I", self.message), struct.iter_unpack("<I", came), strict=True
+                names, struct.iter_unpack("<I", self.message), struct.iter_unpack("<I", arrived), strict=True
             )
-            found = ", ".join(name for name, ours, theirs in words if ours != theirs)
-        return f"rank {self.left} has another replicated state than this rank, in its {found}"
+            result = ", ".join(name for name, ours, theirs in words if ours != theirs)
+        return f"rank {self.left} has another replicated state than this rank, in its {result}"
 
 
 def first_difference(greetings: Sequence[Mapping[str, Any] | None]) -> str | None:
     """Return in words the first rank and key that differ from rank 0, or None. None: unreadable greeting."""
-    for rank, came in enumerate(greetings):
-        if came is None:
+    for rank, arrived in enumerate(greetings):
+        if arrived is None:
             return f"rank {rank} sent a greeting of another format"
     first = greetings[0] or {}
-    for rank, came in enumerate(greetings):
-        for key in [*first, *(key for key in came or {} if key not in first)]:
-            ours, theirs = (json.dumps(g[key]) if g and key in g else "nothing" for g in (first, came))
+    for rank, arrived in enumerate(greetings):
+        for key in [*first, *(key for key in arrived or {} if key not in first)]:
+            ours, theirs = (json.dumps(g[key]) if g and key in g else "nothing" for g in (first, arrived))
             if ours != theirs:
                 return f"rank {rank} has {key} = {theirs}, rank 0 has {ours}"
     return None

@@ -7,11 +7,13 @@ connections: one too many ends the oldest of its kind, so the next rank that cal
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import resource
 import selectors
 import socket
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,8 +22,11 @@ from typing import Any
 
 from oscar.errors import OscarError
 from oscar.transports import proofs
-from oscar.transports.addresses import DEVICES, MASTER, addresses, listener, places, resolved
 
+DEVICES = "GLOO_SOCKET_IFNAME"  # the variable that names the network device, as for Gloo
+MASTER = "MASTER_ADDR"  # torchrun's variable
+BACKLOG = 512  # calls that the kernel keeps until this rank takes them
+SIOCGIFADDR = 0x8915
 CALL_S = 5.0  # seconds to reach an address
 CALLER_S = 5.0  # seconds for a caller to prove who it is
 ANSWER_S = 30.0  # seconds for one that was called: it may still read the store
@@ -35,6 +40,56 @@ ACCEPTED = 16  # calls that are taken before others are heard
 NEWS_S = 1.0  # between two looks for a rank that gave up
 GAVE_UP = "gave up"  # name in the store
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def listener() -> socket.socket:
+    """Return a socket that listens at a free port of all addresses."""
+    with suppress(OSError):
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
+    return socket.create_server(("", 0), backlog=BACKLOG)
+
+
+def addresses() -> list[str]:
+    """Return addresses under which peers may reach this rank, the likeliest first."""
+    named = [address for name in os.environ.get(DEVICES, "").split(",") if (address := _of_device(name))]
+    if not named:
+        with suppress(OSError, KeyError):  # of the device on the way to the rank that all ranks reach
+            info = socket.getaddrinfo(os.environ[MASTER], 9, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(info[0], socket.SOCK_DGRAM) as probe:
+                probe.connect(info[4])  # sends nothing
+                named.append(probe.getsockname()[0])
+        with suppress(OSError):
+            named.append(socket.gethostbyname(socket.gethostname()))
+        named.append("127.0.0.1")
+    return [*dict.fromkeys(named)]
+
+
+def resolved(name: str | None) -> list[str]:
+    """Return the numeric addresses of a host, none where it is not known; may ask the network."""
+    numeric = list[str]()
+    with suppress(OSError):
+        for info in socket.getaddrinfo(name, 9, type=socket.SOCK_STREAM) if name else ():
+            numeric.append(socket.getnameinfo(info[4], socket.NI_NUMERICHOST)[0])
+    return numeric
+
+
+def places(names: Sequence[str], port: int) -> list[tuple[int, Any]]:
+    """Return family and socket address of numeric addresses, each once."""
+    several: dict[tuple[int, Any], None] = {}
+    for name in names:
+        with suppress(OSError):
+            for info in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST):
+                several[info[0], info[4]] = None
+    return [*several]
+
+
+def _of_device(name: str) -> str | None:
+    """Return the IPv4 address of a network device, or None."""
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        asked = struct.pack("256s", name.strip().encode()[:15])
+        return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), SIOCGIFADDR, asked)[20:24])
+    return None
 
 
 def connect(store: Any, rank: int, nodes: int, deadline: float) -> dict[int, socket.socket]:
@@ -215,7 +270,10 @@ class Introductions:
                 raise self._unreached()
             if now >= look:
                 look = now + NEWS_S
-                self._hear_news(store)
+                with suppress(RuntimeError):  # the store has gone, which matters no more
+                    if store.check([GAVE_UP]):
+                        rank, why = json.loads(store.get(GAVE_UP))
+                        raise OscarError(f"rank {rank} gave up: {why}")
             for talk in [talk for talk in self._talks if now > talk.end]:
                 self._drop(talk, TimeoutError("timed out"))
             self._dial(now, deadline)
@@ -225,13 +283,6 @@ class Introductions:
                 elif key.data in self._talks:
                     self._hear(key.data)
         return self._met
-
-    def _hear_news(self, store: Any) -> None:
-        """Raise OscarError where a rank gave up."""
-        with suppress(RuntimeError):  # the store has gone, which matters no more
-            if store.check([GAVE_UP]):
-                rank, why = json.loads(store.get(GAVE_UP))
-                raise OscarError(f"rank {rank} gave up: {why}")
 
     def _dial(self, now: float, deadline: float) -> None:
         """Call the ranks below that are neither met nor being called."""
@@ -280,8 +331,12 @@ class Introductions:
     def _hear(self, talk: Talk) -> None:
         """Go on with a talk, whose other end has connected or said something."""
         try:
-            if talk.peer >= 0 and not talk.begun:
-                self._connected(talk)
+            calls = self._selector.get_key(talk.socket).events == selectors.EVENT_WRITE
+            if talk.peer >= 0 and not talk.begun and calls:  # it is reached, or cannot be; its answer is due
+                if status := talk.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    raise OSError(status, os.strerror(status))
+                self._selector.modify(talk.socket, selectors.EVENT_READ, talk)
+                talk.end = time.monotonic() + ANSWER_S
             peer = talk.go_on()
         except OSError as error:
             self._drop(talk, error)
@@ -292,14 +347,6 @@ class Introductions:
             if peer in self._met:  # it gave its first call up
                 self._met[peer].close()
             self._met[peer] = talk.socket
-
-    def _connected(self, talk: Talk) -> None:
-        """Wait for the answer of one that was called. Raises OSError where it could not be reached."""
-        if self._selector.get_key(talk.socket).events == selectors.EVENT_WRITE:
-            if status := talk.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                raise OSError(status, os.strerror(status))
-            self._selector.modify(talk.socket, selectors.EVENT_READ, talk)
-            talk.end = time.monotonic() + ANSWER_S
 
     def _drop(self, talk: Talk, error: OSError | None = None) -> None:
         self._selector.unregister(talk.socket)

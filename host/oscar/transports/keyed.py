@@ -15,6 +15,7 @@ import re
 import stat
 import struct
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,8 +25,12 @@ from typing import Any, NoReturn
 from oscar.errors import ConfigError, MissingExtraError, install
 from oscar.transports import handshake
 from oscar.transports.base import CONTROL_TAG, KEYED_CONTROL_TAG, Bytes, Notice, Transport, TransportError
-from oscar.transports.padding import PAD_NEEDS_SECURITY, Padding
 
+LEAST_BYTES = 64  # bytes of the shortest padded message
+MOST_BYTES = 1 << 40
+LEAST_PERCENT, MOST_PERCENT = 1.0, 100.0
+PAD_NEEDS_SECURITY = "who reads plain frames reads their sizes, too; set transport.security to aes-gcm"
+_LENGTH = struct.Struct("<Q")  # in front of a padded message
 KEY_BYTES = 32
 KEY_VARIABLE = "OSCAR_KEY"
 TAG_BYTES = 16
@@ -39,6 +44,59 @@ LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK")  # mpirun's and torch
 LOG = logging.getLogger("oscar.transports")
 MAX_MESSAGES = 1 << 32  # under one key, by peer and tag: far more than are ever sent
 _NONCE = struct.Struct(">HHHHI")  # sender, receiver, tag, 0, number
+
+
+class Padding:
+    """Pads messages by at most about `percent` per cent.
+
+    percent: 0 for no padding, or 1 to 100. A larger value hides sizes better and costs more bytes. Raises
+    ValueError for other values. A padded message is a u64 length, the message, and zeros. Its size is a step
+    of a ladder: 64 bytes, then each step larger by `percent` per cent, rounded down, but at least by one
+    byte. `plain_bytes` and `padded_total` sum the bytes of all messages before and after `pad`.
+    """
+
+    def __init__(self, percent: float) -> None:
+        if percent and not LEAST_PERCENT <= percent <= MOST_PERCENT:
+            raise ValueError(f"expected a pad of 0, or of 1 to 100 per cent, got {percent}")
+        self.percent = percent
+        self.plain_bytes = self.padded_total = 0
+        self._rungs = [LEAST_BYTES] if percent else []  # sizes of padded messages
+        while percent and self._rungs[-1] < MOST_BYTES:
+            self._rungs.append(self._rungs[-1] + max(1, int(self._rungs[-1] * percent / 100)))
+        self._room = bytearray()
+
+    def padded_bytes(self, size: int) -> int:
+        """Return the padded size in bytes of a message of `size` bytes; it never falls as `size` grows."""
+        if not self.percent:
+            return size
+        return self._rungs[bisect_left(self._rungs, size + _LENGTH.size)]
+
+    def pad(self, message: Bytes) -> Bytes:
+        """Return the padded message, valid until the next call; without padding, `message` itself."""
+        size, total = len(message), self.padded_bytes(len(message))
+        self.plain_bytes += size
+        self.padded_total += total
+        if not self.percent:
+            return message
+        if total > len(self._room):
+            self._room = bytearray(total)  # kept, so that pages stay mapped
+        padded = memoryview(self._room)[:total]
+        end = _LENGTH.size + size
+        _LENGTH.pack_into(padded, 0, size)
+        padded[_LENGTH.size : end] = message
+        padded[end:] = bytes(total - end)
+        return padded
+
+    def unpad(self, padded: memoryview) -> memoryview:
+        """Return the message in `padded`. Raises ValueError where `pad` did not make it."""
+        if not self.percent:
+            return padded
+        if len(padded) < LEAST_BYTES:
+            raise ValueError(f"expected {LEAST_BYTES} bytes at least, got {len(padded)}")
+        (size,) = _LENGTH.unpack_from(padded)
+        if size > len(padded) - _LENGTH.size:
+            raise ValueError(f"it says that it has {size} bytes, and has {len(padded) - _LENGTH.size}")
+        return padded[_LENGTH.size : _LENGTH.size + size]
 
 
 class KeyedTransport(Transport):
@@ -71,11 +129,11 @@ class KeyedTransport(Transport):
         self._sent[peer, tag] += 1  # first: even after an interrupt, no number is used twice
         return (self._aead.encrypt(nonce, self.padding.pad(message), None),)
 
-    def _open(self, peer: int, tag: int, came: memoryview) -> memoryview:
+    def _open(self, peer: int, tag: int, arrived: memoryview) -> memoryview:
         try:
-            plain = self._aead.decrypt(self._nonce(peer, self.rank, tag, self._opened), came, None)
+            plain = self._aead.decrypt(self._nonce(peer, self.rank, tag, self._opened), arrived, None)
         except self._invalid:
-            self._refuse(peer, tag, len(came))
+            self._refuse(peer, tag, len(arrived))
         self._opened[peer, tag] += 1
         try:
             return self.padding.unpad(memoryview(plain))
@@ -90,10 +148,10 @@ class KeyedTransport(Transport):
         self.inner._send(peer, _under_key(tag), parts)
 
     def _arrived(self, peer: int, tag: int) -> memoryview | None:
-        came = self.inner._arrived(peer, _under_key(tag))
-        if came is None:
+        arrived = self.inner._arrived(peer, _under_key(tag))
+        if arrived is None:
             self.dead.update(self.inner.dead)
-        return came
+        return arrived
 
     def _nonce(self, sender: int, receiver: int, tag: int, counter: Counter[tuple[int, int]]) -> bytes:
         peer = receiver if sender == self.rank else sender
@@ -206,7 +264,8 @@ def read_key(path: str | None) -> bytes:
             raise ConfigError(
                 f"{where}: expected a file with a key, got {type(error).__name__}; {how}"
             ) from None
-        if others and _first_of_host():
+        # Of the ranks on a host one warns, as far as their launcher numbers them.
+        if others and all(os.environ.get(name, "0") == "0" for name in LOCAL_RANKS):
             LOG.warning("%s: others can read this key; chmod 600 it", where)
     try:
         key = binascii.unhexlify(text.strip())
@@ -215,11 +274,6 @@ def read_key(path: str | None) -> bytes:
     if len(key) != KEY_BYTES:
         raise ConfigError(f"{where}: expected {2 * KEY_BYTES} hexadecimal digits, got something else; {how}")
     return key
-
-
-def _first_of_host() -> bool:
-    """Whether this is the first of the ranks that a launcher started on this host, as far as it says so."""
-    return all(os.environ.get(name, "0") == "0" for name in LOCAL_RANKS)
 
 
 def secured(

@@ -37,12 +37,14 @@ def head_of(size: int, tag: int) -> bytes:
 class Line:
     """The connection to one peer; whoever calls a method holds the lock of `Lines`.
 
-    arrived: by tag, messages and what each takes of EARLY_BYTES. out: pieces that the kernel has not taken
-    yet, of the messages in `unsent`, each [tag, bytes left, bytes in all]. due: by tag, most bytes of the
-    message that has room. awaited: tags of large messages that are due. blocked: tag and size of a message
-    that has no room yet, so that nothing is read. lost: why nothing more is read; what came before is kept,
-    and a last notice may still be sent. torn: whether what was sent ends within a message, so that nothing
-    may follow.
+    arrived: by tag, messages and what each takes of EARLY_BYTES.
+    out: pieces that the kernel has not taken yet, of the messages in `unsent`, each [tag, bytes left, bytes
+        in all].
+    due: by tag, most bytes of the message that has room.
+    awaited: tags of large messages that are due.
+    blocked: tag and size of a message that has no room yet, so that nothing is read.
+    lost: why nothing more is read; what came before is kept, and a last notice may still be sent.
+    torn: whether what was sent ends within a message, so that nothing may follow.
     """
 
     def __init__(self, connection: socket.socket, stage: memoryview) -> None:
@@ -178,38 +180,38 @@ class Line:
             direct = self._missing >= DIRECT_BYTES
             room = self._body[self._got :] if direct else self._stage
             try:
-                came = self.socket.recv_into(room)
+                received = self.socket.recv_into(room)
             except BlockingIOError:
                 return
             except OSError as error:
                 self._lose(str(error))
                 return
-            if came == 0:
+            if received == 0:
                 self._lose(GONE)
             elif direct:
-                self._fill(came)
+                self._fill(received)
             else:
-                self._sort(room[:came])
-            if came < len(room):
+                self._sort(room[:received])
+            if received < len(room):
                 return
 
-    def _sort(self, came: memoryview) -> None:
+    def _sort(self, received: memoryview) -> None:
         """Deal what came to the message that was coming, and to those behind it."""
         while self.lost is None:
             if self._missing:
-                part = came[: self._missing]
+                part = received[: self._missing]
                 self._body[self._got : self._got + len(part)] = part
                 self._fill(len(part))
             else:
-                part = came[: HEAD_BYTES - len(self._head)]
+                part = received[: HEAD_BYTES - len(self._head)]
                 self._head += part
                 if len(self._head) == HEAD_BYTES:
                     self._begin()
-            came = came[len(part) :]
+            received = received[len(part) :]
             if self.blocked is not None:
-                self._rest = bytes(came)
+                self._rest = bytes(received)
                 return
-            if not came:
+            if not received:
                 return
 
     def _begin(self) -> None:
@@ -255,9 +257,9 @@ class Line:
             self.blocked, rest = None, memoryview(self._rest)
             self._sort(rest)
 
-    def _fill(self, came: int) -> None:
-        self._got += came
-        self._missing -= came
+    def _fill(self, received: int) -> None:
+        self._got += received
+        self._missing -= received
         if not self._missing:
             self.arrived.setdefault(self._tag, deque()).append((self._body, self._cost))
             self.awaited.discard(self._tag)

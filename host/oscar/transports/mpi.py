@@ -46,15 +46,12 @@ class MpiTransport(Transport):
             tuple[Any, int, int, Any]
         ] = []  # request, peer, tag, what must live until it is done
         self._ends_by(_cancel, self._mpi, self._receives)
-        super().__init__(self._comm.Get_rank(), self._comm.Get_size(), members=self._of_world())
-
-    def _of_world(self) -> list[int] | None:
-        """Return the ranks in COMM_WORLD of this communicator's, or None where some were started later."""
-        own, world = self._comm.Get_group(), self._mpi.COMM_WORLD.Get_group()
-        ranks: list[int] = list(own.Translate_ranks(None, world))
-        own.Free()
+        group, world = self._comm.Get_group(), self._mpi.COMM_WORLD.Get_group()
+        ranks: list[int] = list(group.Translate_ranks(None, world))
+        group.Free()
         world.Free()
-        return None if self._mpi.UNDEFINED in ranks else ranks
+        members = None if self._mpi.UNDEFINED in ranks else ranks  # some may have been started later
+        super().__init__(self._comm.Get_rank(), self._comm.Get_size(), members=members)
 
     def _make_room(self, peer: int, tag: int, cap: int) -> None:
         buffer = self._buffers.get((peer, tag))

@@ -16,11 +16,11 @@ from torch.nn.functional import cross_entropy, relu
 from torch.nn.parallel import DistributedDataParallel
 
 from oscar.adapters.torch import OscarState, oscar_hook
-from oscar.adapters.torch.merging import merge_groups, one_method, timed
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.files import write_json
 from oscar.state import crc
+from oscar_studies.merging import merge_groups, one_method, timed
 from oscar_studies.workloads.numpy_digits import load_digits
 
 STAGES = 16, 32, 64  # channels; each stage halves the image

@@ -9,7 +9,7 @@ from typing import Any
 
 from oscar.plotting import PALETTE, figure, logarithmic
 from oscar.timeline.engine import BACKWARD, CODEC, COMPUTE, PORT, Timeline
-from oscar.timeline.perfetto import when, write_events
+from oscar_studies.perfetto import when, write_events
 
 SHOWN = {COMPUTE: "compute", CODEC: "other core", PORT: "port"}
 BACK, CODING, SENDING, BUBBLE = PALETTE[0], PALETTE[1], PALETTE[2], "#dddddd"

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from oscar.blas import one_blas_thread
 from oscar.config import Config
+from oscar.cores import one_blas_thread
 from oscar.numerics.bandit import ARMS, loss_factor
 from oscar.planning.costs import method_cost
 from oscar.reducers.cluster import LocalCluster

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.blas import one_blas_thread
+from oscar.cores import one_blas_thread
 from oscar.tables import Row, Table
 from oscar_lab.rivals.graphs import blocks, ladder
 from oscar_studies.workloads.base import weight_generator

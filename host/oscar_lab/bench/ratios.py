@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from oscar import yaml_core
+from oscar.collective.frames import Stats
 from oscar.collective.schedules import make_schedule
-from oscar.collective.stats import Stats
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.reducers.cluster import LocalCluster

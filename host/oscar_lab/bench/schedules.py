@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from oscar.collective.frames import Stats
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedules import make_schedule
-from oscar.collective.stats import Stats
 from oscar.config import Config, LinkSection
 from oscar.errors import OscarError
 from oscar.reducers.cluster import LocalCluster

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.blas import one_blas_thread
+from oscar.cores import one_blas_thread
 from oscar.errors import needed
 from oscar.schemes.selection import largest
 from oscar.schemes.sparse.sparsifier import Sparsifier

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.collective.stats import AllReduceResult
+from oscar.collective.frames import AllReduceResult
 from oscar.config import Config
 from oscar.errors import OscarError
 from oscar.plotting import INK, figure

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.blas import one_blas_thread
+from oscar.cores import one_blas_thread
 from oscar.tables import Row, Table
 from oscar_lab.bench._sparse import RULES, SparseTraining, sparsifier_of
 from oscar_lab.bench._sparse_figures import draw_densities

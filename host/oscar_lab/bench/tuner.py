@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 
 from oscar.collective.schedules import make_schedule
-from oscar.planning.tuning.espresso import offloaded
-from oscar.planning.tuning.merge import merge
 from oscar.planning.tuning.options import measured, options
 from oscar.planning.tuning.policy import SAME, Option, Policy, PolicyProblem
 from oscar.planning.tuning.select import fixed, verdict
@@ -34,6 +32,8 @@ from oscar_lab.bench._tuner_figure import draw, write_timelines
 from oscar_lab.rivals.by_frame import Production, allreduce, sums_s
 from oscar_lab.rivals.oracles import brute, select
 from oscar_lab.rivals.preset import Preset
+from oscar_studies.espresso import offloaded
+from oscar_studies.merging import merge
 
 RATES = 0.1, 0.5, 1.0, 10.0, 25.0  # Gb/s
 CASES = 0.1, 0.3, 1.0, 5.0  # of random cases

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from oscar.blas import one_blas_thread
 from oscar.cli.common import add_config, declare, read_config
+from oscar.cores import one_blas_thread
 from oscar.files import output_folder
 from oscar.results import read_results, write_results
 from oscar_studies.cli.report import ResultsKind

@@ -10,8 +10,7 @@ from oscar.collective.frames import Frames
 from oscar.collective.schedule import Schedule
 from oscar.timeline.engine import Graph, Need
 from oscar.timeline.link import CodecTime, LinkModel
-from oscar.timeline.lowering import ADD, ENCODE, SEND, TAKE, WAIT, fill, lower, work_of
-from oscar.timeline.sizes import cut_for
+from oscar.timeline.lowering import ADD, ENCODE, SEND, TAKE, WAIT, cut_for, fill, lower, work_of
 
 SUM = "sum"  # how names of tasks begin at which a sum is complete, or what has been added to it so far
 ORDERS = "rotated", "plain", "pieces"  # in which a rank makes its values

@@ -10,10 +10,11 @@ from oscar.errors import ConfigError
 from oscar.kernels import njit
 from oscar.planning.synthesis.model import MilpModel
 from oscar.planning.tuning.policy import Policy, PolicyProblem
-from oscar.planning.tuning.select import SELECTORS, Finder, Selection
+from oscar.planning.tuning.select import Finder, Selection
 from oscar.planning.tuning.select import select as select_among
 from oscar.timeline.engine import BEFORE, COMPUTE, Step
 from oscar.timeline.lanes import policy_time
+from oscar_studies.espresso import SELECTORS
 
 MOST = 12  # tensors of the programme
 LIMIT_S, GAP = 120.0, 1e-7

@@ -165,7 +165,7 @@ def _resetting(decoder: Any) -> Callable[[Any], np.ndarray]:
 
 def _baseline_subjects(draw: np.random.Generator) -> Iterator[FrameSubject]:
     """Every baseline codec whose extra is installed."""
-    from oscar.coding.baselines.registry import BASELINES
+    from oscar.coding.registry import BASELINES
 
     for name, factory in BASELINES.items():
         codec = factory()

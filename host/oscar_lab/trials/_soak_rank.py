@@ -17,9 +17,8 @@ import numpy as np
 
 from oscar.checkpoint import digest
 from oscar.coding.registry import make_codec
-from oscar.collective.frames import Frames
+from oscar.collective.frames import AllReduceResult, Frames
 from oscar.collective.schedules import SCHEDULES
-from oscar.collective.stats import AllReduceResult
 from oscar.config import Config
 from oscar.numerics.plans import PLANS
 from oscar.reducers.cluster import LocalCluster

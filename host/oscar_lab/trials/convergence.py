@@ -15,8 +15,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from oscar.blas import one_blas_thread
 from oscar.config import Config
+from oscar.cores import one_blas_thread
 from oscar.errors import CautionWarning, ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.registry import scheme_names

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from oscar.collective.frames import AllReduceResult
 from oscar.collective.local import Fault, FaultKind
 from oscar.collective.schedules import SCHEDULES, make_schedule
-from oscar.collective.stats import AllReduceResult
 from oscar.errors import PeerError
 from oscar.reducers.cluster import LocalCluster
 from oscar.tables import Table

@@ -7,8 +7,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscar.blas import one_blas_thread
 from oscar.cli.common import add_config, add_workers, check_workers, declare, read_config
+from oscar.cores import one_blas_thread
 from oscar.files import output_folder, write_text
 from oscar.results import write_results
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from oscar.blas import one_blas_thread
 from oscar.cli.common import add_config, declare, read_config
+from oscar.cores import one_blas_thread
 from oscar.files import check_outputs
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ def run(args: argparse.Namespace) -> int:
     from oscar.array import sizes_of
     from oscar.planning.predict import MIN_GAIN
     from oscar.planning.tuning.apply import made_of
-    from oscar.planning.tuning.policy import PolicyProblem
-    from oscar.planning.tuning.policy_file import PolicyFile
+    from oscar.planning.tuning.policy import PolicyFile, PolicyProblem
     from oscar.planning.tuning.select import reasons, select, verdict
+    from oscar_studies.espresso import SELECTORS
     from oscar_studies.recording import open_workload
 
     config = read_config(args)
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     times = _times(config, workload, tensors, args)
     compute = times.ready_s[-1]
     problem = _problem(config, workload, sizes, times.ready(tensors), args)
-    found = select(problem, args.selector)
+    found = select(problem, args.selector, among=SELECTORS)
     print(
         f"# {len(sizes)} tensors, {sum(sizes):,} values, {config.nodes} nodes, {config.link.gbps:g} Gb/s, "
         f"{config.link.latency_us:g} us a hop; compute {compute * 1e3:.3g} ms"
@@ -131,9 +131,8 @@ def _times(config: Config, workload: Workload, tensors: Tensors, args: argparse.
     Computing time that is given stretches it, but not what is written.
     """
     from oscar.errors import ConfigError
-    from oscar.planning.tuning.profile import even
-    from oscar.planning.tuning.traces import read_times
-    from oscar.timeline.overlap import FORWARD
+    from oscar.planning.tuning.profile import FORWARD, even
+    from oscar_studies.profiler_traces import read_times
     from oscar_studies.recording import of_numpy, of_workload
     from oscar_studies.workloads.numpy_training import NumpyWorkload
 

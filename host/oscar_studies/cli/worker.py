@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from oscar.cli.common import add_config, declare, read_config
 from oscar.files import check_outputs
 from oscar.results import write_results
-from oscar.transports.notices import Notice, TransportError
 from oscar.transports.registry import TRANSPORTS
+from oscar.transports.waits import Notice, TransportError
 
 if TYPE_CHECKING:
     from oscar.transports.base import Transport

@@ -12,7 +12,7 @@ from oscar.array import Array
 from oscar.coding.asc import AscParams
 from oscar.coding.codec import LinkEncoder
 from oscar.coding.registry import asc_codec
-from oscar.collective.stats import Moved
+from oscar.collective.frames import Moved
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.plans import ChunkPlan

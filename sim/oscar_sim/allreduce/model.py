@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from oscar.collective.stats import Moved
+from oscar.collective.frames import Moved
 from oscar.timeline.driver import Driver
 from oscar.timeline.link import LinkModel, Pipeline
 from oscar.timeline.nic import SHIPPED, NicFile, load_nic

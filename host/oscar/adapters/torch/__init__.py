@@ -28,9 +28,9 @@ def oscar_hook(state: OscarState, bucket: dist.GradBucket) -> torch.futures.Futu
     before failed.
     """
     if not isinstance(state, OscarState):
-        given = f"the class {state.__name__}" if isinstance(state, type) else type(state).__name__
+        described = f"the class {state.__name__}" if isinstance(state, type) else type(state).__name__
         raise TypeError(
-            f"expected an OscarState as the hook's state, got {given}; say "
+            f"expected an OscarState as the hook's state, got {described}; say "
             "model.register_comm_hook(OscarState(), oscar_hook)"
         )
     return state.reduce(bucket)

@@ -16,7 +16,7 @@ from oscar.adapters.torch.policies import Policies, Retuning
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.kernels import log_compiling
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.policy import PolicyFile
 from oscar.reducers.communicator import Communicator
 from oscar.transports.gloo import load_torch, private_group, ranks_of, timeout_for
 from oscar.transports.tcp import TcpTransport

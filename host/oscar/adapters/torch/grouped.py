@@ -17,7 +17,7 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import groups_of
 from oscar.planning.tuning.options import FP32
-from oscar.planning.tuning.policy_file import PolicyFile, load_policy
+from oscar.planning.tuning.policy import PolicyFile, load_policy
 from oscar.reducers.communicator import Communicator, PeerStats
 from oscar.reducers.grouped import Group, late_of, placed, read_waiting, with_late
 from oscar.state import Saved, crc

@@ -176,8 +176,8 @@ class Performs(Protocol):
 def start_thread(state: Performs, jobs: queue.Queue[Job | ThreadTask | None]) -> threading.Thread:
     """Return a thread that reduces buckets in the order of the hook's calls, until the state is closed."""
     thread = threading.Thread(target=_work, args=(weakref.ref(state), jobs), name="oscar-ddp", daemon=True)
-    for gone in [each for each in _running if not each.is_alive()]:
-        del _running[gone]
+    for ended in [each for each in _running if not each.is_alive()]:
+        del _running[ended]
     thread.start()
     _running[thread] = jobs
     # Before finalisers, which are registered by now: a state that ends meanwhile would end their loop.

@@ -23,7 +23,7 @@ from oscar.array import Array
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.apply import groups_of
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.policy import PolicyFile
 from oscar.planning.tuning.retune import Retuner, Seen
 from oscar.reducers.communicator import Communicator, PeerStats
 from oscar.state import Saved

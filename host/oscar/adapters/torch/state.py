@@ -25,7 +25,7 @@ from oscar.adapters.torch.saving import load_reducers, packed, read_state
 from oscar.adapters.torch.staging import Staging, Uncompressed, why_uncompressed
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.policy import PolicyFile
 from oscar.transports.gloo import load_torch
 
 CLOSED = "this state is closed; make a new OscarState, and register the hook with it"
@@ -152,7 +152,12 @@ class OscarState(Counted):
         """Return a Future of `bucket`, averaged; see `oscar_hook`."""
         buffer, parameters = bucket.buffer(), list(bucket.parameters())
         key, reason = (bucket.index(), buffer.numel()), self._check(buffer, parameters)
-        self._check_model(key[0], parameters, last=bucket.is_last())
+        try:
+            self._model.check(key[0], parameters, last=bucket.is_last())
+        except ConfigError as error:
+            if not self._threads:  # nothing was reduced yet, so that others may wait for this rank
+                self._fail(error)
+            raise
         if key[0] == 0 and self.backwards > 0:
             # Take the last vote on changed times, and let ranks vote again where it is time to.
             changed = False if self._vote is None else self._vote.result()
@@ -251,14 +256,6 @@ class OscarState(Counted):
         if reason is not None and self._policies is not None:
             raise TypeError(f"expected gradients that a policy can code, got {reason}: leave the policy out")
         return reason
-
-    def _check_model(self, index: int, parameters: list[Any], *, last: bool) -> None:
-        try:
-            self._model.check(index, parameters, last=last)
-        except ConfigError as error:
-            if not self._threads:  # nothing was reduced yet, so that others may wait for this rank
-                self._fail(error)
-            raise
 
     def _rest_skipped(self, index: int) -> bool:
         """Return True if buckets come after this one, and all of them go uncompressed."""

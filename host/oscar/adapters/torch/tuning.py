@@ -16,9 +16,8 @@ import numpy as np
 from oscar.config import Config
 from oscar.errors import ConfigError, OscarError
 from oscar.planning.tuning.apply import made_of
-from oscar.planning.tuning.options import SCHEDULES, check_processors, default_choices, measured
-from oscar.planning.tuning.policy import THREAD
-from oscar.planning.tuning.policy_file import PolicyFile
+from oscar.planning.tuning.options import check_processors, default_choices, measured
+from oscar.planning.tuning.policy import THREAD, PolicyFile
 from oscar.planning.tuning.profile import ITERATIONS, ReadyTimes, here
 from oscar.planning.tuning.retune import better_of, problems_of
 from oscar.timeline.link import LinkModel
@@ -83,7 +82,7 @@ def _chosen(
     names_of = methods or default_choices(config.method)
     prices = [measured(method, config.nodes, config, native=False) for method in names_of]
     plain, kinds = LinkModel(link.bandwidth_bps, link.latency_s), check_processors(processors)
-    problems = problems_of(sizes, np.asarray(ready), prices, config.nodes, plain, SCHEDULES, kinds)
+    problems = problems_of(sizes, np.asarray(ready), prices, config.nodes, plain, kinds)
     problem, best = better_of(problems)
     return PolicyFile.of(names, problem, best.policy, made_of(config, times, problem, best.policy, kinds))
 

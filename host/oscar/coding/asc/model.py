@@ -37,10 +37,10 @@ def possible(q: int, last: int) -> set[int]:
 def frequencies(hist: Sequence[int], q: int, last: int) -> list[int]:
     """Return the frequencies of table row `q` with histogram row `hist`; they sum to 1024."""
     places = possible(q, last)
-    kept = [h if s in places else 0 for s, h in enumerate(hist)]
-    ratio = ((TOTAL - len(places)) << 16) // (sum(kept) + 1)
-    freq = [1 + (h * ratio >> 16) if s in places else 0 for s, h in enumerate(kept)]
-    freq[kept.index(max(kept))] += TOTAL - sum(freq)
+    frequent = [h if s in places else 0 for s, h in enumerate(hist)]
+    ratio = ((TOTAL - len(places)) << 16) // (sum(frequent) + 1)
+    freq = [1 + (h * ratio >> 16) if s in places else 0 for s, h in enumerate(frequent)]
+    freq[frequent.index(max(frequent))] += TOTAL - sum(freq)
     return freq
 
 

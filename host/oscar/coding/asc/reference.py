@@ -127,10 +127,10 @@ class ReferenceCoder:
         sent = {}
         for q in range(TABLE_ROWS) if self.params.sent_rows else ():
             levels = octaves(counts[q])
-            own = from_octaves(levels, q, last)
+            distribution = from_octaves(levels, q, last)
             least = SENT_GAIN + SENT_SYMBOL_GAIN * sum(map(bool, levels))
-            if 10 * (cost(counts[q], freq[q]) - cost(counts[q], own)) > least:
-                freq[q], sent[q] = own, levels
+            if 10 * (cost(counts[q], freq[q]) - cost(counts[q], distribution)) > least:
+                freq[q], sent[q] = distribution, levels
         return freq, sent
 
     def work(self, _: object = None) -> np.ndarray | None:

@@ -149,11 +149,11 @@ def optimal_search(first: Array, last: Array, counts: Array, row_bits: float) ->
     for k in range(
         ranges - 1, -1, -1
     ):  # walk back, finding each choice again instead of having stored them all
-        pick, found = b - 1, np.inf
+        pick, cheapest = b - 1, np.inf
         for a in range(b - 1, -1, -1):
             cost = floored_cost(below[b] - below[a], bit_length(last[b - 1] - first[a]), least)
-            if best[a, k] + cost < found:
-                pick, found = a, best[a, k] + cost
+            if best[a, k] + cost < cheapest:
+                pick, cheapest = a, best[a, k] + cost
         start[k], lengths[k] = first[pick], bit_length(last[b - 1] - first[pick])
         masses[k] = below[b] - below[pick]
         b = pick

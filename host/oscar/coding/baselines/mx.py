@@ -129,9 +129,9 @@ class Mx(_Scaled):
         return exponent + BIAS, np.ldexp(blocks, -exponent[:, None])
 
     def _apply(self, scales: Array, elements: Array) -> Array:
-        found = np.ldexp(elements, scales.astype(np.int32)[:, None] - BIAS)
-        found[scales == NAN_SCALE] = np.nan
-        return found
+        values = np.ldexp(elements, scales.astype(np.int32)[:, None] - BIAS)
+        values[scales == NAN_SCALE] = np.nan
+        return values
 
 
 class Fp8Rows(_Scaled):

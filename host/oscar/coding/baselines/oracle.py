@@ -29,7 +29,7 @@ from oscar.coding.baselines.blocks import (
     put,
     raw_bytes,
 )
-from oscar.coding.baselines.order0_kernels import get_table, put_table
+from oscar.coding.baselines.order0 import get_table, put_table
 from oscar.errors import needed
 
 MAX_SPAN = 1 << 16  # most values from the lowest to the highest; a table of more counts cannot pay

@@ -111,21 +111,21 @@ class DeltaCoder:
 
     def _memory(self, name: str, dtype: type, size: int) -> Array:
         """Return an array of `size` items, kept from call to call."""
-        kept = self._room.get(name)
-        if kept is None or kept.size < size or kept.dtype != dtype:
-            kept = self._room[name] = np.empty(size, dtype)
-        return kept[:size]
+        array = self._room.get(name)
+        if array is None or array.size < size or array.dtype != dtype:
+            array = self._room[name] = np.empty(size, dtype)
+        return array[:size]
 
     def _scan(self, new: Array, base: Array) -> tuple[int, int, int]:
         """Return the base's digest, the changed words and the new ones that are not 0; keep the changes."""
         most = new.size // MOST_SPARSE
         gaps, changes = (self._memory(name, np.int32, most + 1) for name in ("gaps", "changes"))
         scratch = self._memory("scratch", np.uint8, kernels.SCRATCH)
-        found = kernels.scan(
+        counts = kernels.scan(
             address(new), address(base), new.itemsize, new.size, most, address(gaps), address(changes),
             address(scratch),
         )  # fmt: skip
-        digest, changed, filled = map(int, found)
+        digest, changed, filled = map(int, counts)
         return digest, changed, filled
 
     def _asc(self, integers: Array, width: int) -> bytes | memoryview:
@@ -202,7 +202,7 @@ def _xor(new: Array, base: Array) -> bytes | None:
 
 def _read_xor(body: memoryview, base: Array, out: Array) -> None:
     try:
-        from oscar.coding.baselines.zstd import inflate
+        from oscar.coding.baselines.raw import inflate
     except ImportError:
         raise MissingExtraError(lacking("zstandard")) from None
     planes = np.frombuffer(inflate(body, out.nbytes), np.uint8).reshape(-1, out.size)

@@ -155,7 +155,7 @@ def _survey(
     scratch: ROWS first words of rows, then ROWS masks, int64 each. lanes: of XXH64, returned with the base's
     words; to compare them hides behind the hash's latency.
     """
-    rows, found, filled = i64(0), i64(0), i64(0)
+    rows, changes, filled = i64(0), i64(0), i64(0)
     for first in range(low, high, LANES):
         offset = u64(size * first)
         changed, there = _masks(new + offset, base + offset, size)
@@ -163,9 +163,9 @@ def _survey(
         put64(scratch + u64(8 * rows), first)
         put64(scratch + u64(8 * (ROWS + rows)), i64(changed))
         rows += changed != u64(0)
-        found += popcount(i64(changed))
+        changes += popcount(i64(changed))
         filled += popcount(i64(there))
-    return rows, found, filled, lanes
+    return rows, changes, filled, lanes
 
 
 @njit(**PART)
@@ -198,30 +198,30 @@ def scan(
     scratch: SCRATCH bytes.
     """
     lanes = (P1 + P2, P2, u64(0), u64(0) - P1)
-    found, filled, before = i64(0), i64(0), i64(-1)
+    listed, filled, before = i64(0), i64(0), i64(-1)
     whole = count - count % LANES
     for low in range(0, whole, BLOCK // size):
         high = min(low + BLOCK // size, whole)
         rows, number, there, lanes = _survey(new, base, size, low, high, scratch, lanes)
         filled += there
         put64(scratch + u64(8 * (ROWS + rows)), 0)
-        if number > 0 and found + number <= most:
-            target = u64(4 * found)
+        if number > 0 and listed + number <= most:
+            target = u64(4 * listed)
             before = _list(new, base, size, before, number, gaps + target, changes + target, scratch)
-        found += number
+        listed += number
     lanes = _hash_stripes(base + u64(size * whole), size * (count - whole) // 32, lanes)
     for here in range(whole, count):
         value, offset = _get(new + u64(size * here), size), u64(size * here)
         filled += value != 0
         if value == _get(base + offset, size):
             continue
-        if found < most:
-            put32(gaps + u64(4 * found), _folded(here - before - 1))
-            _write(new + offset, base + offset, size, changes + u64(4 * found))
+        if listed < most:
+            put32(gaps + u64(4 * listed), _folded(here - before - 1))
+            _write(new + offset, base + offset, size, changes + u64(4 * listed))
         before = here
-        found += 1
+        listed += 1
     digest = _finish_hash(base + u64(size * count // 32 * 32), size * count, lanes)
-    return digest, found, filled
+    return digest, listed, filled
 
 
 @njit(**KERNEL)

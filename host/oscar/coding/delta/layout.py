@@ -100,9 +100,9 @@ def _checked(view: memoryview) -> tuple[int, int, memoryview]:
     end = _HEAD.size + size
     if len(view) < end + _CRC.size:
         raise damaged(f"a head of {end + _CRC.size} bytes", f"{len(view)}")
-    (came,), right = _CRC.unpack_from(view, end), crc32(view[:end])
-    if came != right:
-        raise damaged(f"a head of CRC-32 0x{right:08x}", f"0x{came:08x}")
+    (crc,), right = _CRC.unpack_from(view, end), crc32(view[:end])
+    if crc != right:
+        raise damaged(f"a head of CRC-32 0x{right:08x}", f"0x{crc:08x}")
     if kind >= len(KINDS) or zero:
         raise damaged("a head that an encoder writes", bytes(view[: _HEAD.size]).hex())
     return kind, count, view[_HEAD.size : end]
@@ -154,6 +154,6 @@ def words_in(size: int, itemsize: int) -> int:
     return size * max(1, itemsize // 4)
 
 
-def damaged(expected: str, came: str) -> FrameError:
+def damaged(expected: str, actual: str) -> FrameError:
     """Return the error for bytes that no encoder wrote."""
-    return FrameError(f"delta: expected {expected}, got {came}: damaged or cut off on the way")
+    return FrameError(f"delta: expected {expected}, got {actual}: damaged or cut off on the way")

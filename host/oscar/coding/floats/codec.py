@@ -116,10 +116,10 @@ class FloatCoder:
 
     def _memory(self, name: str, dtype: type, size: int) -> Array:
         """Return an array of `size` items, kept from call to call."""
-        kept = self._room.get(name)
-        if kept is None or kept.size < size:
-            kept = self._room[name] = np.empty(size, dtype)
-        return kept[:size]
+        array = self._room.get(name)
+        if array is None or array.size < size:
+            array = self._room[name] = np.empty(size, dtype)
+        return array[:size]
 
     def _split(self, bits: Array) -> tuple[Array, Array, int, int]:
         """Return exponents, references, non-zero values, and the end of the mantissas in the payload."""

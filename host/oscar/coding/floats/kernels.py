@@ -58,9 +58,9 @@ def _unpack_run(source: Any, buffer: Any) -> None:
     """Undo `_pack_run`."""
     last = load8(source) & 0
     for r in range(7):
-        held = load8(source + u64(RUN * r))
-        store8(buffer + u64(RUN * r), held & 127)
-        last = last | (((held >> 7) & 1) << r)
+        packed = load8(source + u64(RUN * r))
+        store8(buffer + u64(RUN * r), packed & 127)
+        last = last | (((packed >> 7) & 1) << r)
     store8(buffer + u64(7 * RUN), last)
 
 
@@ -82,10 +82,10 @@ def _unpack_rest(source: Any, count: int, buffer: Any) -> int:
     for i in range(7 * run, 8 * run):
         put_byte(buffer + u64(i), 0)
     for i in range(7 * run):
-        held = get_byte(source + u64(i))
-        put_byte(buffer + u64(i), held & 127)
+        packed = get_byte(source + u64(i))
+        put_byte(buffer + u64(i), packed & 127)
         last = buffer + u64(7 * run + i % run)
-        put_byte(last, get_byte(last) | (held >> 7) << (i // run))
+        put_byte(last, get_byte(last) | (packed >> 7) << (i // run))
     for i in range(count, 8 * run):
         if get_byte(buffer + u64(i)):
             return BAD_FILL
@@ -116,8 +116,11 @@ def split(
 ) -> Any:
     """Split `count` floats of `size` bytes at `bits`; return the non-zero ones.
 
-    exponents: int16, whole rows; references: int16, one for each row; packed: room for mantissas; low:
-    room for the lower halves and 64 bytes, of float32 alone; scratch: SCRATCH bytes.
+    exponents: int16, whole rows.
+    references: int16, one for each row.
+    packed: room for mantissas.
+    low: room for the lower halves and 64 bytes, of float32 alone.
+    scratch: SCRATCH bytes.
     """
     fill, top, reference = scratch, scratch + u64(PACKED), i64(0)
     kept = i64(0)

@@ -65,6 +65,6 @@ def sections(payload: memoryview, count: int, size: int) -> tuple[int, int, Sect
     return first, kept, Sections(HEAD.size, low, begin, begin + exponents)
 
 
-def damaged(expected: str, came: str) -> FrameError:
+def damaged(expected: str, actual: str) -> FrameError:
     """Return the error for a payload that no encoder writes."""
-    return FrameError(f"floats: expected {expected}, got {came}: damaged on the way")
+    return FrameError(f"floats: expected {expected}, got {actual}: damaged on the way")

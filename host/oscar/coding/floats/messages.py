@@ -11,8 +11,7 @@ from oscar.coding.codec import check_header
 from oscar.coding.floats.codec import Bf16Lossless, FloatCoder, Fp32Lossless
 from oscar.coding.floats.layout import MOST_IN_BYTE
 from oscar.coding.frame import Header, pack_frame, unpack_frame
-from oscar.coding.message import LOSSLESS, MessageHead, damaged, frames_of, read_head
-from oscar.coding.tensors import flat_bits, from_bits
+from oscar.coding.message import LOSSLESS, MessageHead, damaged, flat_bits, frames_of, from_bits, read_head
 
 PIECE = 1 << 22  # values of a frame: what a thread keeps in memory between calls
 CARRIED: dict[str, tuple[type[np.unsignedinteger], int]] = {  # dtype of the bits, codec byte of the frames

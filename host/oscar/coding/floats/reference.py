@@ -60,12 +60,12 @@ def unpack(data: bytes, count: int) -> list[int]:
     """Undo `pack`; raises FrameError if what fills up the last run is not 0."""
     out: list[int] = []
     for at in range(0, count, PACKED):
-        held = min(PACKED, count - at)
-        run = -(-held // 8)
+        packed = min(PACKED, count - at)
+        run = -(-packed // 8)
         part = data[at // PACKED * 224 : at // PACKED * 224 + 7 * run]
         last = [sum((part[r * run + i] >> 7) << r for r in range(7)) for i in range(run)]
         whole = [x & 127 for x in part] + last
-        if any(whole[held:]):
-            raise damaged("zeros behind the last mantissa", bytes(whole[held:]).hex())
-        out += whole[:held]
+        if any(whole[packed:]):
+            raise damaged("zeros behind the last mantissa", bytes(whole[packed:]).hex())
+        out += whole[:packed]
     return out

@@ -81,10 +81,10 @@ class IndexCodec(ABC):
         data = np.ascontiguousarray(data)
         if data.size < 2 + SEAL_BYTES:
             raise damaged(f"at least {2 + SEAL_BYTES} bytes", f"{data.size}")
-        came, right = int.from_bytes(data[-SEAL_BYTES:].tobytes(), "little"), crc32(data[:-SEAL_BYTES])
-        history = (came ^ right) & 0xFFFF
-        if (came ^ right) >> 16 != history:
-            raise damaged(f"a CRC-32 of 0x{right:08x}", f"0x{came:08x}")
+        crc, right = int.from_bytes(data[-SEAL_BYTES:].tobytes(), "little"), crc32(data[:-SEAL_BYTES])
+        history = (crc ^ right) & 0xFFFF
+        if (crc ^ right) >> 16 != history:
+            raise damaged(f"a CRC-32 of 0x{right:08x}", f"0x{crc:08x}")
         mark = int(data[0])
         if mark != MARK | self.kind:
             known = KINDS.get(mark & 15) if mark & 0xF0 == MARK else None
@@ -120,10 +120,10 @@ def seal(data: Array, history: int = 0) -> bytes:
     return (crc32(data) ^ history * 0x10001).to_bytes(SEAL_BYTES, "little")
 
 
-def damaged(expected: str, came: str) -> FrameError:
+def damaged(expected: str, actual: str) -> FrameError:
     """Return the error for a stream that no encoder with the same space wrote."""
     return FrameError(
-        f"index stream: expected {expected}, got {came}: damaged, or both ends do not use the same space"
+        f"index stream: expected {expected}, got {actual}: damaged, or both ends do not use the same space"
     )
 
 

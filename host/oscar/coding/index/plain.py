@@ -1,7 +1,7 @@
 """Index codecs without a learnt model.
 
 Four bytes a position (coo), one bit a place (bitmap), or the gaps between positions: Rice codes with the
-best parameter of each stream.
+best parameter of each stream. Roaring bitmaps in their portable form need the package pyroaring.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.index.base import IndexCodec, damaged
+from oscar.errors import ConfigError, install
 from oscar.kernels import njit
 
 
@@ -134,3 +135,38 @@ def _read(body: Any, size: int, positions: Any) -> int:
             return -2
         positions[j] = before
     return at - 8
+
+
+class Roaring(IndexCodec):
+    """Run-optimised bitmaps as pyroaring serialises them; raises ConfigError without that package."""
+
+    name: ClassVar[str] = "roaring"
+    kind: ClassVar[int] = 4
+
+    def __init__(self) -> None:
+        try:
+            from pyroaring import BitMap
+        except ImportError:
+            raise ConfigError(
+                "the index codec roaring needs the package pyroaring, which is not installed; "
+                f"install it with: {install('peers')}"
+            ) from None
+        self.make: Any = BitMap
+
+    def _pack(self, positions: Array, size: int, classes: Array | None) -> Array:
+        bitmap = self.make(positions.astype(np.uint32))
+        bitmap.run_optimize()
+        return np.frombuffer(bitmap.serialize(), np.uint8)
+
+    def _unpack(self, body: Array, count: int, size: int, classes: Array | None) -> Array:
+        try:
+            bitmap = self.make.deserialize(body.tobytes())
+            if len(bitmap) != count:  # before it is expanded
+                raise ValueError(f"{len(bitmap)} positions")
+            positions = np.array(bitmap.to_array(), np.int64)
+            again = bitmap.serialize()
+        except (ValueError, IndexError, MemoryError, OverflowError) as error:
+            raise damaged("a Roaring bitmap", f"{body.size} bytes that are none ({error})") from None
+        if positions.size != count or again != body.tobytes():
+            raise damaged(f"a Roaring bitmap of {count} positions", f"{positions.size}, or bytes behind it")
+        return positions

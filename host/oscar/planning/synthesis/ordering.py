@@ -40,8 +40,8 @@ class Jobs:
             into[phase, t.chunk, t.receiver].append((phase, t))
         self.waits: dict[Job, list[Job]] = {}
         for phase, t in self.jobs:
-            own = phase == 1 and t.sender == problem.owners[t.chunk]
-            self.waits[phase, t] = into[0 if own else phase, t.chunk, t.sender]
+            starts_gather = phase == 1 and t.sender == problem.owners[t.chunk]
+            self.waits[phase, t] = into[0 if starts_gather else phase, t.chunk, t.sender]
         self.next: dict[Job, list[Job]] = defaultdict(list)
         for job, before in self.waits.items():
             for one in before:
@@ -117,8 +117,8 @@ def turned(transfers: Iterable[Transfer]) -> tuple[Transfer, ...]:
 def terms(reduce: Iterable[Transfer]) -> dict[Transfer, int]:
     """Return how many workers each transfer of reduce trees sums, whatever their order."""
     fed: dict[tuple[int, int], list[Transfer]] = defaultdict(list)
-    every = list(reduce)
-    for t in every:
+    transfers = list(reduce)
+    for t in transfers:
         fed[t.chunk, t.receiver].append(t)
     out: dict[Transfer, int] = {}
 
@@ -127,7 +127,7 @@ def terms(reduce: Iterable[Transfer]) -> dict[Transfer, int]:
             out[t] = 1 + sum(count(one) for one in fed[t.chunk, t.sender])
         return out[t]
 
-    for t in every:
+    for t in transfers:
         count(t)
     return out
 

@@ -57,9 +57,9 @@ class RoutingProblem:
         n = topology.nodes
         if per_rank < 1:
             raise ValueError(f"per_rank: expected 1 chunk or more for each rank, got {per_rank}")
-        every = [whole] * n if isinstance(whole, (int, float)) else whole
+        sizes = [whole] * n if isinstance(whole, (int, float)) else whole
         return cls(
-            topology, tuple(range(n)) * per_rank, tuple(size / (n * per_rank) for size in every), values
+            topology, tuple(range(n)) * per_rank, tuple(size / (n * per_rank) for size in sizes), values
         )
 
     @property

@@ -56,7 +56,17 @@ class _Routing:
         self.n = problem.nodes
         self.sizes = problem.sizes[:-1] if summed else problem.sizes[-1:]
         self.allowed = list(self._allowed())
-        self.model = MilpModel(self._classes(moves))
+        # A move maps the problem onto itself: what it maps onto each other is one variable.
+        same, choices = Classes(), range(len(self.sizes))
+        for ranks, chunks in moves:
+            for c, (i, j) in self.allowed:
+                same.join((SENT, c, i, j), (SENT, chunks[c], ranks[i], ranks[j]))
+                for k in choices:
+                    same.join((TERMS, c, i, j, k), (TERMS, chunks[c], ranks[i], ranks[j], k))
+            for c in range(self.problem.chunks):
+                for rank in range(self.n):
+                    same.join((START, c, rank), (START, chunks[c], ranks[rank]))
+        self.model = MilpModel(same)
         self._variables()
         self._trees()
         self._times()
@@ -85,18 +95,6 @@ class _Routing:
                 way = far[owner][i] + self.problem.hop_s(link, size)
                 if j != owner and way <= far[owner][j] + SLACK * reach:
                     yield chunk, (i, j)
-
-    def _classes(self, moves: Moves) -> Classes:
-        same, choices = Classes(), range(len(self.sizes))
-        for ranks, chunks in moves:
-            for c, (i, j) in self.allowed:
-                same.join((SENT, c, i, j), (SENT, chunks[c], ranks[i], ranks[j]))
-                for k in choices:
-                    same.join((TERMS, c, i, j, k), (TERMS, chunks[c], ranks[i], ranks[j], k))
-            for c in range(self.problem.chunks):
-                for rank in range(self.n):
-                    same.join((START, c, rank), (START, chunks[c], ranks[rank]))
-        return same
 
     def _variables(self) -> None:
         self.model.variable("end")

@@ -10,13 +10,11 @@ from oscar.coding.costs import machine
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.planning.tuning.options import FP32, changes_of, measured, options
-from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Policy, PolicyProblem
-from oscar.planning.tuning.policy_file import PolicyFile
-from oscar.planning.tuning.profile import ReadyTimes, even
+from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Policy, PolicyFile, PolicyProblem
+from oscar.planning.tuning.profile import FORWARD, ReadyTimes, even
 from oscar.reducers.grouped import Group
 from oscar.timeline.engine import Floats
 from oscar.timeline.link import LinkModel
-from oscar.timeline.overlap import FORWARD
 
 
 def groups_of(policy: PolicyFile, tensors: Sequence[tuple[str, int]], config: Config) -> list[Group]:

@@ -131,7 +131,7 @@ def _counts(
     halves = [half for half in (able[:cut], able[cut:]) if sum(sizes[at] for at in half)]
     if len(halves) < 2:
         return tuple(counts)
-    own = np.array([shares[at] for at in able])
+    shares_able = np.array([shares[at] for at in able])
     at_share = [
         np.average([shares[at] for at in half], weights=[sizes[at] for at in half]) for half in halves
     ]
@@ -139,7 +139,7 @@ def _counts(
     if at_share[1] < ALIKE * at_share[0] or sent[1] <= sent[0]:
         return tuple(counts)
     slope = (sent[1] - sent[0]) / (at_share[1] - at_share[0])
-    each = np.maximum(sent[0] + slope * (own - at_share[0]), 0.0) * [sizes[at] for at in able]
+    each = np.maximum(sent[0] + slope * (shares_able - at_share[0]), 0.0) * [sizes[at] for at in able]
     for at, count in zip(able, np.rint(each * (ends[-1] / each.sum())).astype(int).tolist(), strict=True):
         counts[at] = count
     return tuple(counts)
@@ -157,7 +157,7 @@ def changes_of(choice: str, config: Config) -> dict[str, Any]:
     quantise.
     """
     method, _, option = choice.partition(":")
-    own = {name: getattr(config, name).model_dump() for name in ("quantiser", "asc")}
+    sections = {name: getattr(config, name).model_dump() for name in ("quantiser", "asc")}
     named = method in method_names()
     if option and (named or "=" in option):  # else module:Class
         key, _, value = option.partition("=")
@@ -166,10 +166,10 @@ def changes_of(choice: str, config: Config) -> dict[str, Any]:
             raise ConfigError(
                 f"expected a method, or one that quantises with a coarseness (asc:c=1/2), got {choice}"
             )
-        own["quantiser"]["coarseness"] = float(Fraction(value))
+        sections["quantiser"]["coarseness"] = float(Fraction(value))
     elif option:
         method = choice
-    return {"method": method, "scheme": config.scheme if method == config.method else {}, **own}
+    return {"method": method, "scheme": config.scheme if method == config.method else {}, **sections}
 
 
 def default_choices(method: str) -> list[str]:
@@ -256,9 +256,9 @@ def _work(price: MethodPrice, schedule: Schedule, link: LinkModel, port: Floats)
     alone = _curve(schedule, LinkModel(link.bandwidth_bps, link.latency_s, coder=coder), price, coded=True)
     hops = schedule.nodes - 1
     chunk = GRID / schedule.nodes
-    own = hops * (encode.per_value_s * chunk + encode.once_s)
-    last = hops * (decode.per_value_s * chunk + decode.once_s)
-    share = last / np.maximum(2 * last + own, 1e-30)
+    encode_s = hops * (encode.per_value_s * chunk + encode.once_s)
+    decode_s = hops * (decode.per_value_s * chunk + decode.once_s)
+    share = decode_s / np.maximum(2 * decode_s + encode_s, 1e-30)
     around = (price.around.per_value_s * GRID + price.around.once_s) / 2
     codec = np.maximum(alone - port, 0.0)
     return codec * (1 - share) + around, codec * share + around

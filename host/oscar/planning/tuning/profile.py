@@ -19,6 +19,7 @@ from oscar.version import __version__
 from oscar.yaml_core import read
 
 FORMAT = 1
+FORWARD = 1 / 3  # of compute; the backward pass takes 2/3: it computes gradients by inputs and by weights
 ITERATIONS = 12  # that are measured; the first is not counted
 AGAIN = "measure it again on this machine"
 Tensors = Sequence[tuple[str, int]]  # names and values
@@ -62,8 +63,8 @@ class ReadyTimes:
         times = np.median(np.asarray(ready_s, float), axis=0)
         order = np.argsort(times, kind="stable")
         forward = min(float(np.median(forward_s)), float(times[order[0]]))
-        own = tuple((tensors[at][0], int(tensors[at][1])) for at in order)
-        return cls(own, tuple(times[order].tolist()), forward, made, dict(holds_for))
+        in_order = tuple((tensors[at][0], int(tensors[at][1])) for at in order)
+        return cls(in_order, tuple(times[order].tolist()), forward, made, dict(holds_for))
 
     @property
     def backward_s(self) -> float:
@@ -83,17 +84,17 @@ class ReadyTimes:
 
     def check(self, tensors: Tensors | None = None) -> None:
         """Raise ConfigError where it is of another machine, version or model, with the first difference."""
-        for name, own in self.holds_for.items():
+        for name, measured_on in self.holds_for.items():
             here = present(name)
-            if own != here:
-                raise ConfigError(f"expected a profile of {name} {here}, got one of {own}; {AGAIN}")
+            if measured_on != here:
+                raise ConfigError(f"expected a profile of {name} {here}, got one of {measured_on}; {AGAIN}")
         known = dict(self.tensors)
         for name, size in tensors or ():
             if known.pop(name, None) != size:
                 result = dict(self.tensors).get(name)
-                came = "none of that name" if result is None else f"one of {result}"
+                actual = "none of that name" if result is None else f"one of {result}"
                 raise ConfigError(
-                    f"expected a profile of this model, whose {name} has {size} values, got {came}; {AGAIN}"
+                    f"expected a profile of this model, whose {name} has {size} values, got {actual}; {AGAIN}"
                 )
         if tensors is not None and known:
             raise ConfigError(

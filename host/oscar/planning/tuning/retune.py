@@ -24,8 +24,7 @@ from oscar.planning.tuning.options import (
     measured,
     options,
 )
-from oscar.planning.tuning.policy import OTHER, SAME, Option, PolicyProblem
-from oscar.planning.tuning.policy_file import MOST, PolicyFile
+from oscar.planning.tuning.policy import MOST, OTHER, SAME, Option, PolicyFile, PolicyProblem
 from oscar.planning.tuning.select import Selection, select
 from oscar.state import Saved
 from oscar.timeline.engine import PORT, Floats, check_ready
@@ -160,7 +159,7 @@ class Retuner:
         sizes = tuple(size for _, size in self._names)
         problems = problems_of(
             sizes, self._ready, [self.fit.priced(price) for price in self._prices], self.nodes,
-            self.fit.link, SCHEDULES, self._processors,
+            self.fit.link, self._processors,
         )  # fmt: skip
         self.expected_s = before = self._time(policy, problems)
         rate = self.fit.link.bandwidth_bps
@@ -245,8 +244,15 @@ class Retuner:
         """Return a policy that was tried, and what an iteration took."""
         groups, made, took_s = saved.items(3)
         pairs = [one.items(2) for one in groups.items()]
+        # How a policy was found is kept as JSON.
+        try:
+            result = json.loads(made.text())
+        except (ValueError, RecursionError):
+            result = None
+        if not isinstance(result, dict):
+            raise made.refuse("how a policy was found, as JSON")
         policy = PolicyFile(
-            self._names, tuple((stop.integer(1), option.text()) for stop, option in pairs), _read_made(made)
+            self._names, tuple((stop.integer(1), option.text()) for stop, option in pairs), result
         )
         stops = [stop for stop, _ in policy.groups]
         if not stops or stops != sorted(set(stops)) or stops[-1] != len(self._names):
@@ -259,17 +265,6 @@ class Retuner:
         return policy, took_s.number(0.0, LONGEST_S)
 
 
-def _read_made(saved: Saved) -> dict[str, Any]:
-    """Return how a policy was found, which is kept as JSON."""
-    try:
-        result = json.loads(saved.text())
-    except (ValueError, RecursionError):
-        result = None
-    if not isinstance(result, dict):
-        raise saved.refuse("how a policy was found, as JSON")
-    return result
-
-
 def _kind(policy: PolicyFile) -> Any:
     """Return what tells policies apart: groups and options; those that go by torch's AllReduce are one."""
     plain = all(split_option(option)[0] == FP32.name for _, option in policy.groups)
@@ -278,14 +273,14 @@ def _kind(policy: PolicyFile) -> Any:
 
 def problems_of(
     sizes: tuple[int, ...], ready_s: Floats, prices: Sequence[MethodPrice], nodes: int, link: LinkModel,
-    schedules: Sequence[str], processors: Sequence[str],
+    processors: Sequence[str],
 ) -> tuple[PolicyProblem, PolicyProblem]:  # fmt: skip
     """Return two problems: one for groups that OSCAR reduces, one for all tensors by torch's own AllReduce.
 
     prices: of methods, fp32 among them: OSCAR's fp32 is priced, torch's is not.
     """
-    mixed = options(prices, nodes, link, schedules, processors=processors, dominated=True)
-    plain = options([FP32], nodes, link, schedules)
+    mixed = options(prices, nodes, link, processors=processors, dominated=True)
+    plain = options([FP32], nodes, link)
     return PolicyProblem(sizes, ready_s, tuple(mixed)), PolicyProblem(sizes, ready_s, tuple(plain))
 
 

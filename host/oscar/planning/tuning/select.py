@@ -1,4 +1,4 @@
-"""Choosing a policy: as published, as released, or groups and options together; and why it is as it is.
+"""Choosing a policy, groups and options together; and why it is as it is.
 
 Local search is compiled: flips, merges, splits and moved borders while they gain. Reasons say what each
 group's next best option would cost, and what bounds the iteration.
@@ -14,7 +14,6 @@ import numpy as np
 
 from oscar.coding.costs import clock
 from oscar.kernels import njit
-from oscar.planning.tuning.espresso import published, released
 from oscar.planning.tuning.policy import Policy, PolicyProblem
 from oscar.timeline.engine import COMPUTE, LANES, PORT
 from oscar.timeline.lanes import policy_time
@@ -43,7 +42,7 @@ def select(
 ) -> Selection:
     """Return what the selector `name` finds; raises ValueError for another name.
 
-    among: the selectors there are; None for SELECTORS.
+    among: the selectors there are; None for SELECTORS. `oscar tune` has those of oscar_studies.espresso, too.
     """
     known = SELECTORS if among is None else among
     if name not in known:
@@ -139,11 +138,7 @@ def _guess(problem: PolicyProblem, option: int, borders: tuple[int, ...]) -> Pol
     return Policy(tuple(stops), tuple(options))
 
 
-SELECTORS: dict[str, Finder] = {
-    "joint": joint,
-    "espresso": published,
-    "espresso-released": released,
-}
+SELECTORS: dict[str, Finder] = {"joint": joint}
 
 
 @dataclass(frozen=True)
@@ -262,15 +257,15 @@ def _flips(case: Any, stops: Any, options: Any, count: int, starts: Any, best: f
     tried = 0
     for group in range(count):
         for option in range(case.queue.shape[0]):
-            kept = options[group]
-            if option != kept:
+            before = options[group]
+            if option != before:
                 options[group] = option
                 seconds = policy_time(case, stops, options, count, starts, best)
                 tried += 1
                 if seconds < best * GAIN:
                     best = seconds
                 else:
-                    options[group] = kept
+                    options[group] = before
     return best, tried
 
 
@@ -281,15 +276,15 @@ def _moves(case: Any, stops: Any, options: Any, count: int, starts: Any, best: f
     for group in range(count - 1):
         way = 1
         while abs(way) < stops.shape[0]:
-            kept = stops[group]
-            if (stops[group - 1] if group else 0) < kept + way < stops[group + 1]:
-                stops[group] = kept + way
+            before = stops[group]
+            if (stops[group - 1] if group else 0) < before + way < stops[group + 1]:
+                stops[group] = before + way
                 seconds = policy_time(case, stops, options, count, starts, best)
                 tried += 1
                 if seconds < best * GAIN:
                     best = seconds
                 else:
-                    stops[group] = kept
+                    stops[group] = before
             way = -way if way > 0 else -2 * way
     return best, tried
 
@@ -329,17 +324,17 @@ def _splits(
     """Split each group where it gains most; deep: one half takes another option."""
     tried, group = 0, 0
     while group < count:
-        begin, end, kept = stops[group - 1] if group else 0, stops[group], options[group]
+        begin, end, before = stops[group - 1] if group else 0, stops[group], options[group]
         if count == stops.shape[0] or end - begin < 2:
             group += 1
             continue
         stops[group + 1 : count + 1] = stops[group:count].copy()
         options[group + 1 : count + 1] = options[group:count].copy()
-        cut, left, right = -1, kept, kept
+        cut, left, right = -1, before, before
         for border in range(begin + 1, end, 1 + (end - begin) // FINE):  # moves do the rest
             stops[group] = border
             for choice in range(2 * case.queue.shape[0] if deep else 1):
-                options[group], options[group + 1] = kept, kept
+                options[group], options[group + 1] = before, before
                 if deep:
                     options[group + choice % 2] = choice // 2
                 seconds = policy_time(case, stops, options, count + 1, starts, best)
@@ -352,6 +347,6 @@ def _splits(
             continue  # its first half, again
         stops[group:count] = stops[group + 1 : count + 1].copy()
         options[group:count] = options[group + 1 : count + 1].copy()
-        options[group] = kept
+        options[group] = before
         group += 1
     return best, count, tried

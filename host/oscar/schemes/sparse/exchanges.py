@@ -44,7 +44,7 @@ class SparseExchange(ABC):
         """Yield messages; return the union and its sums. scheme: the scheme whose `once` workers share."""
 
     @abstractmethod
-    def busiest(self, every: Sequence[Array]) -> int:
+    def busiest(self, sets: Sequence[Array]) -> int:
         """Return the bytes at the busiest port, given all workers' positions. Frame headers do not count."""
 
     def pack(self, index: IndexCodec, positions: Array, size: int, items: Array) -> Array:
@@ -101,9 +101,9 @@ class AllGather(SparseExchange):
         )
         return scheme.once("sum of sets", lambda: self.add(sets))
 
-    def busiest(self, every: Sequence[Array]) -> int:
+    def busiest(self, sets: Sequence[Array]) -> int:
         """See Exchange.busiest."""
-        sizes = [self._bytes(self.index, positions, self.grains.size) for positions in every]
+        sizes = [self._bytes(self.index, positions, self.grains.size) for positions in sets]
         return sum(sizes) - min(sizes)
 
 
@@ -135,30 +135,30 @@ class Doubling(SparseExchange):
 
     def run(self, worker: SparseWorker, own: Set, scheme: Any) -> Run:
         """See Exchange.run."""
-        held, size = own, self.grains.size
+        partial, size = own, self.grains.size
         for name, to, source in self._pairs(worker.rank):
             nothing = np.zeros(0, np.uint8)
-            packed = nothing if to is None else self.pack(self.index, held[0], size, held[1])
+            packed = nothing if to is None else self.pack(self.index, partial[0], size, partial[1])
             parts = tuple(packed.size if rank == to else 0 for rank in range(self.nodes))
-            came = yield Message(name, packed, "exchange", bits=8, parts=parts)
+            received = yield Message(name, packed, "exchange", bits=8, parts=parts)
             if source is None:
                 continue
-            theirs = self.unpack(self.index, came[source], None, source)
-            held = theirs if name == "unfold" else self.add([held, theirs])
-        return held
+            theirs = self.unpack(self.index, received[source], None, source)
+            partial = theirs if name == "unfold" else self.add([partial, theirs])
+        return partial
 
-    def busiest(self, every: Sequence[Array]) -> int:
+    def busiest(self, sets: Sequence[Array]) -> int:
         """See Exchange.busiest: the sum over the stages of the largest set sent."""
-        held, total = list(every), 0
+        unions, total = list(sets), 0
         for stage in range(len(self._pairs(0))):
             pairs = [self._pairs(rank)[stage] for rank in range(self.nodes)]
             sizes = [
-                0 if to is None else self._bytes(self.index, held[rank], self.grains.size)
+                0 if to is None else self._bytes(self.index, unions[rank], self.grains.size)
                 for rank, (_, to, _) in enumerate(pairs)
             ]
             total += max(sizes)
-            held = [
-                held[rank] if source is None else unite([held[rank], held[source]], self.grains.size)
+            unions = [
+                unions[rank] if source is None else unite([unions[rank], unions[source]], self.grains.size)
                 for rank, (_, _, source) in enumerate(pairs)
             ]
         return total
@@ -220,7 +220,7 @@ class PointToPoint(SparseExchange):
             packed.append(self.pack(self.index, self.partition.local[part], size, held))
         return packed
 
-    def busiest(self, every: Sequence[Array]) -> int:
+    def busiest(self, sets: Sequence[Array]) -> int:
         """See Exchange.busiest: the sum of push and pull."""
         members, local = self.partition.members, self.partition.local
         push = np.array(
@@ -229,11 +229,11 @@ class PointToPoint(SparseExchange):
                     self._bytes(self.index, local[part], members[server].size)
                     for server, part in enumerate(self.partition.split(positions))
                 ]
-                for positions in every
+                for positions in sets
             ]
         )
         np.fill_diagonal(push, 0)
-        union = unite(every, self.grains.size)
+        union = unite(sets, self.grains.size)
         sums = [
             self._bytes(self.back, local[part], members[server].size)
             for server, part in enumerate(self.partition.split(union))

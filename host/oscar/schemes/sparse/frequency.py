@@ -169,11 +169,11 @@ class DemoWorker(SparseWorker):
 
     def accumulate(self, values: Array, momentum: float) -> Array:
         """Return the decayed momentum plus this gradient."""
-        kept, self.carried = self.carried, None
+        carried, self.carried = self.carried, None
         acc = super().accumulate(values, momentum)
-        self.carried = kept
-        if kept is not None:
-            acc += self.decay * kept
+        self.carried = carried
+        if carried is not None:
+            acc += self.decay * carried
         return acc
 
 

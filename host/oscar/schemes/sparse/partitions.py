@@ -116,13 +116,13 @@ class Grains:
         """Return the number of values of the grains at `positions`."""
         return len(positions) * self.width if self.width else int(self.widths[positions].sum())
 
-    def summed(self, every: Sequence[tuple[Array, Array]], union: Array) -> Array:
+    def summed(self, sets: Sequence[tuple[Array, Array]], union: Array) -> Array:
         """Return the float32 sums at `union` of sets (positions, items), added in the order given."""
         places = np.zeros(self.size, np.int64)
         widths = self.widths[union]
         places[union] = np.cumsum(widths) - widths
         out = np.zeros(int(widths.sum()), np.float32)
-        for positions, items in every:
+        for positions, items in sets:
             _add_rows(out, places, positions, self.widths, items)
         return out
 
@@ -169,9 +169,10 @@ def _place(positions: Any, server: Any, seed: Any, tries: int, slots: Any, seria
 class Memory:
     """Sizes of the memory, relative to the number of positions.
 
-    slots: slots of all parallel memories together / positions. serial: places of a serial memory / slots of
-    the parallel memory of the same server. tries: number of hashes that choose a slot. least: minimum size of
-    either memory, because a few positions are dealt unevenly.
+    slots: slots of all parallel memories together / positions.
+    serial: places of a serial memory / slots of the parallel memory of the same server.
+    tries: number of hashes that choose a slot.
+    least: minimum size of either memory, because a few positions are dealt unevenly.
     """
 
     slots: float = 2.0

@@ -63,10 +63,10 @@ class SparseOptions:
             )
 
 
-def check_one(key: str, came: str, known: Sequence[str]) -> None:
+def check_one(key: str, name: str, known: Sequence[str]) -> None:
     """Raise ValueError unless the option `key` is one of `known`."""
-    if came not in known:
-        raise ValueError(f"{key} is one of {', '.join(known)}, got {came!r}")
+    if name not in known:
+        raise ValueError(f"{key} is one of {', '.join(known)}, got {name!r}")
 
 
 class SparseWorker(Worker):
@@ -192,8 +192,8 @@ class Sparsifier(Scheme):
 
     def _unite(self, streams: Sequence[Array]) -> tuple[Array, Array]:
         """Return the number of positions in each stream, and their sorted union."""
-        every = self.index.decode(streams)
-        return np.array([len(one) for one in every], np.int64), unite(every, self.values)
+        sets = self.index.decode(streams)
+        return np.array([len(one) for one in sets], np.int64), unite(sets, self.values)
 
     def finish(self, totals: Sequence[Any]) -> Array:
         counts, union = self._memory["union"]
@@ -211,11 +211,11 @@ class Sparsifier(Scheme):
         return {CHANNEL: BITS} if self.options.values == "asc" else {}
 
 
-def unite(every: Sequence[Array], size: int) -> Array:
+def unite(sets: Sequence[Array], size: int) -> Array:
     """Return the sorted union of sorted positions below `size`, int64."""
-    if len(every) == 1:
-        return every[0]
+    if len(sets) == 1:
+        return sets[0]
     hit = np.zeros(size, np.bool_)
-    for positions in every:
+    for positions in sets:
         hit[positions] = True
     return np.flatnonzero(hit)

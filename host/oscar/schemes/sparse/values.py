@@ -114,9 +114,11 @@ class Summed:
 class ValueSum(Stateful):
     """The replicated state behind the sums: a step for each tensor, and position classes.
 
-    form: "fp32", "int8" or "asc". sizes: values of each tensor; one entry gives all values the same step.
-    coarseness: step size / root mean square of the sent values. density: approximate share of the values that
-    a worker sends. bits: bits of one worker's integer.
+    form: "fp32", "int8" or "asc".
+    sizes: values of each tensor; one entry gives all values the same step.
+    coarseness: step size / root mean square of the sent values.
+    density: approximate share of the values that a worker sends.
+    bits: bits of one worker's integer.
     """
 
     STATE: ClassVar[dict[str, Reader]] = {
@@ -149,18 +151,20 @@ class ValueSum(Stateful):
             own = acc[positions]
             total = yield Message(CHANNEL, own)
             return Summed(total / np.float32(self.nodes), own, Saturation())
-        kept = np.zeros(self.values, np.float32)
-        kept[positions] = acc[positions]
+        selected = np.zeros(self.values, np.float32)
+        selected[positions] = acc[positions]
         summed: Summed
 
         def attempt(grid: Grid) -> Attempt:
             nonlocal summed
             integers, lost = grid.quantise(acc, self.limit, indices=positions)
-            summed = yield from self.integers(grid, integers, grid.ride(kept, lost), lost, positions, context)
+            summed = yield from self.integers(
+                grid, integers, grid.ride(selected, lost), lost, positions, context
+            )
             assert summed.ride is not None
             return summed.ride
 
-        yield from self.steps.settle(kept, self.limit, attempt)
+        yield from self.steps.settle(selected, self.limit, attempt)
         return summed
 
     def integers(

@@ -235,35 +235,35 @@ class Zen(Scheme):
         return PointToPoint(grains, nodes, self.push, partition, back, memory, self.seed)
 
     def messages(self, worker: SparseWorker, values: Array) -> Messages:
-        own = worker.accumulate(values, 0.0) if self.options.error_feedback else values
+        corrected = worker.accumulate(values, 0.0) if self.options.error_feedback else values
         if self.widths is None:
             # Hit values and hit rows of each tensor, int64 [2 * tensors], as bytes.
             result = [
                 _traits(part, self._row(t)) if part.size else (0, 0)
-                for t, part in enumerate(cut(own, self.offsets))
+                for t, part in enumerate(cut(corrected, self.offsets))
             ]
             traits = np.array(result, "<i8").reshape(-1).view(np.uint8)
             all_traits = yield Message("traits", traits, "agree", bits=8)
             self.once("layout", lambda: self._lay_out(all_traits))
         if self.options.values == "asc":
-            yield from self._coded(worker, own)
+            yield from self._coded(worker, corrected)
         else:
-            yield from self._floats(worker, own)
+            yield from self._floats(worker, corrected)
 
-    def _floats(self, worker: SparseWorker, own: Array) -> Messages:
+    def _floats(self, worker: SparseWorker, corrected: Array) -> Messages:
         grains = self.grains
-        worker.own = own
+        worker.own = corrected
         mean = self.once("mean", lambda: np.zeros(self.values, np.float32))
-        worker.chosen = grains.hit(own)
+        worker.chosen = grains.hit(corrected)
         if grains.size:
             name = self.taken or "all-gather"
             exchange = self.once("exchange", lambda: self._exchange(name))
-            items = own[grains.values_of(worker.chosen)]
+            items = corrected[grains.values_of(worker.chosen)]
             union, sums = yield from exchange.run(worker, (worker.chosen, items), self)
             mean[grains.values_of(union)] = sums / np.float32(self.nodes)
             self.once("union", lambda: union)
         if self.dense.size:
-            total = yield Message("dense", own[self.dense])
+            total = yield Message("dense", corrected[self.dense])
             mean[self.dense] = total / np.float32(self.nodes)
 
     def is_exact(self, workers: Sequence[Any]) -> bool:
@@ -279,18 +279,20 @@ class Zen(Scheme):
             total += worker.own[at]
         return bool(np.array_equal(self._mean[at], total / np.float32(self.nodes)))
 
-    def _coded(self, worker: SparseWorker, own: Array) -> Messages:
+    def _coded(self, worker: SparseWorker, corrected: Array) -> Messages:
         def attempt(grid: Grid) -> Attempt:
-            summed = yield from self._integers(worker, own, grid)
+            summed = yield from self._integers(worker, corrected, grid)
             assert summed.ride is not None
             return summed.ride
 
-        yield from self.sum.steps.settle(own, self.sum.limit, attempt, self.again)
+        yield from self.sum.steps.settle(corrected, self.sum.limit, attempt, self.again)
 
-    def _integers(self, worker: SparseWorker, own: Array, grid: Grid) -> Generator[Message, Any, Summed]:
-        """Yield the messages of the integers of `own` on `grid`; return their sum."""
+    def _integers(
+        self, worker: SparseWorker, corrected: Array, grid: Grid
+    ) -> Generator[Message, Any, Summed]:
+        """Yield the messages of the integers of `corrected` on `grid`; return their sum."""
         grains = self.grains
-        integers, worker.saturation = grid.quantise(own, self.sum.limit)
+        integers, worker.saturation = grid.quantise(corrected, self.sum.limit)
         worker.chosen = grains.hit(integers)  # values below half a step quantise to 0 and are not sent
         if grains.size:
             stream = self.index.encode(worker.rank, worker.chosen)
@@ -299,10 +301,10 @@ class Zen(Scheme):
             self.once("union", lambda: unite(sets, grains.size))
         at = self.once("places", self._places)
         context = lambda: self.once("context", lambda: self.sum.classes(at))  # noqa: E731
-        parts = integers[at], grid.ride(own, worker.saturation), worker.saturation
+        parts = integers[at], grid.ride(corrected, worker.saturation), worker.saturation
         summed: Summed = yield from self.sum.integers(grid, *parts, at, context)
         if self.options.error_feedback:
-            worker.keep(own.copy(), at, summed.sent)
+            worker.keep(corrected.copy(), at, summed.sent)
         self.once("summed", lambda: summed)
         return summed
 
@@ -338,8 +340,8 @@ class Zen(Scheme):
             self.hits = hit if self.hits is None else self.hits + ((hit - self.hits) >> 1)
             self._exchanges.clear()
         if self.taken is None and self.iteration + 1 >= self.options.profile:
-            every = [positions for positions, _ in self._memory["sets"]]
-            costs = {name: self._exchange(name).busiest(every) for name in ("balanced", "doubling")}
+            sets = [positions for positions, _ in self._memory["sets"]]
+            costs = {name: self._exchange(name).busiest(sets) for name in ("balanced", "doubling")}
             costs["dense"] = 2 * (self.nodes - 1) * FLOAT * int(self.grains.widths.sum()) // self.nodes
             self.taken = min(costs, key=lambda name: (costs[name], name))
             if self.taken == "dense":

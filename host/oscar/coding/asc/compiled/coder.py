@@ -115,20 +115,20 @@ class CompiledCoder:
 
     def _memory(self, name: str, size: int) -> np.uint64:
         """Return the address of at least `size` + PAD bytes under `name`, kept from call to call."""
-        kept = self._room.get(name)
-        if kept is None or kept[0].size < size + PAD:
+        array_and_address = self._room.get(name)
+        if array_and_address is None or array_and_address[0].size < size + PAD:
             array = np.zeros((size + size // 8 + PAD) // 8 * 8 + 8, np.uint8)
-            kept = self._room[name] = array, address(array)
-        return kept[1]
+            array_and_address = self._room[name] = array, address(array)
+        return array_and_address[1]
 
     def _begin(self, count: int) -> int:
         """Return how many threads a frame of `count` values gets; give each memory and counters at 0."""
-        threads, own = threads_for(count, self.threads), BANKS * COUNTS
-        if self._every.size < threads * own:
-            self._every = np.zeros(threads * own, np.uint32)
+        threads, counts_size = threads_for(count, self.threads), BANKS * COUNTS
+        if self._every.size < threads * counts_size:
+            self._every = np.zeros(threads * counts_size, np.uint32)
             self._banks_at = address(self._every)
             self._scratch_at = self._memory("scratch", SCRATCH * threads)
-        self.banks = self._every[: threads * own]
+        self.banks = self._every[: threads * counts_size]
         self.banks[:] = 0
         return threads
 

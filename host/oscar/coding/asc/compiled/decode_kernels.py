@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from oscar.coding.asc.compiled.count_kernels import count_classes, count_row, count_step
 from oscar.coding.asc.compiled.directory_kernels import BAD_END, BAD_STATE, LEFT_OVER, SHORT
 from oscar.coding.asc.compiled.pop_kernels import (
     AT,
@@ -57,7 +56,16 @@ from oscar.coding.asc.compiled.row_kernels import (
     u64,
     values_at,
 )  # fmt: skip
-from oscar.coding.asc.compiled.survey_kernels import SURVEY_BYTES, Found, copy_bytes, mean_position, survey
+from oscar.coding.asc.compiled.survey_kernels import (
+    SURVEY_BYTES,
+    Found,
+    copy_bytes,
+    count_classes,
+    count_row,
+    count_step,
+    mean_position,
+    survey,
+)
 from oscar.coding.asc.compiled.vectors import (
     bit_length,
     bits_of,
@@ -240,34 +248,34 @@ def _plain_block(block: Block, g0: int, g1: int, frame: Frame, counts: Any, scra
     Each group's values are unpacked as int32 into scratch, copied to the output, and surveyed like values to
     encode: both ends learn from blocks that are not coded. The survey's other results are dropped.
     """
-    held, have, at, bits = u64(0), i64(0), block.at, block.extra
-    values, found = scratch + u64(SURVEY_BYTES), scratch + u64(FOUND)
+    pending, have, at, bits = u64(0), i64(0), block.at, block.extra
+    values, dropped = scratch + u64(SURVEY_BYTES), scratch + u64(FOUND)
     for g in range(g0, g1):
         n = min(GROUP, frame.length - GROUP * g)
         for i in range(n):
             value = bits  # of a constant block
             if block.kind == RAW:
                 while have < bits:
-                    held |= u64(get_byte(at)) << u64(have)
+                    pending |= u64(get_byte(at)) << u64(have)
                     at += u64(1)
                     have += 8
-                value = i64(held & ((u64(1) << u64(bits)) - u64(1)))
+                value = i64(pending & ((u64(1) << u64(bits)) - u64(1)))
                 value -= (value >> (bits - 1)) << bits
-                held >>= u64(bits)
+                pending >>= u64(bits)
                 have -= bits
             put32(values + u64(4 * i), value)
         for j in range(0, n, LANES):
             row, out = load32(values + u64(4 * j)), values_at(frame, g * GROUP_ROWS + j // LANES)
             put_row(row, min(LANES, n - j), frame, out, scratch)
         here = values - u64(4 * GROUP * g)
-        own = Frame(
+        unpacked = Frame(
             here, i64(4), frame.length, frame.positions, frame.stride,
             frame.shift, frame.cycle, frame.least, frame.width, False, u64(0),
         )  # fmt: skip
         t, group = u64(GROUP_ROWS * g), u64(4 * g)
-        live, low = found + u64(128) - u64(g), found + u64(136) - group
-        rows = Found(found - t, found + u64(64) - t, live, low, low + u64(8))
-        survey(own, g, g + 1, rows, counts, scratch)
+        live, low = dropped + u64(128) - u64(g), dropped + u64(136) - group
+        rows = Found(dropped - t, dropped + u64(64) - t, live, low, low + u64(8))
+        survey(unpacked, g, g + 1, rows, counts, scratch)
 
 
 @njit(**PART)
@@ -315,9 +323,12 @@ def decode_blocks(
 ) -> int:  # fmt: skip
     """Decode the blocks first_block to last_block - 1; return 0 or the reason to refuse one (REASONS).
 
-    begin, end: first address of the payload, and the one behind it; blocks: address of descriptions;
-    table: address of the decoder's table; counts: address of this thread's counters;
-    copies: room for SIDES blocks of `copy` bytes each; scratch: SCRATCH bytes.
+    begin, end: first address of the payload, and the one behind it.
+    blocks: address of descriptions.
+    table: address of the decoder's table.
+    counts: address of this thread's counters.
+    copies: room for SIDES blocks of `copy` bytes each.
+    scratch: SCRATCH bytes.
     """
     groups, per_block = (frame.length + GROUP - 1) // GROUP, i64((1 << log2) // GROUP)
     for b in range(first_block, last_block, SIDES):

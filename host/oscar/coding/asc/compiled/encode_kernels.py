@@ -299,9 +299,9 @@ def encode_blocks(
 ) -> None:  # fmt: skip
     """Code the blocks first_block to last_block - 1; block b goes to `regions` + b·`region`.
 
-    log2: log2 of the values of a block; found: what the survey found; table: address of the encoder's table;
-    blocks: address of the descriptions to fill; scratch: SCRATCH bytes. Variables of the first block of a
-    pair end in _a (at, x, g), those of the second in _b (to, y, h).
+    log2: log2 of the values of a block; found: what the survey found.
+    table, blocks: addresses of the encoder's table, and of the descriptions to fill.
+    scratch: SCRATCH bytes. Variables of a pair's first block end in _a (at, x, g), its second's in _b.
     """
     groups, per_block = (frame.length + GROUP - 1) // GROUP, (1 << log2) // GROUP
     side_a, side_b = scratch, scratch + u64(SIDE)
@@ -367,17 +367,17 @@ def _close(frame: Frame, g0: int, g1: int, block: Any, begin: Any, at: Any) -> N
 @njit(**PART)
 def _write_raw(frame: Frame, first: int, last: int, bits: int, out: Any) -> None:
     """Write the values `first` to `last` - 1 in `bits` bits each, lowest bit first."""
-    held, have = u64(0), 0
+    pending, have = u64(0), 0
     for i in range(first, last):
-        held |= u64(get_value(frame.values, frame.size, i) & ((1 << bits) - 1)) << u64(have)
+        pending |= u64(get_value(frame.values, frame.size, i) & ((1 << bits) - 1)) << u64(have)
         have += bits
         while have >= 8:
-            put_byte(out, i64(held & u64(255)))
+            put_byte(out, i64(pending & u64(255)))
             out += u64(1)
-            held >>= u64(8)
+            pending >>= u64(8)
             have -= 8
     if have:
-        put_byte(out, i64(held & u64(255)))
+        put_byte(out, i64(pending & u64(255)))
 
 
 @njit(**KERNEL)

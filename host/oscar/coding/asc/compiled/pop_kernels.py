@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from oscar.coding.asc.compiled.count_kernels import FOURS, count_plain, count_row, plain_rows
 from oscar.coding.asc.compiled.look_ups import narrow, permute, weigh
 from oscar.coding.asc.compiled.row_kernels import (
     BITS_AT,
@@ -41,7 +40,7 @@ from oscar.coding.asc.compiled.row_kernels import (
     u64,
     values_at,
 )  # fmt: skip
-from oscar.coding.asc.compiled.survey_kernels import copy_bytes
+from oscar.coding.asc.compiled.survey_kernels import FOURS, copy_bytes, count_plain, count_row, plain_rows
 from oscar.coding.asc.compiled.vectors import (
     bit_length,
     gather,

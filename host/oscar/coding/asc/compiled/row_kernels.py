@@ -89,13 +89,17 @@ BLOCK_BYTES = 56  # bytes of a block's description: seven int64
 class Frame(NamedTuple):
     """The values of a frame to encode, or the room for those to decode.
 
-    values: address of the values; size: bytes of a value, 1, 2 or 4; length: number of values
-    positions: address of the position classes, uint8; stride: 32, or 0 where one row of zeros serves all rows
-    shift: low bits of every value that go round the tables (F of docs/asc.md)
-    cycle: of `group_cycle`, a power of two: the number of group g in its block is g % cycle, mod SAMPLE
-    least: lowest class that a row may have; width: bits of a value
-    add: whether decoded values are added to others; plus: bytes from where a value goes to the one that it is
-    added to, modulo 2^64
+    values: address of the values.
+    size: bytes of a value, 1, 2 or 4.
+    length: number of values.
+    positions: address of the position classes, uint8.
+    stride: 32, or 0 where one row of zeros serves all rows.
+    shift: low bits of every value that go round the tables (F of docs/asc.md).
+    cycle: of `group_cycle`, a power of two: the number of group g in its block is g % cycle, mod SAMPLE.
+    least: lowest class that a row may have.
+    width: bits of a value.
+    add: whether decoded values are added to others.
+    plus: bytes from where a value goes to the one that it is added to, modulo 2^64.
     """
 
     values: Any

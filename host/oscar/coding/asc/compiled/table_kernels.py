@@ -129,17 +129,17 @@ def choose_tables(hist: Any, last: int, counts: Any, may_send: bool, freq: Any, 
 
     A row whose whole cost is below the gain that sending needs is skipped early.
     """
-    own = np.zeros(SYMBOLS, np.int64)
+    sendable = np.zeros(SYMBOLS, np.int64)
     sent = i64(0)
     for q in range(TABLE_ROWS):
         frequencies(hist[q], q, last, freq[q])
         now = cost(counts[q], freq[q]) if may_send else 0
         if 10 * now > SENT_GAIN:
             octaves(counts[q], levels[q])
-            from_octaves(levels[q], q, last, own)
+            from_octaves(levels[q], q, last, sendable)
             least = SENT_GAIN + SENT_SYMBOL_GAIN * np.count_nonzero(counts[q])
-            if 10 * (now - cost(counts[q], own)) > least:
-                freq[q] = own
+            if 10 * (now - cost(counts[q], sendable)) > least:
+                freq[q] = sendable
                 sent |= i64(1) << q
     return sent
 

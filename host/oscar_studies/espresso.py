@@ -9,7 +9,9 @@ from math import prod
 import numpy as np
 
 from oscar.errors import ConfigError
+from oscar.planning.tuning import select
 from oscar.planning.tuning.policy import Option, Policy, PolicyProblem
+from oscar.planning.tuning.select import Finder
 from oscar.timeline.engine import CODEC
 
 COMBINATIONS = 20_000  # of offloaded tensors; with more, one group is decided after another
@@ -123,3 +125,10 @@ def _alone(options: Sequence[int]) -> Policy:
 
 def _with(options: Sequence[int], at: int, option: int) -> list[int]:
     return [*options[:at], option, *options[at + 1 :]]
+
+
+SELECTORS: dict[str, Finder] = {
+    **select.SELECTORS,
+    "espresso": published,
+    "espresso-released": released,
+}

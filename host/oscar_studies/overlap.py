@@ -15,15 +15,12 @@ import numpy.typing as npt
 from oscar.array import Array
 from oscar.coding.asc.turns import cell_values
 from oscar.coding.frame import HEADER_BYTES
-from oscar.collective.frames import Frames
-from oscar.collective.stats import Stats
+from oscar.collective.frames import Frames, Stats
+from oscar.planning.tuning.profile import FORWARD
+from oscar.timeline.engine import Floats
 from oscar.timeline.link import LinkModel
 from oscar.timeline.replay import time_of
 from oscar.timeline.topology import Topology
-
-Floats = npt.NDArray[np.float64]
-
-FORWARD = 1 / 3  # of compute; the backward pass takes 2/3: it computes gradients by inputs and by weights
 
 
 def bucket_shares(sizes: Sequence[int], buckets: int) -> Floats:
