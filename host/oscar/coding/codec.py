@@ -127,10 +127,10 @@ class Codec:
         """Return the cost of a frame on this machine: measured once, then kept (oscar.coding.costs)."""
 
         def measure() -> dict[str, Any]:
-            dtype = np.float32 if self.domain == "float" else np.int32
+            dtype = np.float32 if self.domain == "float" else np.int16
             return vars(measure_frames(self.make_encoder, self.make_decoder, dtype))
 
-        return FrameCost(**kept(f"frame of {self.name} {self.options}".strip(), FRAME, measure))
+        return FrameCost(**kept(f"frame in classes of {self.name} {self.options}".strip(), FRAME, measure))
 
 
 def fit_width(values: Array, width: int | None) -> int:

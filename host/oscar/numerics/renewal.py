@@ -8,7 +8,6 @@ docs/protocol.md, "New steps within a call", has the rules.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import Any
@@ -22,7 +21,7 @@ from oscar.numerics.position import PositionState
 from oscar.numerics.quantiser import WorkerQuantiser
 from oscar.numerics.saturation import WARN_SHARE, bounded_by, power_of
 from oscar.numerics.steps import JUMP, StepTracker, headroom
-from oscar.numerics.summaries import summarise, summary_of
+from oscar.numerics.summaries import summarise
 
 COARSE, SATURATED = 1, 2  # the bits of a notice
 FALL = 9  # a step is too coarse if its tensor has less than 1 / FALL of the expected energy
@@ -34,7 +33,8 @@ LEAST_FALL, LEAST_FAR_FALL = 2, 6  # octaves by which a fallen tensor's exponent
 RESIDUAL_STEPS = np.float32(0.5)
 NOT_SATURATED = -(1 << 15)
 NO_PLACES = np.zeros(0, np.int64)
-_RECORD = struct.Struct("<Ihh")  # mantissa and exponent of a size, and the exponent that holds the peak
+# A tensor's record in the message: mantissa and exponent of its size, and the exponent that holds its peak.
+_RECORD = np.dtype([("mantissa", "<u4"), ("exponent", "<i2"), ("peak", "<i2")])
 
 
 def notice_of(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, steps: StepTracker) -> int:
@@ -123,22 +123,24 @@ def records_of(
     worker: WorkerQuantiser, tensors: Sequence[Any], steps: StepTracker, shifts: Array | None
 ) -> bytes:
     """Return one worker's part of the message `steps again`; `notice_of` comes before it."""
-    packed = []
-    by_energy = steps.params.scale == "sigma"
-    energies = worker.gradient_energies(tensors) if by_energy else []
-    for t in _with_steps(steps):
-        if by_energy:
-            size = summary_of(energies[t] / steps.sizes[t])
-        else:
-            (size,) = summarise([worker.fetched(tensors[t])], steps.params)
-        peak = NOT_SATURATED
-        if t in worker.grown:
-            (corrected,) = worker.corrected(tensors, [t])
-            inverse = 0 if shifts is None else -shifts[worker.slice_of(t, tensors)].astype(np.int32)
-            magnitudes = np.ldexp(np.abs(worker.fetched(corrected)).astype(np.float64), inverse)
-            peak = least_exponent(Fraction(float(magnitudes.max())) / steps.params.limit)
-        packed.append(_RECORD.pack(*size, peak))
-    return b"".join(packed)
+    stepped = _with_steps(steps)
+    records = np.zeros(len(stepped), _RECORD)
+    if steps.params.scale == "sigma":
+        energies = np.array(worker.gradient_energies(tensors), np.float64)[stepped]
+        mantissas, exponents = np.frexp(energies / np.array(steps.sizes)[stepped])
+        # As `summary_of` has it, for all tensors at once: a training may have hundreds.
+        records["mantissa"], records["exponent"] = np.ldexp(mantissas, 24), exponents - 24
+    else:
+        sizes = summarise([worker.fetched(tensors[t]) for t in stepped], steps.params)
+        records["mantissa"], records["exponent"] = zip(*sizes, strict=True) if sizes else ((), ())
+    records["peak"] = NOT_SATURATED
+    for t in worker.grown:
+        (corrected,) = worker.corrected(tensors, [t])
+        inverse = 0 if shifts is None else -shifts[worker.slice_of(t, tensors)].astype(np.int32)
+        magnitudes = np.ldexp(np.abs(worker.fetched(corrected)).astype(np.float64), inverse)
+        peak = least_exponent(Fraction(float(magnitudes.max())) / steps.params.limit)
+        records["peak"][stepped.index(t)] = peak
+    return records.tobytes()
 
 
 def _with_steps(steps: StepTracker) -> list[int]:
@@ -152,11 +154,12 @@ def renew(steps: StepTracker, packed: Sequence[bytes], fallen: Collection[int]) 
     packed: what `records_of` returned, by rank. fallen: what `confirmed` returned. Changes `steps` alone, and
     alike on all ranks.
     """
-    stepped, records = _with_steps(steps), [list(_RECORD.iter_unpack(part)) for part in packed]
+    stepped, records = _with_steps(steps), np.stack([np.frombuffer(part, _RECORD) for part in packed])
+    saturated = records["peak"] != NOT_SATURATED  # [rank, tensor with a step]
     changed: dict[int, int] = {}
     if steps.params.scale == "max":
-        peaks = [peak for record in records for *_, peak in record if peak != NOT_SATURATED]
-        sizes = [Fraction(m) * Fraction(2) ** e for record in records for m, e, _ in record]
+        peaks = records["peak"][saturated].tolist()
+        sizes = [Fraction(m) * Fraction(2) ** e for m, e, _ in records.ravel().tolist()]
         largest = max(sizes, default=Fraction(0))
         if not peaks and (not fallen or not largest):
             return {}
@@ -164,11 +167,9 @@ def renew(steps: StepTracker, packed: Sequence[bytes], fallen: Collection[int]) 
         for t in stepped:
             _change(steps, t, wanted, None, changed)
         return changed
-    for slot, t in enumerate(stepped):
-        peaks = [record[slot][2] for record in records if record[slot][2] != NOT_SATURATED]
-        if not peaks and t not in fallen:
-            continue
-        mean = _mean([record[slot][:2] for record in records])
+    for slot in np.flatnonzero(saturated.any(axis=0) | np.isin(stepped, list(fallen))).tolist():
+        t, peaks = stepped[slot], records["peak"][saturated[:, slot], slot].tolist()
+        mean = _mean([(m, e) for m, e, _ in records[:, slot].tolist()])
         if mean == 0:
             continue
         wanted = max([steps.fitting(mean), *peaks])

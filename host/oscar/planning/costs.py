@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,11 @@ from oscar.timeline.link import LinkModel
 
 SIZES = 1 << 14, 1 << 18  # values of the two gradients through which the line of a cost goes
 SCALE = 0.5**0.5  # of Laplace: sigma 1, in the middle of those that take one step
-COLUMNS = 128  # of the matrix that each of them is
+COLUMNS = 128  # of the matrices that tensors are
+TENSOR = 1 << 15  # values of a tensor, at most
+SWING = (
+    0.33  # of the logarithm of a tensor's scale from call to call: 6 % lose their step, as in mid-training
+)
 SETTLE = 3  # turns after which a scheme has chosen how to exchange
 MOST_NODES = 8  # larger rings take what was measured with so many
 
@@ -70,7 +75,7 @@ def method_cost(config: Config) -> MethodCost:
     """
     chosen = config.variant(nodes=min(config.nodes, MOST_NODES), seed=0)  # one measurement for all seeds
     codec = make_codec_of(chosen)
-    what = f"{chosen.method} on {chosen.nodes} nodes, {method_fingerprint(chosen, codec)}, "
+    what = f"{chosen.method}, in classes, on {chosen.nodes} nodes, {method_fingerprint(chosen, codec)}, "
     what += f"{codec.options}, nic {chosen.nic}"
     return MethodCost(**kept(what, ("scheme", *FRAME), lambda: _measure(chosen)))
 
@@ -81,13 +86,14 @@ def _measure(config: Config) -> dict[str, Cost]:
     hops = 2 * max(1, config.nodes - 1)
     seconds, sent = [], []
     for size in SIZES:
-        shape = size // COLUMNS, COLUMNS
-        scheme, default = make_scheme_of(config, codec, nodes=config.nodes, shapes=[shape])
+        shapes = [(min(size, TENSOR) // COLUMNS, COLUMNS)] * -(-size // TENSOR)
+        scheme, default = make_scheme_of(config, codec, nodes=config.nodes, shapes=shapes)
         channels = scheme.channels(default)
         wire, rng = LocalWire(config.nodes, channels, link=LinkModel()), np.random.default_rng(0)
-        lockstep = _Lockstep(scheme, wire, partial(_laplace, rng, config.nodes, size))
-        seconds.append(best(lockstep.turn)[0])
-        sent.append(lockstep.sent / hops)
+        lockstep = _Lockstep(scheme, wire, partial(_gradients, rng, config.nodes, shapes))
+        took, moved = best(lambda: (*lockstep.turn(), lockstep.sent), median)  # noqa: B023
+        seconds.append(took)
+        sent.append(moved / hops)
     share = lockstep.coded / size
     frame = next(iter(channels.values())).codec.cost() if share else FrameCost(Cost(0, 0), Cost(0, 0))
     own = Cost.through(SIZES, seconds, sent)
@@ -116,8 +122,13 @@ def cost_on(config: Config, gradients: Sequence[Sequence[Sequence[Array]]]) -> C
     return Cost(seconds / size, 0.0, lockstep.sent / (2 * max(1, nodes - 1)) / size)
 
 
-def _laplace(rng: np.random.Generator, nodes: int, size: int) -> list[list[Array]]:
-    return [[own] for own in rng.laplace(0, SCALE, (nodes, size)).astype(np.float32)]
+def _gradients(rng: np.random.Generator, nodes: int, shapes: Sequence[tuple[int, int]]) -> list[list[Array]]:
+    """Return Laplace gradients [worker][tensor], in tensors whose scales vary from call to call."""
+    scales = SCALE * np.exp(SWING * rng.standard_normal(len(shapes)))
+    return [
+        [rng.laplace(0, scale, shape).astype(np.float32) for scale, shape in zip(scales, shapes, strict=True)]
+        for _ in range(nodes)
+    ]
 
 
 class _Lockstep:
