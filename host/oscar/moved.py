@@ -33,7 +33,6 @@ MOVED = {  # old name: new name, also of the modules below a package
     "oscar.cli.html": "oscar_studies.cli.html",
     "oscar.cli.report": "oscar_studies.cli.report",
     "oscar.cli.scale": "oscar_studies.cli.scale",
-    "oscar.cli.schedule_scale": "oscar.cli.schedule",
     "oscar.cli.trace": "oscar_studies.cli.trace",
     "oscar.cli.train": "oscar_studies.cli.train",
     "oscar.cli.tune": "oscar_studies.cli.tune",

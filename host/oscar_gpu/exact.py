@@ -81,6 +81,12 @@ class GpuExact(Exact):
             self._observe_costs(steps.costs)
         return settled
 
+    def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> dict[int, int]:
+        """Do what `Exact._replace` does; the passes over sums are still to come."""
+        self._put(sums, plan, changed, again)
+        renewal.follow(self.position, self.steps, changed)
+        return changed
+
     def _put(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Any) -> None:
         there = torch.from_numpy(renewal.places_of(self.steps, plan, changed)).to(sums.device)
         sums[there] = torch.from_numpy(again.astype(np.int16)).to(sums.device)

@@ -57,7 +57,7 @@ def command_source(
     running, stored: register_ports.CommandFields, data, listed: list_ports.ListedCommand,
     fields: register_ports.CommandFields, order,
 ):  # fmt: skip
-    """Give commands what they are of: registers and the word that is written, or an entry of a list."""
+    """Select a command's fields and order: from a list's entry while a list runs, else from registers."""
 
     @always_comb
     def choose():

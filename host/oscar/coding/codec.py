@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.costs import FrameCost, kept, measure_frames
+from oscar.coding.costs import MEASUREMENT, FrameCost, kept, measure_frames
 from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, unpack_frame
 from oscar.errors import FrameError
 from oscar.numerics.integers import extremes
@@ -130,7 +130,7 @@ class Codec:
             dtype = np.float32 if self.domain == "float" else np.int16
             return vars(measure_frames(self.make_encoder, self.make_decoder, dtype))
 
-        return FrameCost(**kept(f"frame in classes of {self.name} {self.options}".strip(), FRAME, measure))
+        return FrameCost(**kept(f"frame {MEASUREMENT} of {self.name} {self.options}".strip(), FRAME, measure))
 
 
 def fit_width(values: Array, width: int | None) -> int:

@@ -25,10 +25,11 @@ from oscar.version import __version__
 
 MOST_SECONDS = 1e3  # seconds; a longer time would be a fault in the file or the clock
 SIZES = 1 << 14, 1 << 19  # values of the two frames through which the cost's line goes
-COPIES = 64  # of these values, in turns: those of a gradient come from memory, not from a cache
+COPIES = 64  # of these values; making them leaves none of those that turns take in a cache
 SPREAD = 0.7  # of the logarithm of a position's scale, as gradients of mid-training have
-# Turns for each size: the first one compiles, the best of the others counts.
+# Turns for each size: the first one compiles, the least or the median of the others counts.
 TURNS, LEAST_TURNS, ENOUGH_S = 9, 3, 0.3
+MEASUREMENT = 2  # raise it when what is measured changes: costs that were kept are void then
 FILE, LOCK = "costs.json", "costs.lock"
 LOCK_S = 5.0  # seconds to wait for the lock; a writer holds it for milliseconds
 clock = time.thread_time  # the thread's own time, as ranks that measure side by side share the cores
@@ -137,7 +138,7 @@ def kept(key: str, names: Sequence[str], measure: Callable[[], dict[str, Cost]])
 def _path() -> Path | None:
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oscar" / FILE
-    except RuntimeError:  # a user without HOME or an entry in passwd, as containers have them
+    except RuntimeError:
         return None  # a user without HOME and without an entry in passwd, as in containers
 
 
@@ -168,10 +169,10 @@ def _write(path: Path, own: str, key: str, costs: dict[str, Cost]) -> None:
             write_json(path, tree)
 
 
-def best(
+def repeated(
     turn: Callable[[], Sequence[float]], choose: Callable[[Sequence[float]], float] = min
 ) -> list[float]:
-    """Return the least, or what else is chosen, of each number that `turn` returns, after the first turn."""
+    """Return the least, or what `choose` gives, of each number that `turn` returns, after the first turn."""
     turn()
     took: list[Sequence[float]] = []
     began = time.perf_counter()
@@ -179,14 +180,14 @@ def best(
         took.append(turn())
         if len(took) >= LEAST_TURNS - 1 and time.perf_counter() - began > ENOUGH_S:
             break
-    return [choose(seconds) for seconds in zip(*took, strict=True)]
+    return [choose(numbers) for numbers in zip(*took, strict=True)]
 
 
 def measure_frames(make_encoder: Callable[[], Any], make_decoder: Callable[[], Any], dtype: Any) -> FrameCost:
     """Time whole calls of a codec, after its tables have learnt.
 
-    Values are Laplace with a sigma of 8 steps, at positions with scales of their own. Their classes differ, as
-    those of gradients do: with one class for all, a coder takes half of the time.
+    Values are Laplace with a sigma of 8 steps, at positions with scales of their own. Their classes differ,
+    as those of gradients do.
     """
     rng = np.random.default_rng(0)
     means = 8 / np.sqrt(2) * np.exp(SPREAD * rng.standard_normal(SIZES[1]) - SPREAD**2)  # of magnitudes
@@ -207,12 +208,12 @@ def _frame(sender: Any, receiver: Any, values: np.ndarray, classes: np.ndarray) 
 
     def turn() -> tuple[float, float]:
         nonlocal frame
-        here, context = next(copies)
+        part, context = next(copies)
         began = clock()
-        frame = sender.encode(here, step=0, context=context)
+        frame = sender.encode(part, step=0, context=context)
         middle = clock()
         receiver.decode(frame, step=0, context=context)
         return middle - began, clock() - middle
 
-    encode, decode = best(turn)
+    encode, decode = repeated(turn)
     return encode, decode, len(frame)

@@ -17,8 +17,12 @@ from oscar.transports.keyed import LEAST_PERCENT, MOST_PERCENT, PAD_NEEDS_SECURI
 
 BY_NETWORK, BY_TIME = "network", "auto"
 NAMES = (BY_NETWORK, BY_TIME, *KINDS)
-OLD = {"forward": "ring", "boomerang": "boomerang", "duplex": "duplex"}  # ring.gather, up to release 0.9
-GONE_NAMES = "is called schedule now (ring.gather: forward is schedule: ring)"
+SCHEDULE_OF_GATHER = {
+    "forward": "ring",
+    "boomerang": "boomerang",
+    "duplex": "duplex",
+}  # ring.gather, up to release 0.9
+GATHER_HINT = "is called schedule now (ring.gather: forward is schedule: ring)"
 OPTIONS = {  # options of some schedules alone
     "group": ("hierarchical", "exchange"), "root": ("star",), "file": ("file",),
 }  # fmt: skip
@@ -72,10 +76,10 @@ def refuse_old(data: Any, key: str) -> None:
     """Raise ValueError for the key that said how sums come back before there were schedules."""
     if isinstance(data, dict) and key in data:
         old = data[key] if isinstance(data[key], dict) else {"gather": data[key]}
-        value = OLD.get(str(old.get("gather", "boomerang")), "NAME")
+        value = SCHEDULE_OF_GATHER.get(str(old.get("gather", "boomerang")), "NAME")
         if "subframes" in old:
             value = f"{{name: {value}, subframes: {old['subframes']}}}"
-        raise ValueError(f"the key {key} {GONE_NAMES}; write schedule: {value}")
+        raise ValueError(f"the key {key} {GATHER_HINT}; write schedule: {value}")
 
 
 class WorkloadSection(Section):

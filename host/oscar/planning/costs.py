@@ -13,7 +13,7 @@ import numpy as np
 
 from oscar.array import Array, sizes_of
 from oscar.coding.codec import FRAME
-from oscar.coding.costs import Cost, FrameCost, best, clock, kept
+from oscar.coding.costs import MEASUREMENT, Cost, FrameCost, clock, kept, repeated
 from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.reducers.local_wire import LocalWire
@@ -26,9 +26,8 @@ SIZES = 1 << 14, 1 << 18  # values of the two gradients through which the line o
 SCALE = 0.5**0.5  # of Laplace: sigma 1, in the middle of those that take one step
 COLUMNS = 128  # of the matrices that tensors are
 TENSOR = 1 << 15  # values of a tensor, at most
-SWING = (
-    0.33  # of the logarithm of a tensor's scale from call to call: 6 % lose their step, as in mid-training
-)
+# Of the logarithm of a tensor's scale from call to call: 6 % of tensors lose their step, as in mid-training.
+SWING = 0.33
 SETTLE = 3  # turns after which a scheme has chosen how to exchange
 MOST_NODES = 8  # larger rings take what was measured with so many
 
@@ -57,7 +56,7 @@ class MethodCost:
         return FrameCost(self.encode, self.decode) if self.encode.per_value_s else None
 
     def on_shared_core(self, ranks: float) -> MethodCost:
-        """Return the cost where so many ranks compute on one core at the same time."""
+        """Return the cost where `ranks` ranks compute on one core at the same time."""
         return MethodCost(*(cost.slower(ranks) for cost in (self.scheme, self.encode, self.decode)))
 
     def coding_s(self, values: int, nodes: int) -> float:
@@ -67,16 +66,22 @@ class MethodCost:
         return self.scheme.seconds(values) + frames
 
 
+def nics_of(config: Config, nodes: int) -> str | tuple[str | None, ...]:
+    """Return the NICs of the first `nodes` ranks, where each has its own."""
+    return config.nic if isinstance(config.nic, str) else config.nic[:nodes]
+
+
 def method_cost(config: Config) -> MethodCost:
     """Return what the method of `config` costs with its options and nodes, on Laplace gradients.
 
     Takes about a second when it has to be measured; minutes on a simulated NIC. Raises ConfigError for
     options that do not go together.
     """
-    chosen = config.variant(nodes=min(config.nodes, MOST_NODES), seed=0)  # one measurement for all seeds
+    nodes = min(config.nodes, MOST_NODES)
+    chosen = config.variant(nodes=nodes, nic=nics_of(config, nodes), seed=0)  # one measurement for all seeds
     codec = make_codec_of(chosen)
-    what = f"{chosen.method}, in classes, on {chosen.nodes} nodes, {method_fingerprint(chosen, codec)}, "
-    what += f"{codec.options}, nic {chosen.nic}"
+    what = f"{chosen.method} on {chosen.nodes} nodes, {method_fingerprint(chosen, codec)}, "
+    what += f"{codec.options}, nic {chosen.nic}, measurement {MEASUREMENT}"
     return MethodCost(**kept(what, ("scheme", *FRAME), lambda: _measure(chosen)))
 
 
@@ -91,7 +96,7 @@ def _measure(config: Config) -> dict[str, Cost]:
         channels = scheme.channels(default)
         wire, rng = LocalWire(config.nodes, channels, link=LinkModel()), np.random.default_rng(0)
         lockstep = _Lockstep(scheme, wire, partial(_gradients, rng, config.nodes, shapes))
-        took, moved = best(lambda: (*lockstep.turn(), lockstep.sent), median)  # noqa: B023
+        took, moved = repeated(lambda: (*lockstep.turn(), lockstep.sent), median)  # noqa: B023
         seconds.append(took)
         sent.append(moved / hops)
     share = lockstep.coded / size
@@ -118,7 +123,7 @@ def cost_on(config: Config, gradients: Sequence[Sequence[Sequence[Array]]]) -> C
         raise ConfigError(
             f"expected {config.method} with exact values, got coded ones; set scheme.values: fp32"
         )
-    seconds = best(lockstep.turn)[0]
+    seconds = repeated(lockstep.turn)[0]
     return Cost(seconds / size, 0.0, lockstep.sent / (2 * max(1, nodes - 1)) / size)
 
 

@@ -183,14 +183,13 @@ class Exact(Scheme):
 
     def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> dict[int, int]:
         """Put the sums of the changed tensors, in their order, in the place of the first ones."""
-        passes = self._memory.get("passes")
-        if passes is None:
+        if isinstance(self.position, ValueSteps):
             self._put(sums, plan, changed, again)
-            renewal.follow(self.position, self.steps, changed)
-        else:
-            passes.through(sums.size)  # of the other tensors; those of the changed ones are made anew
-            self._put(sums, plan, changed, again)
-            passes.renew(changed)
+            return changed
+        passes = self._passes(sums, plan)
+        passes.through(sums.size)  # those over the changed tensors are made anew
+        self._put(sums, plan, changed, again)
+        passes.renew(changed)
         return changed
 
     def _put(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> None:

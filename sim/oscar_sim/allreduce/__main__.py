@@ -36,7 +36,7 @@ EXAMPLES = """
 Each NIC is converted RTL under Verilator. Frames come and go on 64-bit streams, a driver gives commands over
 AXI4-Lite, as docs/registers.md has it. The gradient is real. The host's coder does the same AllReduce in
 software. Every frame must have equal bytes, every sum be equal; exit status 1 says that one is not.
-At last one NIC reduces with ranks in software, which code as the host does and take no clocks.
+Finally, one NIC reduces with ranks in software, which code as the host does and take no clocks.
 
   make sim                                               both schedules, two drivers, four NICs
   make sim ARGS="--trace build/sim/x.fst"                one AllReduce, with all signals of NIC 0
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--nodes", type=int, default=Options.nodes, help="NICs, 2 to 8 (%(default)s)")
     p.add_argument(
         "--software", type=int, default=None,
-        help="of the nodes, so many in software (none; then once all but one, beside a NIC by a list)",
+        help="how many of the nodes are in software (0, and one more run in which all but one are)",
     )  # fmt: skip
     p.add_argument(
         "--units", type=int, default=Options.units, choices=(1, 2, 4, 8), help="of a NIC (%(default)s)"
@@ -99,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--rate", type=float, default=Options.rate, help="words a clock on a link (%(default)s)")
     p.add_argument("--latency", type=int, default=Options.latency, help="clocks of a link (%(default)s)")
     p.add_argument(
-        "--driver", choices=(*DRIVERS, "all"), nargs="+", default=["registers", "list"],
+        "--driver", choices=(*DRIVERS, "all"), nargs="+", default=None,
         help="how a NIC gets its commands (registers list)",
     )  # fmt: skip
     p.add_argument("--mhz", type=float, help="clock rate of the NICs (that of the package's NIC)")
@@ -136,7 +136,7 @@ def _check(args: argparse.Namespace) -> None:
     """Raise OscarError for the first option out of range."""
     for name, (least, most) in {**BOUNDS, "values": (LANES * args.nodes, MOST)}.items():
         value = getattr(args, name)
-        for number in value if name == "host" else [value]:
+        for number in (value or ()) if name == "host" else [value]:
             if not least <= number <= most:
                 option = name.replace("_", "-")
                 raise OscarError(f"--{option}: expected {least:,g} to {most:,g}, got {number:,g}")
@@ -145,14 +145,15 @@ def _check(args: argparse.Namespace) -> None:
 def _choices(args: argparse.Namespace) -> tuple[Sequence[str], Sequence[str]]:
     """Return the schedules and the drivers to run; with --trace one of each."""
     schedules = SCHEDULES if args.schedule == "both" else (args.schedule,)
-    drivers = DRIVERS if "all" in args.driver else tuple(dict.fromkeys(args.driver))
+    chosen = args.driver or ["registers", "list"]
+    drivers = DRIVERS if "all" in chosen else tuple(dict.fromkeys(chosen))
     if args.trace is None:
         return schedules, drivers
     if args.simulator != "verilator":
         raise ConfigError(f"--trace is written by Verilator, got --simulator {args.simulator}: leave one out")
     if args.schedule == "both":
         schedules = ("direct",)
-    if args.driver == parser().get_default("driver"):
+    if args.driver is None:
         drivers = ("list",)
     if len(drivers) > 1:
         raise ConfigError(f"--trace is of one AllReduce, got {len(drivers)} drivers: name one")
@@ -226,10 +227,9 @@ def main(argv: list[str] | None = None) -> int:
         args.mhz = mhz
     else:
         origin = "as --mhz says"
-    if args.host is None:
-        args.host = report.host_clocks(args.mhz)
     try:
         _check(args)
+        args.host = args.host or report.host_clocks(args.mhz)
         return _run(args, origin)
     except OscarError as error:
         print(f"error: {error}", file=sys.stderr)

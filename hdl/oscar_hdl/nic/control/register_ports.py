@@ -31,9 +31,15 @@ class CommandFields:
 class CommandAsk:
     """A command, and the answer.
 
-    issue: strobe, with order u32, of a COMMAND register, and fields. locked: level, a command waits. refused:
-    strobe. trial: level from issue until `judged` (strobe), with which `bad` comes: the command is only
-    judged, and is not counted. Several ports may share the signals trial, order and fields.
+    issue: strobe, a command is given.
+    order: u32, the word of its COMMAND register.
+    fields: its other three registers.
+    locked: level, a command waits.
+    refused: strobe.
+    trial: level from issue until `judged` (strobe), with which `bad` comes: the command is only judged, and
+    is not counted.
+
+    Several ports may share the signals trial, order and fields.
     """
 
     def __init__(

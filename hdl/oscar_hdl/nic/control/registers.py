@@ -268,6 +268,7 @@ REGISTERS: tuple[Register, ...] = (
 
 BY_NAME = {register.name: register for register in REGISTERS}
 COMMAND_PARTS = "COMMAND_FRAME", "COMMAND_SHAPE", "COMMAND_TABLES"  # what a command takes besides its own
+COMMAND_NAMES = *COMMAND_PARTS, "RECEIVE_COMMAND", "SEND_COMMAND"
 STORED = tuple(register.name for register in REGISTERS if register.access == "RW")  # order of their values
 
 ERROR_ABORTED = 7
@@ -276,13 +277,19 @@ ERROR_ABORTED = 7
 def command_values(direction: str, **fields: int) -> dict[str, int]:
     """Return what to write for a command, RECEIVE or SEND, by registers' names in their order.
 
-    fields: of all four registers; those that are none of them are left out.
+    fields: of all four registers; those of the other direction's command are left out. Raises ValueError
+    for a name that is none of them.
     """
-    found = {}
+    everything = {field.name for name in COMMAND_NAMES for field in BY_NAME[name].fields}
+    if unknown := fields.keys() - everything:
+        raise ValueError(
+            f"expected fields of a command, got {', '.join(sorted(unknown))}; see docs/registers.md"
+        )
+    values = {}
     for name in (*COMMAND_PARTS, f"{direction}_COMMAND"):
-        known = {field.name for field in BY_NAME[name].fields}
-        found[name] = BY_NAME[name].pack(**{key: value for key, value in fields.items() if key in known})
-    return found
+        names = {field.name for field in BY_NAME[name].fields}
+        values[name] = BY_NAME[name].pack(**{key: value for key, value in fields.items() if key in names})
+    return values
 
 
 def check(registers: tuple[Register, ...] = REGISTERS) -> None:

@@ -18,7 +18,7 @@ from oscar.collective.schedule import Schedule
 from oscar.collective.schedules import make_schedule
 from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.planning.costs import cost_on, method_cost
+from oscar.planning.costs import cost_on, method_cost, nics_of
 from oscar.planning.tuning.policy import OTHER, SAME, THREAD, Option, line, pruned
 from oscar.reducers.method import make_codec_of
 from oscar.schemes.registry import method_info, method_names
@@ -74,7 +74,7 @@ def measured(choice: str, nodes: int, config: Config | None = None, *, native: b
     if choice == FP32.name and native:
         return FP32
     config = config or Config()
-    config = Config().variant(nodes=nodes, nic=config.nic, **changes_of(choice, config))
+    config = Config().variant(nodes=nodes, nic=nics_of(config, nodes), **changes_of(choice, config))
     method, cost = config.method, method_cost(config)
     if not cost.bits_per_value:
         raise ConfigError(f"expected a method that sends something, got {choice}; take a finer coarseness")
@@ -105,7 +105,8 @@ def measured_on(
     if len(refused) == len(shares):
         return None, refused, tuple(sizes)
     able = sorted(refused.keys() ^ range(len(shares)), key=lambda at: shares[at])
-    chosen = Config().variant(nodes=len(gradients[0]), nic=config.nic, **changes_of(choice, config))
+    nodes = len(gradients[0])
+    chosen = Config().variant(nodes=nodes, nic=nics_of(config, nodes), **changes_of(choice, config))
     cost = cost_on(chosen, _only(gradients, able))
     around = Cost(cost.per_value_s, cost.once_s)
     free = FrameCost(NOTHING, NOTHING)
