@@ -81,7 +81,7 @@ class GpuExact(Exact):
             self._observe_costs(steps.costs)
         return settled
 
-    def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Array) -> dict[int, int]:
+    def _replace(self, sums: Any, plan: ChunkPlan, changed: dict[int, int], again: Any) -> dict[int, int]:
         """Do what `Exact._replace` does; the passes over sums are still to come."""
         self._put(sums, plan, changed, again)
         renewal.follow(self.position, self.steps, changed)
