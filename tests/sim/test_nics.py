@@ -62,8 +62,8 @@ def test_frames_are_those_of_the_software(coder: UnitCoder, seed: int) -> None:
 def test_frames_take_the_clocks_of_the_time_model() -> None:
     """Dense and sparse frames, each alone, through a whole NIC of one unit; its file is fitted to others.
 
-    The same ones in each run: the bound is of what was measured, and no proof that it holds for all frames. The
-    worst frame of the fit itself is 22 % off.
+    The same ones in each run: the bound is of what was measured, and no proof that it holds for all frames.
+    The worst frame of the fit itself is 22 % off.
     """
     needs("verilator", "g++", "make")
     rng, frames = np.random.default_rng(1), []
