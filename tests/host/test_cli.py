@@ -26,7 +26,7 @@ from oscar.cli import build_parser, main
 from oscar.cli.common import read_config
 from oscar.cli.progress import COMPILING, compiling_said
 from oscar.config import Config, load_config
-from oscar.errors import PACKAGES
+from oscar.errors import REQUIRED
 from oscar.planning.costs import method_cost
 from oscar.plotting import spread_labels
 from oscar.timeline import nic
@@ -800,7 +800,7 @@ except ImportError as error: sys.exit(f"oscar: {error}")
 @pytest.mark.parametrize(
     ("gone", "arguments", "said"),
     [
-        (" ".join(PACKAGES), ["init"], f"installed: {' '.join(PACKAGES.values())}; `make setup`"),
+        (" ".join(REQUIRED), ["init"], f"installed: {' '.join(REQUIRED.values())}; `make setup`"),
         ("yaml", ["codec", "g.npy"], "installed: pyyaml; `make setup`, or pip install -e . in the checkout"),
         ("numba", [], "installed: numba; `make setup`"),
         ("constriction", ["bench", "speed"], "constriction"),
@@ -820,7 +820,7 @@ def test_a_package_that_is_missing_is_one_line(
 
 def test_every_package_that_the_host_needs_is_looked_for() -> None:
     project = (ROOT / "pyproject.toml").read_text().partition("dependencies = [")[2].partition("]")[0]
-    assert sorted(re.findall(r'"(\w+)', project)) == sorted([*PACKAGES.values(), "myhdl"])
+    assert sorted(re.findall(r'"(\w+)', project)) == sorted([*REQUIRED.values(), "myhdl"])
 
 
 def test_nowhere_to_keep_kernels_is_one_line(

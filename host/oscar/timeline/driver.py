@@ -53,7 +53,7 @@ class Listing:
 
     start_s, end_s: registers before it runs, and when it has ended. ask_s: registers that tell whether an
     entry has ended. entry_s: of an entry, until it is judged and armed. values: that the NIC's memory holds;
-    entries: at most. frame_s: for which a frame that arrives waits longer, since it is looked at when whole.
+    entries: at most.
     """
 
     start_s: float
@@ -62,10 +62,9 @@ class Listing:
     entry_s: float
     values: int
     entries: int
-    frame_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("start_s", "end_s", "ask_s", "entry_s", "frame_s"):
+        for name in ("start_s", "end_s", "ask_s", "entry_s"):
             check_seconds(name, getattr(self, name))
 
 
@@ -77,7 +76,7 @@ class Driver:
     sees that a command has ended, or that a frame has come. load_s, read_s: of a value into the NIC's memory,
     and out of it; packet_s: of loading a frame, beside its values. ask_s: of asking whether a frame's sums
     are whole; 0: it is told. armed_s: until a list is armed; end_s: until it is seen to have ended. by_list:
-    it gives no commands, since a list has given all. frame_s: as of Listing. listing: what a list takes, or
+    it gives no commands, since a list has given all. listing: what a list takes, or
     None if the NIC has none.
     """
 
@@ -90,11 +89,10 @@ class Driver:
     end_s: float = 0.0
     packet_s: float = 0.0
     by_list: bool = False
-    frame_s: float = 0.0
     listing: Listing | None = None
 
     def __post_init__(self) -> None:
-        for name in (*TIMES, "frame_s"):
+        for name in TIMES:
             check_seconds(name, getattr(self, name))
 
     @property
@@ -106,11 +104,11 @@ class Driver:
     def without(self, part: str) -> Driver:
         """Return the driver with 0 for `per_value_s` or `once_s`, as Cores.without does."""
         each = "load_s", "read_s"
-        once = [name for name in (*TIMES, "frame_s") if name not in each]
+        once = [name for name in TIMES if name not in each]
         none = each if part == "per_value_s" else once
         listing = self.listing
         if listing is not None and part != "per_value_s":
-            listing = replace(listing, start_s=0.0, end_s=0.0, ask_s=0.0, entry_s=0.0, frame_s=0.0)
+            listing = replace(listing, start_s=0.0, end_s=0.0, ask_s=0.0, entry_s=0.0)
         zeros: dict[str, Any] = dict.fromkeys(none, 0.0)
         return replace(self, listing=listing, **zeros)
 
@@ -128,7 +126,6 @@ class Driver:
         return replace(
             self, by_list=True, command_s=0.0, notice_s=0.0, ask_s=listing.ask_s, listing=None,
             armed_s=entries * listing.entry_s + listing.start_s, end_s=self.notice_s + listing.end_s,
-            frame_s=listing.frame_s,
         )  # fmt: skip
 
     def loaded(self, schedule: Schedule, rank: int, values: Mapping[Part, int]) -> dict[Part, float]:

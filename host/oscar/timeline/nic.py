@@ -33,8 +33,7 @@ class ListFile(BaseModel):
     """What a list takes, as a NIC's file has it.
 
     writes, reads: of registers, for a list. entry_clocks: of the NIC, until an entry is judged and armed.
-    frame_clocks: for which a frame that arrives waits longer before its blocks begin than by registers, of an
-    RTL that looked at frames as they came. entries: at most. rows: of 32 values, that the NIC's memory holds.
+    entries: at most. rows: of 32 values, that the NIC's memory holds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,7 +41,6 @@ class ListFile(BaseModel):
     writes: int = Field(ge=0, le=1000)
     reads: int = Field(ge=0, le=1000)
     entry_clocks: float = Field(ge=0, allow_inf_nan=False)
-    frame_clocks: float = Field(default=0, ge=0, allow_inf_nan=False)
     entries: int = Field(ge=1, le=1 << 16)
     rows: int = Field(ge=1, le=1 << 30)
 
@@ -91,7 +89,7 @@ class DriverFile(BaseModel):
             listing = Listing(
                 few.writes * self.write_us * 1e-6, few.reads * self.read_us * 1e-6,
                 (self.write_us + self.read_us) * 1e-6, few.entry_clocks / mhz * 1e-6,
-                LANES * few.rows, few.entries, few.frame_clocks / mhz * 1e-6,
+                LANES * few.rows, few.entries,
             )  # fmt: skip
         return Driver(
             self.command_us * 1e-6, self.notice_us * 1e-6, load_s, read_s,

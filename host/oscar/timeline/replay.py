@@ -238,8 +238,6 @@ def _run(
     ways = ways_of(do, values, schedule.nodes, link, topology, alone=alone)
     # Compiled code takes numbers of one type: a cost may be an integer.
     seconds: dict[str, Any] = {name: float(getattr(codec, name)) for name in SECONDS}
-    if codec.driver is not None:
-        seconds["decode_front"] += codec.driver.frame_s
     costs = codec._replace(nic=None, driver=None, **seconds)
     finish, met_s, done, bars, carried = play(
         PlayInput(do, load, ways, costs, desks, schedule.pulls_first, spans)
