@@ -35,6 +35,7 @@ ELSEWHERE = {  # these need a launcher, or the example of another name returns o
 PENDING = (  # names in these have no examples yet; take each out once it has
     "oscar.asc.", "oscar.coding.", "oscar.planning.", "oscar_studies.workloads.",
     "oscar.timeline.link.", "oscar.timeline.replay.", "oscar.transports.keyed.",
+    "oscar_studies.merging.", "oscar_studies.profiler_traces.",
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ COPIES = 64  # of these values; making them leaves none of those that turns take
 SPREAD = 0.7  # of the logarithm of a position's scale, as gradients of mid-training have
 # Turns for each size: the first one compiles, the least or the median of the others counts.
 TURNS, LEAST_TURNS, ENOUGH_S = 9, 3, 0.3
-MEASUREMENT = 2  # raise it when what is measured changes: costs that were kept are void then
+MEASUREMENT = 3  # raise it when what is measured changes: costs that were kept are void then
 FILE, LOCK = "costs.json", "costs.lock"
 LOCK_S = 5.0  # seconds to wait for the lock; a writer holds it for milliseconds
 clock = time.thread_time  # the thread's own time, as ranks that measure side by side share the cores

@@ -25,7 +25,7 @@ from oscar.numerics.summaries import summarise
 
 COARSE, SATURATED = 1, 2  # the bits of a notice
 FALL = 9  # a step is too coarse if its tensor has less than 1 / FALL of the expected energy
-FAR_FALL = 1 << 12  # takes its place for few values, and with a step per value: their energy varies more
+FAR_FALL = 1 << 12  # replaces it for few values, and with a step per value: their energy varies more
 FEW = 6  # values
 CONFIRMED = 4, 9  # the share of the expected energy below which sums confirm a fall
 LEAST_FALL, LEAST_FAR_FALL = 2, 6  # octaves by which a fallen tensor's exponent changes at least
@@ -71,15 +71,18 @@ def _is_coarse(worker: WorkerQuantiser, tensors: Sequence[Any], integers: Any, s
     if steps.params.scale == "max":
         largest = max(int(integers.max()), -int(integers.min())) if stepped else 0
         return largest < _small_peak(steps) and any(not worker.is_idle(tensors[t]) for t in stepped)
-    plain = steps.params.step == "tensor"  # in integers: fractions take microseconds, in every call
     for t in stepped:
         least = worker.energies[t] * (FAR_FALL if _varies(steps, t) else FALL)
-        small = (
-            least << 32 < steps.variances[t] * steps.sizes[t] if plain else least < (_expected(steps, t) or 0)
-        )
-        if small and not worker.is_idle(tensors[t]):
+        if _is_less(least, 1, steps, t) and not worker.is_idle(tensors[t]):
             return True
     return False
+
+
+def _is_less(energy: int, workers: int, steps: StepTracker, t: int) -> bool:
+    """Return True if `energy` is less than the integers of `workers` workers should have; not for "max"."""
+    if steps.params.step == "tensor":  # in integers: fractions take microseconds, in every call
+        return energy << 32 < workers * steps.variances[t] * steps.sizes[t]
+    return energy < workers * (_expected(steps, t) or 0)
 
 
 def _expected(steps: StepTracker, t: int) -> Fraction | None:
@@ -107,11 +110,8 @@ def confirmed(steps: StepTracker, energies: Sequence[int]) -> list[int]:
     energies: the sum of squares of each tensor's sums.
     """
     share, of = CONFIRMED
-    if steps.params.step == "value":
-        expected = {t: (_expected(steps, t) or Fraction(0)) / FALL for t in _with_steps(steps)}
-        return [t for t, energy in expected.items() if of * energies[t] < share * steps.nodes * energy]
-    nodes, sizes, variances = steps.nodes, steps.sizes, steps.variances  # integers, as in `_is_coarse`
-    return [t for t in _with_steps(steps) if of * energies[t] << 32 < share * nodes * variances[t] * sizes[t]]
+    times = of * (FALL if steps.params.step == "value" else 1)
+    return [t for t in _with_steps(steps) if _is_less(times * energies[t], share * steps.nodes, steps, t)]
 
 
 def confirmed_by_peak(steps: StepTracker, peak: int) -> list[int]:

@@ -125,8 +125,8 @@ class SaturationNotice:
 
     def tell_dropped(self, losses: Mapping[int, Saturation]) -> None:
         """Warn once where a rank dropped more of its residual than WARN_SHARE of its gradient's energy."""
-        rank = max(losses, key=lambda rank: losses[rank].worst, default=-1)
-        if self.told_of_drop or rank < 0 or losses[rank].worst <= WARN_SHARE:
+        rank = max(losses, key=lambda rank: losses[rank].energy, default=-1)
+        if self.told_of_drop or rank < 0 or losses[rank].energy <= WARN_SHARE:
             return
         warn(
             f"rank {rank}: the gradient grew or fell so much from one call to the next that error feedback "

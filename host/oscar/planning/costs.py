@@ -28,6 +28,8 @@ COLUMNS = 128  # of the matrices that tensors are
 TENSOR = 1 << 15  # values of a tensor, at most
 # Of the logarithm of a tensor's scale from call to call: 6 % of tensors lose their step, as in mid-training.
 SWING = 0.33
+# Of all scales in the first calls: what new steps need is compiled before the clock counts.
+JUMPS = 1.0, 64.0, 1 / 64, 1.0
 SETTLE = 3  # turns after which a scheme has chosen how to exchange
 MOST_NODES = 8  # larger rings take what was measured with so many
 
@@ -95,7 +97,12 @@ def _measure(config: Config) -> dict[str, Cost]:
         scheme, default = make_scheme_of(config, codec, nodes=config.nodes, shapes=shapes)
         channels = scheme.channels(default)
         wire, rng = LocalWire(config.nodes, channels, link=LinkModel()), np.random.default_rng(0)
-        lockstep = _Lockstep(scheme, wire, partial(_gradients, rng, config.nodes, shapes))
+        draw = partial(_gradients, rng, config.nodes, shapes)
+        lockstep = _Lockstep(scheme, wire, draw)
+        for jump in JUMPS if size == SIZES[0] else ():
+            lockstep.draw = partial(draw, jump=jump)
+            lockstep.turn()
+        lockstep.draw = draw
         took, moved = repeated(lambda: (*lockstep.turn(), lockstep.sent), median)  # noqa: B023
         seconds.append(took)
         sent.append(moved / hops)
@@ -127,9 +134,11 @@ def cost_on(config: Config, gradients: Sequence[Sequence[Sequence[Array]]]) -> C
     return Cost(seconds / size, 0.0, lockstep.sent / (2 * max(1, nodes - 1)) / size)
 
 
-def _gradients(rng: np.random.Generator, nodes: int, shapes: Sequence[tuple[int, int]]) -> list[list[Array]]:
+def _gradients(
+    rng: np.random.Generator, nodes: int, shapes: Sequence[tuple[int, int]], *, jump: float = 1.0
+) -> list[list[Array]]:
     """Return Laplace gradients [worker][tensor], in tensors whose scales vary from call to call."""
-    scales = SCALE * np.exp(SWING * rng.standard_normal(len(shapes)))
+    scales = jump * SCALE * np.exp(SWING * rng.standard_normal(len(shapes)))
     return [
         [rng.laplace(0, scale, shape).astype(np.float32) for scale, shape in zip(scales, shapes, strict=True)]
         for _ in range(nodes)

@@ -11,7 +11,6 @@ import numpy as np
 
 from oscar.coding.asc.params import LANES
 from oscar.coding.frame import Header
-from oscar.collective.actions import Phase
 from oscar.timeline.driver import Part, load_order
 from oscar.timeline.nic import load_nic
 from oscar_hdl.coder.rows import FrameRows, frame_rows
@@ -69,9 +68,7 @@ class SimulatedNode:
         self.planning = Planning(options.values, options.nodes, options.granule)
 
     def _key(self, source: int, header: Header) -> Key:
-        """Return which frame this is; final ones sum all workers."""
-        phase = Phase.ALL_GATHER if header.step == self.run.options.nodes - 1 else Phase.REDUCE_SCATTER
-        return Key(phase, source, header.chunk, header.sub)
+        return Key.of_header(source, header, self.run.options.nodes)
 
     def _forward(self, source: int, header: Header) -> list[int]:
         return self.programme.forwards.get(self._key(source, header), [])

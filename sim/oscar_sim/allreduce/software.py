@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from oscar.coding.frame import Header, peek
+from oscar.coding.frame import peek
 from oscar.coding.registry import asc_codec
-from oscar.collective.actions import Action, Op, Phase
+from oscar.collective.actions import Action, Op
 from oscar.collective.executor import execute
 from oscar.collective.frames import FrameLog
 from oscar.collective.node import ChunkLayout, Node
@@ -70,10 +70,8 @@ class SoftwareNode:
         self._action: Action | None = None  # that is performed
 
     def _arrive(self, source: int, frame: bytes) -> None:
-        """Keep a frame until the schedule waits for it; final ones sum all workers."""
-        head: Header = peek(frame)
-        phase = Phase.ALL_GATHER if head.step == self.run.options.nodes - 1 else Phase.REDUCE_SCATTER
-        self._arrived[Key(phase, source, head.chunk, head.sub)] = frame
+        """Keep a frame until the schedule waits for it."""
+        self._arrived[Key.of_header(source, peek(frame), self.run.options.nodes)] = frame
 
     def post_recv(self, peer: int, tag: int, cap: int) -> None:
         """See TransportEnd.post_recv; the network has room for all."""

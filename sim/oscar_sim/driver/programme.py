@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from oscar.coding.frame import Header
 from oscar.collective.actions import Action, Op, Phase
 from oscar.collective.schedule import Schedule
 from oscar_hdl.nic.ports import TO_ALL
@@ -23,6 +24,12 @@ class Key(NamedTuple):
     def of(cls, frame: Action) -> Key:
         """Return the key of an action's frame."""
         return cls(frame.phase, frame.source, frame.chunk, frame.sub)
+
+    @classmethod
+    def of_header(cls, source: int, header: Header, nodes: int) -> Key:
+        """Return the key of a frame that arrives; final ones sum all workers."""
+        phase = Phase.ALL_GATHER if header.step == nodes - 1 else Phase.REDUCE_SCATTER
+        return cls(phase, source, header.chunk, header.sub)
 
 
 @dataclass(frozen=True)
