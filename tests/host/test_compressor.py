@@ -128,7 +128,7 @@ def test_it_can_be_tuned() -> None:
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        ("examples.compressor:Sign", "expected module:Class.*got None.*compressor.py"),
+        ("examples.compressor:Sign", "expected module:Class.*compressor has no 'Sign', it has Signs"),
         ("oscar.schemes.base:Scheme", "expected module:Class.*with `name`, `messages` and `finish`"),
         (".compressor:Signs", "expected module:Class.*got '.compressor:Signs'"),
         ("examples.compresor:Signs", "expected module:Class.*No module named"),

@@ -132,7 +132,13 @@ def scheme_class(name: str) -> type[Scheme]:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:  # any other error of the module is its author's to see
         raise ConfigError(f"{expected}; {error}") from error
-    kind: Any = getattr(imported, attribute, None)
+    if not hasattr(imported, attribute):
+        classes = [key for key, value in vars(imported).items() if isinstance(value, type)]
+        own = [key for key in classes if issubclass(getattr(imported, key), Scheme) and key != "Scheme"]
+        raise ConfigError(
+            f"{expected}; {module} has no {attribute!r}, it has {', '.join(own) or 'no scheme'}"
+        )
+    kind: Any = getattr(imported, attribute)
     if (
         not (isinstance(kind, type) and issubclass(kind, Scheme))
         or isabstract(kind)
