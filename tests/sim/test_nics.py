@@ -63,7 +63,7 @@ def test_frames_take_the_clocks_of_the_time_model() -> None:
     """Dense and sparse frames, each alone, through a whole NIC of one unit; its file is fitted to others.
 
     The same ones in each run: the bound is of what was measured, and no proof that it holds for all frames.
-    The worst frame of the fit itself is 22 % off, and the fit is of blocks of 2,048 values, this NIC's of 1,024.
+    The fit's worst frame is 22 % off, and its blocks have 2,048 values, this NIC's 1,024.
     """
     needs("verilator", "g++", "make")
     rng, frames = np.random.default_rng(1), []
