@@ -37,6 +37,8 @@ Each NIC is converted RTL under Verilator. Frames come and go on 64-bit streams,
 AXI4-Lite, as docs/registers.md has it. The gradient is real. The host's coder does the same AllReduce in
 software. Every frame must have equal bytes, every sum be equal; exit status 1 says that one is not.
 Finally, one NIC reduces with ranks in software, which code as the host does and take no clocks.
+Needs Verilator, which `make sim` installs; a NIC is compiled once, in a minute or two. docs/hardware.md
+explains the words.
 
   make sim                                               both schedules, two drivers, four NICs
   make sim ARGS="--trace build/sim/x.fst"                one AllReduce, with all signals of NIC 0
