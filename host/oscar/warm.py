@@ -109,9 +109,9 @@ def _renew_steps() -> None:
     from oscar.reducers.cluster import LocalCluster
 
     gradient = np.random.default_rng(0).normal(size=5000).astype(np.float32)
-    for feedback in (False, True):
-        config = Config.model_validate({"nodes": 2, "quantiser": {"error_feedback": feedback}})
-        cluster = LocalCluster(config)
+    quantisers: list[dict[str, Any]] = [{"quantiser": {"error_feedback": on}} for on in (False, True)]
+    for changes in (*quantisers, {"method": "oscar-sw-best"}):
+        cluster = LocalCluster(Config.model_validate({"nodes": 2, **changes}))
         for factor in (1, 1, 1e4, 1):
             cluster.allreduce([[gradient * np.float32(factor)]] * 2)
 
