@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +24,10 @@ from oscar.version import __version__
 
 MOST_SECONDS = 1e3  # seconds; a longer time would be a fault in the file or the clock
 SIZES = 1 << 14, 1 << 19  # values of the two frames through which the cost's line goes
-COPIES = 64  # of these values; making them leaves none of those that turns take in a cache
 SPREAD = 0.7  # of the logarithm of a position's scale, as gradients of mid-training have
 # Turns for each size: the first one compiles, the least or the median of the others counts.
 TURNS, LEAST_TURNS, ENOUGH_S = 9, 3, 0.3
-MEASUREMENT = 3  # raise it when what is measured changes: costs that were kept are void then
+MEASUREMENT = 4  # raise it when what is measured changes: costs that were kept are void then
 FILE, LOCK = "costs.json", "costs.lock"
 LOCK_S = 5.0  # seconds to wait for the lock; a writer holds it for milliseconds
 clock = time.thread_time  # the thread's own time, as ranks that measure side by side share the cores
@@ -193,26 +191,21 @@ def measure_frames(make_encoder: Callable[[], Any], make_decoder: Callable[[], A
     means = 8 / np.sqrt(2) * np.exp(SPREAD * rng.standard_normal(SIZES[1]) - SPREAD**2)  # of magnitudes
     values = np.clip(np.rint(rng.laplace(0, means)), -127, 127).astype(dtype)
     classes = np.clip(np.frexp(16 * means)[1], 0, 15).astype(np.uint8)  # as oscar.numerics.position has them
-    copies = np.tile(values, (COPIES, 1)), np.tile(classes, (COPIES, 1))
-    rows = [_frame(make_encoder(), make_decoder(), *(many[:, :size] for many in copies)) for size in SIZES]
+    rows = [_frame(make_encoder(), make_decoder(), values[:size], classes[:size]) for size in SIZES]
     encode, decode, sent = zip(*rows, strict=True)
     return FrameCost(Cost.through(SIZES, encode, sent), Cost.through(SIZES, decode))
 
 
 def _frame(sender: Any, receiver: Any, values: np.ndarray, classes: np.ndarray) -> tuple[float, float, int]:
-    """Return the least seconds to encode and to decode, and the bytes of the last frame.
-
-    values, classes: [copy, value].
-    """
-    frame, copies = b"", cycle(zip(values, classes, strict=True))
+    """Return the least seconds to encode and to decode, and the bytes of the last frame."""
+    frame = b""
 
     def turn() -> tuple[float, float]:
         nonlocal frame
-        part, context = next(copies)
         began = clock()
-        frame = sender.encode(part, step=0, context=context)
+        frame = sender.encode(values, step=0, context=classes)
         middle = clock()
-        receiver.decode(frame, step=0, context=context)
+        receiver.decode(frame, step=0, context=classes)
         return middle - began, clock() - middle
 
     encode, decode = repeated(turn)

@@ -133,11 +133,10 @@ def scheme_class(name: str) -> type[Scheme]:
     except ModuleNotFoundError as error:  # any other error of the module is its author's to see
         raise ConfigError(f"{expected}; {error}") from error
     if not hasattr(imported, attribute):
-        classes = [key for key, value in vars(imported).items() if isinstance(value, type)]
-        own = [key for key in classes if issubclass(getattr(imported, key), Scheme) and key != "Scheme"]
-        raise ConfigError(
-            f"{expected}; {module} has no {attribute!r}, it has {', '.join(own) or 'no scheme'}"
-        )
+        classes = {name: one for name, one in vars(imported).items() if isinstance(one, type)}
+        schemes = [name for name, one in classes.items() if issubclass(one, Scheme) and one is not Scheme]
+        known = ", ".join(schemes) or "no scheme"
+        raise ConfigError(f"{expected}; {module} has no {attribute!r}, it has {known}")
     kind: Any = getattr(imported, attribute)
     if (
         not (isinstance(kind, type) and issubclass(kind, Scheme))
