@@ -135,8 +135,8 @@ def scheme_class(name: str) -> type[Scheme]:
     if not hasattr(imported, attribute):
         classes = {name: one for name, one in vars(imported).items() if isinstance(one, type)}
         schemes = [name for name, one in classes.items() if issubclass(one, Scheme) and one is not Scheme]
-        known = ", ".join(schemes) or "no scheme"
-        raise ConfigError(f"{expected}; {module} has no {attribute!r}, it has {known}")
+        offered = ", ".join(schemes) or "no scheme"
+        raise ConfigError(f"{expected}; {module} has no {attribute!r}, it has {offered}")
     kind: Any = getattr(imported, attribute)
     if (
         not (isinstance(kind, type) and issubclass(kind, Scheme))
