@@ -44,10 +44,20 @@ def cluster(name: str, nodes: int, options: Options) -> LocalCluster:
 
 
 def gradients(random: np.random.Generator, nodes: int) -> list[list[np.ndarray]]:
-    """Return gradients [node][tensor] of heavy tails, of which all nodes have a part."""
-    common = [random.laplace(size=shape) ** 3 for shape in SHAPES]
-    own = [[random.laplace(size=shape) ** 3 for shape in SHAPES] for _ in range(nodes)]
-    return [[(a + b).astype(np.float32) for a, b in zip(common, mine, strict=True)] for mine in own]
+    """Return gradients [node][tensor] of heavy tails, of which all nodes have a part.
+
+    Every tensor has the same energy in each call. Else the largest value of a call makes it a spike, of which
+    error feedback drops a part.
+    """
+
+    def draw() -> list[np.ndarray]:
+        return [random.laplace(size=shape) ** 3 for shape in SHAPES]
+
+    def level(tensor: np.ndarray) -> np.ndarray:
+        return (tensor * np.sqrt(tensor.size / max(np.square(tensor).sum(), 1e-9))).astype(np.float32)
+
+    common = draw()
+    return [[level(a + b) for a, b in zip(common, draw(), strict=True)] for _ in range(nodes)]
 
 
 def flat(tensors: list[np.ndarray]) -> np.ndarray:
