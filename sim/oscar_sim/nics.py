@@ -18,7 +18,8 @@ import numpy as np
 from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
 from oscar.coding.asc.compiled import table_kernels as tables
 from oscar.coding.asc.compiled.coder import CompiledCoder
-from oscar.coding.asc.compiled.directory_kernels import REASONS, TRUNCATED, read_directory
+from oscar.coding.asc.compiled.directory_kernels import TOO_SHORT, read_directory
+from oscar.coding.asc.compiled.frame_kernels import read_prefix
 from oscar.coding.asc.compiled.row_kernels import BLOCK_BYTES
 from oscar.coding.asc.params import (
     CODED,
@@ -108,15 +109,20 @@ class UnitCoder(CompiledCoder):
             super().decode(payload, count, classes, width, state, out, plus)
             return
         _check(count, width)
-        data = np.frombuffer(payload, np.uint8)
-        log2, _, head = self._read_prefix(data, width, state)
+        data = np.frombuffer(payload.toreadonly(), np.uint8)
+        job = self._job
+        self._refuse(
+            read_prefix(data, width, state.hist, job, self.counts, self.freq, self.levels), data, count
+        )
+        log2, head = int(job["log2"][0]), int(job["head"][0])
         number = -(-count >> log2)
         if head + DIRECTORY_BYTES * number > len(data):
-            raise FrameError(f"{REASONS[TRUNCATED]}: frame damaged")
-        begin, checked = np.uint64(data.ctypes.data), self._memory("blocks", BLOCK_BYTES * number)
-        end = np.uint64(data.ctypes.data + len(data))
-        if status := read_directory(np.uint64(begin + np.uint64(head)), end, count, log2, width, 0, checked):
-            raise FrameError(f"{REASONS[status]}: frame damaged")
+            self._refuse(TOO_SHORT, data, count)
+        self._hold(blocks=BLOCK_BYTES * number)
+        begin, blocks = data.ctypes.data, np.uint64(job["blocks"][0])
+        end = np.uint64(begin + len(data))
+        status = read_directory(np.uint64(begin + head), end, count, log2, width, 0, blocks)
+        self._refuse(status, data, count)
         entries = directory(data, head, count, log2)
         rows = frame_rows(np.zeros(count, np.int16), classes if self.params.uses_position else None)
         if plus is None:
