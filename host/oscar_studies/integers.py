@@ -76,10 +76,8 @@ class _NotingCoder(CompiledCoder):
     ) -> bytes | memoryview:
         """See Coder.encode."""
         payload = super().encode(values, classes, width, state, into)
-        coded = CodedFrame(
-            self.coded_classes.copy(), self.raw_rows(), values.size, len(payload) + HEADER_BYTES
-        )
-        self.frames.append(coded)
+        rows, raw = self.coded_rows()
+        self.frames.append(CodedFrame(rows.copy(), raw, values.size, len(payload) + HEADER_BYTES))
         if classes is not None:
             self.values.append((values.astype(np.int16), classes.astype(np.uint8)))
         return payload

@@ -6,6 +6,7 @@ survey, or its blocks, and count in banks of their own, so they share nothing th
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from oscar.coding.asc.params import (
     MAX_BLOCK_LOG2,
     MIN_BLOCK_LOG2,
     PAD,
+    PREFIX_BYTES,
     SYMBOLS,
     TABLE_ROWS,
     AscParams,
@@ -57,65 +59,94 @@ def octets(array: np.ndarray) -> np.ndarray:
     return view
 
 
+def refuse(status: int, data: np.ndarray, count: int) -> None:
+    """Raise FrameError if a kernel's `status` for the payload `data` of `count` values is not 0."""
+    if status == BAD_PREFIX:
+        prefix = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
+        raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
+    if status == TOO_SHORT:
+        raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
+    if status:
+        raise FrameError(f"{REASONS[status]}: frame damaged")
+
+
+class Memory(threading.local):
+    """What a coder keeps from call to call for each thread that uses it: tables, counters, room."""
+
+    def __init__(self, params: AscParams) -> None:
+        self.params = params
+        self.rooms: dict[str, np.ndarray] = {}
+        self.job = np.zeros(1, fk.JOB)
+        self.encodes, self.decodes = (0, 0), (0, 0)  # most values, and width or log2, that there is room for
+        self.values = 0  # of the frame encoded last
+        self.payload = NO_OCTETS
+        self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
+        self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
+        self.banks = np.zeros(0, np.uint32)
+        self.threads = 0  # that counters and scratch memory are for
+
+    def hold(self, **sizes: int) -> None:
+        """Have at least so many bytes, and PAD, under each name, and put their addresses into the job."""
+        for name, size in sizes.items():
+            if name not in self.rooms or self.rooms[name].size < size + PAD:
+                self.rooms[name] = np.zeros((size + size // 8 + PAD) // 8 * 8 + 8, np.uint8)
+                if name in fk.MEMORY:
+                    self.job[name] = address(self.rooms[name])
+
+    def counters(self, threads: int) -> np.ndarray:
+        """Return the counters of so many threads, at 0 where there are several."""
+        if threads > self.threads:
+            self.banks, self.threads = np.zeros(threads * BANKS * COUNTS, np.uint32), threads
+            self.hold(scratch=fk.SCRATCH * threads)
+            self.decodes = (0, 0)  # each thread has copies of its own
+        banks = self.banks[: threads * BANKS * COUNTS]
+        if threads > 1:
+            banks[:] = 0
+        return banks
+
+    def hold_encoder(self, count: int, width: int) -> None:
+        """Have room for encoding `count` values of `width` bits, whatever size the blocks get."""
+        if count <= self.encodes[0] and width <= self.encodes[1]:
+            return
+        rows, groups, chosen = -(-count // LANES), -(-count // GROUP), self.params.block_log2
+        log2 = chosen or AUTO_BLOCK_LOG2
+        number = -(-count >> log2)
+        # The last block is not full. One that the sender chooses has less than twice the frame's values.
+        longest = 1 << log2 if chosen else min(1 << MAX_BLOCK_LOG2, 2 * count + (1 << log2))
+        self.hold(
+            classes=rows, means=rows, live=groups, lows=4 * groups, highs=4 * groups,
+            blocks=BLOCK_BYTES * number, regions=((count + longest) * width >> 3) + number * ek.SLACK,
+            payload=self.params.max_payload(count, width),
+        )  # fmt: skip
+        self.encodes = count, width
+
+    def hold_decoder(self, count: int, log2: int) -> None:
+        """Have room for decoding `count` values in blocks of up to 2^`log2`."""
+        if count <= self.decodes[0] and log2 <= self.decodes[1]:
+            return
+        copy = dk.BEFORE + (4 << log2) + dk.BEHIND
+        self.hold(blocks=BLOCK_BYTES * -(-count >> MIN_BLOCK_LOG2), copies=dk.SIDES * self.threads * copy)
+        self.job["copy"], self.decodes = copy, (count, log2)
+
+
 class CompiledCoder:
     """Codes payloads with compiled kernels; same interface and bytes as ReferenceCoder.
 
-    The coder keeps its memory from call to call, so only one thread may use it at a time.
-    params: coding parameters
-    threads: most threads for one frame, None for those of the call (oscar.cores).
+    Any thread may use the coder: it keeps memory for each.
+
+    Args:
+        params: Coding parameters.
+        threads: Most threads for one frame, None for those of the call (oscar.cores).
     """
 
     def __init__(self, params: AscParams, threads: int | None = None) -> None:
         self.params = params
         self.threads = threads
-        self._room: dict[str, np.ndarray] = {}
-        self._job = np.zeros(1, fk.JOB)
-        self._encodes, self._decodes = (0, 0), (0, 0)  # most values, and width or log2, that memory is for
-        self._rows = self._values = 0  # of the frame encoded last
-        self._payload = NO_OCTETS
-        self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
-        self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
-        self._banks = NO_OCTETS  # counters of the threads at work
-        self._threads = 0  # that counters and scratch memory are for
+        self.memory = Memory(params)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle parameters only: a copy needs memory and addresses of its own."""
         return type(self), (self.params, self.threads)
-
-    def _hold(self, **sizes: int) -> None:
-        """Have at least so many bytes, and PAD, under each name, and put their addresses into the job."""
-        for name, size in sizes.items():
-            if name not in self._room or self._room[name].size < size + PAD:
-                self._room[name] = np.zeros((size + size // 8 + PAD) // 8 * 8 + 8, np.uint8)
-                if name in fk.MEMORY:
-                    self._job[name] = self._room[name].__array_interface__["data"][0]
-
-    def _share(self, threads: int) -> np.ndarray:
-        """Return counters for so many threads, at 0 where there are several."""
-        if threads > self._threads:
-            self._banks = np.zeros(threads * BANKS * COUNTS, np.uint32)
-            self._hold(scratch=fk.SCRATCH * threads)
-            self._threads = threads
-            self._decodes = (0, 0)  # each thread has copies of its own
-        banks = self._banks[: threads * BANKS * COUNTS]
-        if threads > 1:
-            banks[:] = 0
-        return banks
-
-    def _hold_encoder(self, count: int, width: int) -> None:
-        """Have memory for encoding `count` values of `width` bits, whatever size the blocks get."""
-        rows, groups = -(-count // LANES), -(-count // GROUP)
-        log2 = self.params.block_log2 or AUTO_BLOCK_LOG2
-        number = -(-count >> log2)
-        # The last block is not full. Blocks that the sender chooses have less than twice the values.
-        longest = 1 << log2 if self.params.block_log2 else min(1 << MAX_BLOCK_LOG2, 2 * count + (1 << log2))
-        most = count + longest
-        self._hold(
-            classes=rows, means=rows, live=groups, lows=4 * groups, highs=4 * groups,
-            blocks=BLOCK_BYTES * number, regions=(most * width >> 3) + number * ek.SLACK,
-            payload=self.params.max_payload(count, width),
-        )  # fmt: skip
-        self._encodes = count, width
 
     def _positions(self, classes: np.ndarray | None) -> tuple[np.ndarray, int]:
         """Return the octets of position classes, and their stride from row to row."""
@@ -131,27 +162,26 @@ class CompiledCoder:
 
         into: uint8, of AscParams.max_payload and PAD bytes.
         """
-        count, params = values.size, self.params
-        self._rows, self._values = -(-count // LANES), count
+        count, params, my = values.size, self.params, self.memory
+        my.values = count
         if not count:
             return b""
         threads = threads_for(count, self.threads)
-        banks = self._share(threads)
-        if count > self._encodes[0] or width > self._encodes[1]:
-            self._hold_encoder(count, width)
-        payload = self._payload = self._room["payload"] if into is None else into
+        banks = my.counters(threads)
+        my.hold_encoder(count, width)
+        payload = my.payload = my.rooms["payload"] if into is None else into
         shift = max(0, widest(address(values), values.itemsize, count) - 15) if width > 16 else 0
         frame = (
-            self._job, octets(values), values.itemsize, count, *self._positions(classes),
+            my.job, octets(values), values.itemsize, count, *self._positions(classes),
             params.least_class, width, shift, params.block_log2, params.sent_rows,
-            state.hist, self.counts, self.freq, self.levels, self.table, banks, payload,
+            state.hist, my.counts, my.freq, my.levels, my.table, banks, payload,
         )  # fmt: skip
 
         used = (
             fk.encode(fk.WHOLE, 0, 0, 0, *frame) if threads == 1 else self._encode_in(threads, count, frame)
         )
         if used < 0:
-            check_range(int(self._job["low"][0]), int(self._job["high"][0]), width)
+            check_range(int(my.job["low"][0]), int(my.job["high"][0]), width)
         return payload[:used].data
 
     def _encode_in(self, threads: int, count: int, frame: tuple[Any, ...]) -> int:
@@ -163,21 +193,21 @@ class CompiledCoder:
         share(part(fk.OPEN), -(-count // GROUP), threads)
         if fk.encode(fk.TABLES, 0, 0, 0, *frame) < 0:
             return -1
-        share(part(fk.BLOCKS), -(-count >> int(self._job["log2"][0])), threads, dk.SIDES)
+        share(part(fk.BLOCKS), -(-count >> int(self.memory.job["log2"][0])), threads, dk.SIDES)
         return int(fk.encode(fk.CLOSE, 0, 0, 0, *frame))
 
-    @property
-    def coded_classes(self) -> np.ndarray:
-        """The classes of the rows of the frame encoded last, uint8; overwritten by the next call."""
-        return self._room["classes"][: self._rows]
-
-    def raw_rows(self) -> np.ndarray:
-        """Return for each row of the frame encoded last whether it is in a raw block."""
-        return raw_rows(self._payload, int(self._job["head"][0]), self._values)
+    def coded_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the classes of the rows of the frame encoded last, and whether each is in a raw block."""
+        my = self.memory
+        classes = my.rooms["classes"][: -(-my.values // LANES)]
+        return classes, raw_rows(my.payload, int(my.job["head"][0]), my.values)
 
     def work(self, _: object = None) -> np.ndarray | None:
         """See Coder.work."""
-        return cells_of(self.coded_classes, self._values, self.raw_rows()) if self._rows else None
+        if not self.memory.values:
+            return None
+        classes, raw = self.coded_rows()
+        return cells_of(classes, self.memory.values, raw)
 
     def decode(
         self,
@@ -195,39 +225,24 @@ class CompiledCoder:
                 raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
             return
         data = np.frombuffer(payload.toreadonly(), np.uint8)
-        threads = threads_for(count, self.threads)
-        banks, log2 = self._share(threads), min(MAX_BLOCK_LOG2, int(data[0]) & 31) if len(data) else 0
-        if count > self._decodes[0] or log2 > self._decodes[1]:
-            copy = dk.BEFORE + (4 << log2) + dk.BEHIND
-            self._hold(
-                blocks=BLOCK_BYTES * -(-count >> MIN_BLOCK_LOG2), copies=dk.SIDES * self._threads * copy
-            )
-            self._job["copy"], self._decodes = copy, (count, log2)
+        threads, my = threads_for(count, self.threads), self.memory
+        banks = my.counters(threads)
+        my.hold_decoder(count, min(MAX_BLOCK_LOG2, int(data[0]) & 31) if len(data) else 0)
         frame = (
-            self._job, data, out.view(np.uint8), NO_OCTETS if plus is None else octets(plus),
+            my.job, data, out.view(np.uint8), NO_OCTETS if plus is None else octets(plus),
             plus is not None, out.itemsize, count, *self._positions(classes),
             self.params.least_class, width,
-            state.hist, self.counts, self.freq, self.levels, self.lookup, banks,
+            state.hist, my.counts, my.freq, my.levels, my.lookup, banks,
         )  # fmt: skip
 
         one = threads == 1
-        self._refuse(fk.decode(fk.WHOLE if one else fk.TABLES, 0, 0, 0, *frame), data, count)
+        refuse(fk.decode(fk.WHOLE if one else fk.TABLES, 0, 0, 0, *frame), data, count)
         if one:
             return
 
         def part(thread: int, first: int, last: int) -> int:
             return fk.decode(fk.BLOCKS, thread, first, last, *frame)
 
-        for status in share(part, -(-count >> int(self._job["log2"][0])), threads, dk.SIDES):
-            self._refuse(status, data, count)
+        for status in share(part, -(-count >> int(my.job["log2"][0])), threads, dk.SIDES):
+            refuse(status, data, count)
         fk.decode(fk.CLOSE, 0, 0, 0, *frame)
-
-    def _refuse(self, status: int, data: np.ndarray, count: int) -> None:
-        """Raise FrameError if a kernel's `status` is not 0."""
-        if status == BAD_PREFIX:
-            prefix = int.from_bytes(data[:2].tobytes(), "little")
-            raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
-        if status == TOO_SHORT:
-            raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
-        if status:
-            raise FrameError(f"{REASONS[status]}: frame damaged")
