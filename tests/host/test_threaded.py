@@ -52,6 +52,14 @@ def run(config: Config, calls: list[list[np.ndarray]]) -> list[Any]:
     return on_ranks(local_transports(config.nodes), work)
 
 
+def raised(results: list[Any]) -> list[Any]:
+    """Return `results`; raise the first error among them, and with it what caused it."""
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule["name"])
 def test_threads_change_no_bit(schedule: dict[str, Any], threads_pay: list[int], seed: int) -> None:
     random = np.random.default_rng(seed)
@@ -60,7 +68,7 @@ def test_threads_change_no_bit(schedule: dict[str, Any], threads_pay: list[int],
     results = {}
     for threads in (1, 3):
         config = Config.model_validate({"nodes": nodes, "schedule": schedule, "threads": threads})
-        results[threads] = run(config, calls)
+        results[threads] = raised(run(config, calls))
     assert sorted(set(threads_pay)) == list(range(nodes))
     for (means, sizes, links), (others, other_sizes, other_links) in zip(*results.values(), strict=True):
         assert [mean.tobytes() for mean in means] == [mean.tobytes() for mean in others]

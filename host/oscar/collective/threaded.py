@@ -123,6 +123,39 @@ class _Coding:
             task.done.wait()
 
 
+class _Outbox:
+    """Frames to send in order, once they are coded."""
+
+    def __init__(self, node: Node, port: TransportEnd, log: FrameLog) -> None:
+        self._node, self._port, self._log = node, port, log
+        self._frames: deque[tuple[Action, Any]] = deque()  # with a task, or a frame that is passed on
+
+    def __bool__(self) -> bool:
+        return bool(self._frames)
+
+    def add(self, action: Action, frame: Any) -> None:
+        """Send `frame` in its turn: a task, or a frame that is passed on."""
+        self._frames.append((action, frame))
+
+    def unready(self) -> _Task | None:
+        """Return the task that the next frame waits for, if any."""
+        task = self._frames[0][1] if self._frames else None
+        return task if isinstance(task, _Task) and not task.done.is_set() else None
+
+    def send(self) -> bool:
+        """Send what is coded; return whether there was anything. Raises the error of a frame's task."""
+        before, node = len(self._frames), self._node
+        while self._frames and not self.unready():
+            action, frame = self._frames.popleft()
+            if isinstance(frame, _Task):
+                if frame.error is not None:
+                    raise frame.error
+                frame = node.code(action)
+            self._log.add(action, node.rank, len(frame), node.count(action), node.coding_work(action))
+            self._port.post_send(action.peer, action.tag, frame)
+        return len(self._frames) < before
+
+
 def worthwhile(node: Node, threads: int) -> bool:
     """Whether coding in threads pays: several links, and frames that are long enough.
 
@@ -159,38 +192,19 @@ def perform(
         threads: Most threads that code.
         meanwhile: Something else to do in such a wait, a little at each call.
     """
-    coding = _Coding(node, threads)
+    coding, outbox = _Coding(node, threads), _Outbox(node, port, log)
     coded: dict[Hashable, _Task] = {}
-    sends: deque[tuple[Action, Any]] = deque()  # in order, with a task or with a frame that is passed on
-
-    def send() -> bool:
-        """Send what is coded, in order; return whether there was anything."""
-        before = len(sends)
-        while sends and not unready():
-            action, frame = sends.popleft()
-            if isinstance(frame, _Task):
-                if frame.error is not None:
-                    raise frame.error
-                frame = node.code(action)
-            log.add(action, node.rank, len(frame), node.count(action), node.coding_work(action))
-            port.post_send(action.peer, action.tag, frame)
-        return len(sends) < before
-
-    def unready() -> _Task | None:
-        """Return the task that the next frame to send waits for, if any."""
-        task = sends[0][1] if sends else None
-        return task if isinstance(task, _Task) and not task.done.is_set() else None
 
     def work() -> bool:
         """Do something while a frame is due: others may wait for what is still to be sent."""
-        if send():
+        if outbox.send():
             return True
         coding.note()
         if meanwhile is not None and meanwhile():
             return True
-        if task := unready():
+        if task := outbox.unready():
             task.done.wait(GLANCE_S)
-        return bool(sends)
+        return bool(outbox)
 
     try:
         for action in actions:
@@ -203,14 +217,14 @@ def perform(
             elif action.op in CODES:
                 coded[node.frame_key(action)] = coding.add(action)
             elif action.op is Op.SEND:
-                sends.append((action, coded[node.frame_key(action)]))
-            else:  # a frame that is passed on, before it is decoded
-                sends.append((action, node.perform(action)))
-            send()
-        while sends:
-            if task := unready():
+                outbox.add(action, coded[node.frame_key(action)])
+            else:  # passed on, before it is decoded
+                outbox.add(action, node.code(action))
+            outbox.send()
+        while outbox:
+            if task := outbox.unready():
                 task.done.wait()
-            send()
+            outbox.send()
         coding.finish()
     finally:
         coding.stop()

@@ -64,6 +64,16 @@ def _bank(banks: Any, thread: int) -> Any:
     return u64(banks.ctypes.data) + u64(BANKS * BANK_BYTES * thread)
 
 
+@njit(**PART)
+def _extremes(found: Found, groups: int) -> tuple[int, int]:
+    """Return the least and the largest value of a frame."""
+    low, high = get32(found.low), get32(found.high)
+    for g in range(1, groups):
+        low = min(low, get32(found.low + u64(4 * g)))
+        high = max(high, get32(found.high + u64(4 * g)))
+    return low, high
+
+
 @njit(**KERNEL)
 def encode(
     stage: int, thread: int, first: int, last: int, jobs: Any, values: Any, size: int, count: int,
@@ -79,8 +89,7 @@ def encode(
         jobs: A JOB.
         values: Octets of `count` values of `size` bytes.
         positions: Position classes; stride: 32, or 0 where one row of zeros serves all rows.
-        least: Lowest class that a row may have.
-        width: Bits of a value.
+        least, width: Lowest class that a row may have; bits of a value.
         shift: Low bits of every value that go round the tables.
         log2: Of the values of a block, 0 where the frame's counts choose.
         may_send: Whether the frame may carry table rows.
@@ -90,8 +99,7 @@ def encode(
         payload: Octets, to be filled.
 
     Returns:
-        The bytes of the payload, once it is there. -1 where the values do not fit `width`: `low` and `high`
-        say how far they reach, and nothing else has changed.
+        The bytes of the payload, once it is there. -1 where the values do not fit `width` (see low, high).
     """
     job = jobs[0]
     frame = Frame(
@@ -106,11 +114,7 @@ def encode(
     if stage in (WHOLE, OPEN):
         survey(frame, first, last, found, _bank(banks, thread), scratch)
     if stage in (WHOLE, TABLES):
-        low, high = get32(found.low), get32(found.high)
-        for g in range(1, groups):
-            low = min(low, get32(found.low + u64(4 * g)))
-            high = max(high, get32(found.high + u64(4 * g)))
-        job.low, job.high = low, high
+        low, high = job.low, job.high = _extremes(found, groups)
         if low < -(np.int64(1) << (width - 1)) or high >= np.int64(1) << (width - 1):
             return -1
         job.last, job.sent, job.log2 = tables_of_encoder(
