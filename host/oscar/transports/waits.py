@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -113,3 +114,31 @@ class Wait:
             self.tries += 1
             return
         raise TransportError(f"rank {self.peer} died ({why})", peer=self.peer, kind="dead", tag=self.tag)
+
+
+class AnyWait:
+    """The clock of a wait for a message of any of several peers; their deaths are no error."""
+
+    def __init__(self, transport: Transport, deadline: float, what: str) -> None:
+        self.transport, self.what = transport, what
+        self.begin = time.monotonic()
+        self.span = max(0.0, deadline - self.begin)
+        self.told = False
+        self.tries = 0
+
+    def go_on(self, peers: Sequence[int]) -> None:
+        """Pause. Raises TransportError if a neighbour gave up, and once one of `peers` is silent for too long."""
+        transport = self.transport
+        transport.check_open()
+        transport._listen(next(iter(transport.neighbours), transport.rank))
+        passed = time.monotonic() - self.begin
+        if passed > SIGN_AFTER * self.span and not self.told:
+            self.told = True
+            transport._tell(json.dumps({"waiting": self.what[:REASON_CHARS]}).encode())
+        mute = [peer for peer in peers if transport._signs.get(peer, (0.0, ""))[0] < self.begin]
+        if passed >= self.span or (mute and passed >= PATIENCE * self.span):
+            peer = mute[0] if mute else peers[0] if peers else -1
+            transport._silent.add(peer)
+            raise TransportError(f"rank {peer} was silent for {passed:.1f} s", peer=peer, kind="silent")
+        transport._pause(self.tries)
+        self.tries += 1
