@@ -1,7 +1,7 @@
 """The redundant schedule: several ranks can compute each task, and nobody waits for a slow one.
 
-docs/schedules.md, "Redundant". `oscar.reducers.tasks` runs it; its actions here are those of ranks that are all
-equally fast.
+docs/schedules.md, "Redundant tasks". `oscar.reducers.tasks` runs it. The actions here are those of ranks that
+are equally fast.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ MOST_PIECES = 8  # by default
 class Redundant(Schedule):
     """An AllReduce in one hop: every rank sends its integers to all others, and all add.
 
-    The work of an iteration is nodes * pieces *tasks*. Rank r computes the tasks of its own part, `pieces` r to
-    `pieces` (r + 1) - 1. `copies` - 1 other ranks can compute each of them, in its place. The backups of one
-    part are spread over the other ranks, so that all share the work of a slow rank.
+    An iteration has nodes * pieces *tasks*. Rank r computes those of its *part*, pieces * r and the following
+    ones. copies - 1 other ranks can compute each of them in its place. The backups of a part are spread over
+    the other ranks, so that all share the work of a slow rank.
 
     copies: ranks that can compute a task, 1 to nodes. pieces: tasks of a rank's part, 1 to MAX_PIECES; 0: one
     for each other rank, at most MOST_PIECES.
@@ -45,7 +45,7 @@ class Redundant(Schedule):
         super().__post_init__()
         if not 1 <= self.copies <= self.nodes:
             raise ValueError(
-                f"schedule redundant: expected copies of 1 to {self.nodes}, the number of ranks, got {self.copies}; "
+                f"schedule redundant: expected copies of 1 to {self.nodes}, the ranks, got {self.copies}; "
                 "set schedule.copies to such a number"
             )
         if not 0 <= self.pieces <= MAX_PIECES:

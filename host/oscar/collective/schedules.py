@@ -38,7 +38,8 @@ def make_schedule(
     group: ranks in a group, for hierarchical and exchange (None: about the square root of `nodes`).
     root: the rank that adds, for star.
     file: path of a schedule file, for file.
-    copies, pieces: ranks that can compute a task, and tasks of a rank's part (None: the default), for redundant.
+    copies: ranks that can compute a task, for redundant.
+    pieces: tasks of a rank's part, for redundant (None: one for each other rank, at most 8).
     slices: for switch, which has so many ranks more, without values; no host runs it.
 
     Raises ValueError for arguments out of range, ConfigError for a file that cannot be used.

@@ -125,8 +125,8 @@ class Config(Choice):
         wrong = dict(self._not_redundant()) if self.schedule.name == "redundant" else {}
         if wrong:
             raise ValueError(
-                f"schedule redundant cannot go with {', '.join(wrong)}: every rank must make the same integers of "
-                f"a task; set {', '.join(wrong.values())}, or take another schedule"
+                f"schedule redundant cannot go with {', '.join(wrong)}: every rank must make the same "
+                f"integers of a task; set {', '.join(wrong.values())}, or take another schedule"
             )
         if method.codec is not None:
             self.check_width(method.codec, self.nodes)

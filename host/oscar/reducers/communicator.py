@@ -15,16 +15,15 @@ from oscar.collective.frames import Frames
 from oscar.collective.redundant import Redundant
 from oscar.collective.schedule import Schedule
 from oscar.config import Config
-from oscar.errors import CautionWarning, ConfigError, GradientError, GradientOverflowError, warn
+from oscar.errors import ConfigError, GradientOverflowError
 from oscar.numerics.tensors import as_floats
 from oscar.reducers.checks import MAX_NODES, check_list
-from oscar.reducers.copies import Copies, Counts
+from oscar.reducers.copies import Counts
 from oscar.reducers.on_device import flat_on, place_of, there, why_on_host
 from oscar.reducers.party import Party, greeting
 from oscar.reducers.reducer import Call, Reducer, Shapes, State, check_config
 from oscar.reducers.remote_wire import RemoteWire
 from oscar.reducers.scheduling import shares_of
-from oscar.reducers.task_wire import TaskWire
 from oscar.reducers.wire import Wire
 from oscar.schemes.base import Channel
 from oscar.state import Saved
@@ -45,7 +44,7 @@ class PeerStats:
     reset: state was made anew because shapes changed.
     seconds: duration of the call.
     waited_s: part of it spent waiting.
-    tasks: counts of `allreduce_tasks`.
+    tasks: what copies of tasks cost, of a TaskCommunicator.
     """
 
     rank: int
@@ -140,27 +139,24 @@ class Communicator(Reducer):
         self.party.compare(self.greeting, "handshake", advice=advice)
         if refused is not None:
             raise refused
-        redundant = isinstance(self._default, Redundant)
-        if redundant and (self.weights is not None or self.own_codec):
+        self._check_schedule(self._default)
+
+    def _check_schedule(self, schedule: Schedule | None) -> None:
+        """Raise ConfigError for a schedule that another class runs."""
+        if isinstance(schedule, Redundant):
             raise ConfigError(
-                "schedule redundant: expected neither weights nor a codec of your own; leave them out"
+                "schedule redundant: expected a way to compute tasks of other ranks, got the gradient of "
+                "this one; take oscar.reducers.tasks.TaskCommunicator (in PyTorch "
+                "oscar.torch_ddp.OscarTasks), or another schedule"
             )
-        self._copies = Copies(self.party, self._default) if isinstance(self._default, Redundant) else None
-        self._lost: set[int] = set()  # ranks whose death was reported
-
-    def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> Wire:
-        if self._copies is not None:
-            return TaskWire(self._copies, channels)
-        return RemoteWire(self.party, channels, self._default)
-
-    def _schedule(self, nodes: int, values: int) -> Schedule:
-        """See Reducer: between the ranks, whatever the number of workers."""
-        return super()._schedule(self.nodes, values)
 
     @property
-    def tasks(self) -> int:
-        """Number of gradients in a mean: one from each rank, or the tasks of the schedule redundant."""
-        return self.nodes if self._copies is None else self._copies.schedule.tasks
+    def gradients(self) -> int:
+        """Number of gradients in a mean."""
+        return self.nodes
+
+    def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> Wire:
+        return RemoteWire(self.party, channels, self._default)
 
     @property
     def agreed(self) -> str:
@@ -200,54 +196,14 @@ class Communicator(Reducer):
         """
         self.party.check_alive()
         check_list(tensors, "a list of tensors")
-        if self._copies is not None:
-            raise ConfigError(
-                "schedule redundant: a rank must be able to compute tasks of others; call "
-                "allreduce_tasks(compute), or take another schedule"
-            )
         if device is not None:
             device = self._admitted(tensors, key, device)
-        return self._whole(lambda: self._attempt(tensors, key, device), key, device)
+        return self._wholly(lambda: self._attempt(tensors, key, device), key, device)
 
-    def allreduce_tasks(self, compute: Callable[[int], Sequence[Any]], *, key: Hashable = 0) -> PeerResult:
-        """Return the mean of the gradients of all tasks, without waiting for slow ranks. Collective.
-
-        The schedule must be `redundant` (docs/schedules.md). Each of `tasks` tasks is a part of the batch, for
-        example a micro-batch. This rank computes the tasks of its own part first, and then tasks that other
-        ranks have not sent. It returns once one copy of every task is here, and may be up to four calls ahead
-        of a slow rank. The mean has the same bits on all ranks.
-
-        compute: called with a task's number, 0 to tasks - 1; returns its tensors as for `allreduce`, which
-        must stay as they are until the call returns. A task must give the same bits on every rank.
-        key: as in `allreduce`. The first call of a key waits for all ranks.
-
-        A rank's death is survived while other ranks can compute its tasks. It is reported once with a
-        CautionWarning, and in `stats.tasks.dead`. Raises PeerError where no rank is left for a task, where a
-        rank is silent beyond the deadline, and where copies of a task differ; otherwise as `allreduce`.
-        """
-        self.party.check_alive()
-        if self._copies is None:
-            raise ConfigError(
-                "allreduce_tasks: expected the schedule redundant; set schedule: {name: redundant, copies: 2}"
-            )
-        result = self._whole(lambda: self._attempt_tasks(compute, key), key)
-        for rank in sorted(self._copies.dead.keys() - self._lost):
-            self._lost.add(rank)
-            warn(f"rank {self.rank}: rank {rank} died; others compute its tasks", CautionWarning)
-        return result
-
-    def drain(self) -> None:
-        """Wait until all living ranks have ended their last call of `allreduce_tasks`; collective.
-
-        Call it before `close`, or a rank that is behind takes this one for dead. Raises PeerError.
-        """
-        if self._copies is not None:
-            self._copies.drain()
-
-    def _whole(
+    def _wholly(
         self, attempt: Callable[[], tuple[PeerResult, Call]], key: Hashable, device: Any = None
     ) -> PeerResult:
-        """Run a call as a whole or not at all."""
+        """Make a call as a whole or not at all."""
         try:
             with there(device), self._kept(key):
                 result, call = attempt()
@@ -283,46 +239,15 @@ class Communicator(Reducer):
         totals, call = self._exchange(state, [flat])
         self._timed(key, time.perf_counter() - (self._ended or began), self._of_rank_0)
         mean = self._finish(state, totals, [flat])
-        stats = self._stats(state, call, reset, began, waited)
+        seconds = time.perf_counter() - began, self.party.waited_s - waited
         if key == next(iter(self.states)):
             self._ended = time.perf_counter()
-        return PeerResult(mean, self._sums(state), stats), call
-
-    def _attempt_tasks(
-        self, compute: Callable[[int], Sequence[Any]], key: Hashable
-    ) -> tuple[PeerResult, Call]:
-        began, waited = time.perf_counter(), self.party.waited_s
-        assert self._copies is not None
-        ready: dict[int, Any] = {}
-        if (state := self.states.get(key)) is None:
-            task = self._copies.schedule.part(self.rank)[0]
-            ready[task] = compute(task)
-            check_list(ready[task], "a list of tensors of each task")
-            self._copies.drain()  # so that nothing is under way when shapes are compared
-            state, _ = self._fit(key, [tuple(np.shape(tensor)) for tensor in ready[task]], None)
-        shapes = state.scheme.shapes
-
-        def flat(task: int) -> list[np.ndarray]:
-            tensors = ready.pop(task) if task in ready else compute(task)
-            check_list(tensors, "a list of tensors of each task")
-            if [tuple(np.shape(tensor)) for tensor in tensors] != shapes:
-                raise GradientError(
-                    f"task {task}: expected the shapes of the first call, got others; use another key"
-                )
-            return as_floats(tensors, task)
-
-        assert isinstance(state.wire, TaskWire)
-        totals, traffic, counts = state.wire.reduce(state.scheme, state.workers, flat)
-        done = [state.workers[task] for task in counts.computed]
-        losses = {worker.rank: worker.saturation for worker in done}
-        call = Call(traffic, losses, {worker.rank: worker.unreturned for worker in done})
-        mean = self._finish(state, totals, [])
-        stats = self._stats(state, call, False, began, waited, counts)
-        return PeerResult(mean, self._sums(state), stats), call
+        return PeerResult(mean, self._sums(state), self._stats(state, call, seconds, reset=reset)), call
 
     def _stats(
-        self, state: State, call: Call, reset: bool, began: float, waited: float, tasks: Counts | None = None
+        self, state: State, call: Call, seconds: tuple[float, float], *, reset: bool = False, **more: Any
     ) -> PeerStats:
+        """Return the statistics of a call. seconds: its duration, and the part spent waiting."""
         return PeerStats(
             rank=self.rank,
             nodes=self.nodes,
@@ -333,10 +258,10 @@ class Communicator(Reducer):
             reset=reset,
             sent_bytes=sum(moved.sent_bytes for moved in call.traffic) + call.exchange_bytes,
             exchange_bytes=call.exchange_bytes,
-            seconds=time.perf_counter() - began,
-            waited_s=self.party.waited_s - waited,
+            seconds=seconds[0],
+            waited_s=seconds[1],
             frames=call.frames,
-            tasks=tasks,
+            **more,
         )
 
     def _of_rank_0(self, value: float) -> float:
@@ -352,7 +277,7 @@ class Communicator(Reducer):
         subject = self.party.subject = handshake.Subject(str(key), shapes)
         if state is not None and state.scheme.shapes == shapes:
             if state.device != device:  # its own rank alone knows where it is
-                moved = self._make_state(self.tasks, shapes, device)
+                moved = self._make_state(self.gradients, shapes, device)
                 moved.load_state_dict(Saved(state.state_dict()))
                 self.states[key] = state = moved
             return state, False
@@ -362,7 +287,7 @@ class Communicator(Reducer):
         pairs = {"key": str(key), "tensors": len(shapes), **described, "schedule": schedule.digest}
         pairs["plan.shares"] = shares_of(self.config, schedule, values)
         self.party.compare_shapes(subject.news([] if state is None else state.scheme.shapes), pairs)
-        self.states[key] = self._make_state(self.tasks, shapes, device)
+        self.states[key] = self._make_state(self.gradients, shapes, device)
         return self.states[key], state is not None
 
     def gather(self, mine: bytes, cap: int) -> list[bytes]:
@@ -421,6 +346,6 @@ class Communicator(Reducer):
         with self._resumed(saved):
             for key in states.keys(lambda _: True, "any"):
                 with states[key]["shapes"].fitting():
-                    fresh[key] = self._make_state(self.tasks, states[key]["shapes"].shapes())
+                    fresh[key] = self._make_state(self.gradients, states[key]["shapes"].shapes())
                 fresh[key].load_state_dict(states[key])
         self.states, self._ended = fresh, None

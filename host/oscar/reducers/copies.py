@@ -28,8 +28,8 @@ Key = tuple[int, int, int]  # round, rank whose part it is, piece
 class Counts:
     """What one call moved.
 
-    sent_bytes: with heads. drained, drained_bytes: copies that arrived and were not added. computed: tasks that
-    this rank computed. dead: ranks known to be dead.
+    sent_bytes: with heads. drained, drained_bytes: copies that arrived and were not added. computed: tasks
+    that this rank computed. dead: ranks known to be dead.
     """
 
     sent_bytes: int = 0
@@ -42,11 +42,12 @@ class Counts:
 class Copies:
     """One rank's messages to and from all others, in all calls of a communicator.
 
-    Messages of a link arrive in order. A rank reads what a peer sends up to the end of its call, then waits
-    until it begins the next one itself. After a death it reads on: a peer that is ahead passes on what the dead
-    rank had sent it.
+    Messages of a link arrive in order. A rank reads what a peer sends up to the end of its call, and goes on
+    when it begins the next call itself. After a death it reads on at once: a peer that is ahead passes on
+    what the dead rank had sent to it.
 
-    call: number of the present call, from 1. counts: of this call. dead: ranks known to be dead.
+    call: number of the present call, from 1. counts: of this call. dead: ranks known to be gone,
+    with the last call that they have ended.
     """
 
     def __init__(self, party: Party, schedule: Redundant) -> None:
@@ -54,7 +55,7 @@ class Copies:
         self.rank = party.rank
         self.call = self._digest = 0
         self.counts = Counts()
-        self.dead: dict[int, None] = {}
+        self.dead: dict[int, int] = {}
         others = [rank for rank in range(party.nodes) if rank != party.rank]
         self.finished = dict.fromkeys(others, 0)  # by living peer: its last call that has ended
         self.transport.meet(others)
@@ -192,31 +193,30 @@ class Copies:
     def _compare(self, peer: int, digest: int) -> None:
         if digest != self._digest:
             text = (
-                f"rank {self.rank}: rank {peer} has another replicated state than this rank, in call {self.call}; "
-                "gradients are untouched: start all ranks again from one checkpoint"
+                f"rank {self.rank}: rank {peer} has another replicated state than this rank, in call "
+                f"{self.call}; gradients are untouched: start all ranks again from one checkpoint"
             )
             raise PeerError(text, rank=self.rank, peer=peer, step=-1, chunk=-1)
 
     def _differs(self, peer: int, first: int, key: Key) -> PeerError:
         _, part, piece = key
-        which = (
-            f"the part of rank {part}" if piece == WHOLE else f"task {part * self.schedule.pieces + piece}"
-        )
+        task = part * self.schedule.pieces + piece
+        which = f"the part of rank {part}" if piece == WHOLE else f"task {task}"
         text = (
-            f"rank {self.rank}: the copies of {which} from ranks {first} and {peer} differ: expected the same "
-            "gradient, bit for bit, wherever a task is computed; use deterministic kernels, one kind of device "
-            "and as many threads on all ranks, or schedule.copies: 1"
+            f"rank {self.rank}: the copies of {which} from ranks {first} and {peer} differ: expected the "
+            "same gradient, bit for bit, wherever a task is computed; use deterministic kernels, one kind of "
+            "device and equally many threads on all ranks, or set schedule.copies to 1"
         )
         return PeerError(text, rank=self.rank, peer=peer, step=part, chunk=0)
 
     def _lost(self, peer: int) -> None:
         """Learn that `peer` is dead: read its last messages, and pass them on to ranks that may lack them."""
-        self.dead[peer] = None
+        self.dead[peer] = 0
         self._post(peer)
         while self._take(peer):
             pass
         self._posted.discard(peer)
-        del self.finished[peer]
+        self.dead[peer] = self.finished.pop(peer)
         for call, firsts in self._first.items():
             for (number, part, piece), (payload, sender, digest) in firsts.items():
                 if sender != peer:

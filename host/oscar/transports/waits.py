@@ -71,53 +71,13 @@ class TransportError(OscarError):
         self.peer, self.kind, self.tag, self.notice = peer, kind, tag, notice
 
 
-class Wait:
-    """The clock of one wait. It sends a sign of life, listens for notices, and gives up at the deadline."""
-
-    def __init__(self, transport: Transport, peer: int, tag: int, deadline: float, what: str) -> None:
-        self.transport, self.peer, self.tag, self.what = transport, peer, tag, what
-        self.begin = time.monotonic()
-        self.span = max(0.0, deadline - self.begin)
-        self.told = False
-        self.gone = 0.0  # when the peer was found dead
-        self.tries = 0
-
-    def go_on(self) -> None:
-        """Pause. Raises TransportError once the peer is dead or silent, or a neighbour gave up."""
-        transport, peer = self.transport, self.peer
-        transport.check_open()
-        transport._listen(self.peer)
-        passed = time.monotonic() - self.begin
-        if peer in transport.dead:
-            self._dead(transport.dead[peer])
-            return
-        if passed > SIGN_AFTER * self.span and not self.told:
-            self.told = True
-            transport._tell(json.dumps({"waiting": self.what[:REASON_CHARS]}).encode())
-        when, what = transport._signs.get(peer, (0.0, ""))
-        alive = when >= self.begin
-        if passed >= self.span * (1.0 if alive else PATIENCE):
-            transport._silent.add(peer)
-            also = f" (it is alive, and itself waits for {what})" if alive else ""
-            raise TransportError(
-                f"rank {peer} was silent for {passed:.1f} s{also}", peer=peer, kind="silent", tag=self.tag
-            )
-        transport._pause(self.tries)
-        self.tries += 1
-
-    def _dead(self, why: str) -> None:
-        """Pause, so that a dead peer's last messages can arrive; raise TransportError after LAST_WORDS_S."""
-        now = time.monotonic()
-        self.gone = self.gone or now
-        if now < self.gone + LAST_WORDS_S:
-            self.transport._pause(self.tries)
-            self.tries += 1
-            return
-        raise TransportError(f"rank {self.peer} died ({why})", peer=self.peer, kind="dead", tag=self.tag)
-
-
 class AnyWait:
-    """The clock of a wait for a message of any of several peers; their deaths are no error."""
+    """The clock of a wait for a message of any of several peers; their deaths are no error.
+
+    It sends a sign of life, listens for notices, and gives up at the deadline.
+    """
+
+    tag = -1
 
     def __init__(self, transport: Transport, deadline: float, what: str) -> None:
         self.transport, self.what = transport, what
@@ -127,18 +87,55 @@ class AnyWait:
         self.tries = 0
 
     def go_on(self, peers: Sequence[int]) -> None:
-        """Pause. Raises TransportError if a neighbour gave up, and once one of `peers` is silent for too long."""
-        transport = self.transport
-        transport.check_open()
-        transport._listen(next(iter(transport.neighbours), transport.rank))
-        passed = time.monotonic() - self.begin
+        """Pause. Raises TransportError once one of `peers` is silent, or a neighbour gave up."""
+        self._listen(peers[0])
+        self._check(peers)
+
+    def _listen(self, peer: int) -> None:
+        self.transport.check_open()
+        self.transport._listen(peer)
+
+    def _check(self, peers: Sequence[int]) -> None:
+        transport, passed = self.transport, time.monotonic() - self.begin
         if passed > SIGN_AFTER * self.span and not self.told:
             self.told = True
             transport._tell(json.dumps({"waiting": self.what[:REASON_CHARS]}).encode())
-        mute = [peer for peer in peers if transport._signs.get(peer, (0.0, ""))[0] < self.begin]
-        if passed >= self.span or (mute and passed >= PATIENCE * self.span):
-            peer = mute[0] if mute else peers[0] if peers else -1
+        signs = {peer: transport._signs.get(peer, (0.0, "")) for peer in peers}
+        mute = [peer for peer, (when, _) in signs.items() if when < self.begin]
+        if passed >= self.span * (PATIENCE if mute else 1.0):
+            peer = (mute or peers)[0]
+            also = "" if mute else f" (it is alive, and itself waits for {signs[peer][1]})"
             transport._silent.add(peer)
-            raise TransportError(f"rank {peer} was silent for {passed:.1f} s", peer=peer, kind="silent")
-        transport._pause(self.tries)
+            raise TransportError(
+                f"rank {peer} was silent for {passed:.1f} s{also}", peer=peer, kind="silent", tag=self.tag
+            )
+        self._pause()
+
+    def _pause(self) -> None:
+        self.transport._pause(self.tries)
         self.tries += 1
+
+
+class Wait(AnyWait):
+    """The clock of a wait for one peer, whose death is an error."""
+
+    def __init__(self, transport: Transport, peer: int, tag: int, deadline: float, what: str) -> None:
+        super().__init__(transport, deadline, what)
+        self.peer, self.tag = peer, tag
+        self.gone = 0.0  # when the peer was found dead
+
+    def go_on(self, peers: Sequence[int] = ()) -> None:
+        """Pause. Raises TransportError once the peer is dead or silent, or a neighbour gave up."""
+        self._listen(self.peer)
+        if self.peer in self.transport.dead:
+            self._dead(self.transport.dead[self.peer])
+        else:
+            self._check((self.peer,))
+
+    def _dead(self, why: str) -> None:
+        """Pause, so that a dead peer's last messages can arrive; raise TransportError after LAST_WORDS_S."""
+        now = time.monotonic()
+        self.gone = self.gone or now
+        if now >= self.gone + LAST_WORDS_S:
+            raise TransportError(f"rank {self.peer} died ({why})", peer=self.peer, kind="dead", tag=self.tag)
+        self._pause()
