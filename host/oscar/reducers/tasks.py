@@ -12,6 +12,7 @@ from oscar.collective.redundant import Redundant
 from oscar.collective.schedule import Schedule
 from oscar.config import Config
 from oscar.errors import CautionWarning, ConfigError, GradientError, warn
+from oscar.numerics.saturation import Saturation
 from oscar.numerics.tensors import as_floats
 from oscar.reducers.checks import check_list
 from oscar.reducers.communicator import Communicator, PeerResult
@@ -145,9 +146,9 @@ class TaskCommunicator(Communicator):
 
         assert isinstance(state.wire, TaskWire)
         totals, traffic, counts = state.wire.reduce(state.scheme, state.workers, flat)
-        workers = [state.workers[task] for task in counts.computed]
-        losses = {worker.rank: worker.saturation for worker in workers}
-        call = Call(traffic, losses, {worker.rank: worker.unreturned for worker in workers})
+        losses = {task: state.workers[task].saturation for task in counts.computed}
+        worst = max(losses.values(), key=lambda loss: loss.worst, default=Saturation())
+        call = Call(traffic, losses, {self.rank: worst})
         mean = self._finish(state, totals, [])
         seconds = time.perf_counter() - began, self.party.waited_s - waited
         return PeerResult(mean, self._sums(state), self._stats(state, call, seconds, tasks=counts)), call

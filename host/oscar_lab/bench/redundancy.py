@@ -76,10 +76,8 @@ def gradient(seed: int, values: int, step: int, task: int) -> np.ndarray:
 
 def measure(copies: int | None, slow: bool, args: argparse.Namespace) -> Row:
     """Return the row of one schedule. copies: None for direct."""
-    if copies is None:
-        config = Config(nodes=args.nodes, schedule="direct")
-    else:
-        config = Config(nodes=args.nodes, schedule={"name": "redundant", "copies": copies})
+    schedule: Any = "direct" if copies is None else {"name": "redundant", "copies": copies}
+    config = Config(nodes=args.nodes, schedule=schedule)
     train = partial(_train, config, slow, args)
     with ThreadPoolExecutor(args.nodes) as pool:
         ranks = list(pool.map(train, local_transports(args.nodes)))
