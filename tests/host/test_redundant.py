@@ -23,6 +23,7 @@ from oscar.reducers.tasks import TaskCommunicator
 from oscar.transports.base import TASK_TAG, Transport
 from oscar.transports.tcp import Lines, TcpTransport
 from oscar.transports.threads import local_transports
+from oscar_studies.ranks import RankRun, summarise
 from support.ranks import on_ranks
 
 NODES, TASKS, SLOW = 4, 12, 3  # a part has three tasks
@@ -321,3 +322,17 @@ def test_states_that_differ_are_an_error(seed: int) -> None:
     errors = on_ranks(local_transports(NODES), work)
     assert all(isinstance(error, PeerError) for error in errors)
     assert any("another replicated state" in str(error) for error in errors)
+
+
+def test_a_training_of_a_worker_equals_that_of_one_process() -> None:
+    given = config(iterations=3, workload={"name": "numpy-digits", "options": {"hidden": 16, "batch": 4}})
+
+    def work(transport: Transport) -> tuple[RankRun, Any]:
+        run = RankRun(given, transport)
+        run.run()
+        return run, run.reports()
+
+    run, logs = on_ranks(local_transports(NODES), work)[0]
+    report = summarise(given, run, logs, check=3)
+    assert report["ok"], report["wrong"]
+    assert report["checked"] == 3
