@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import random
 import socket
 import threading
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from needs import needs
 from oscar import Config
 from oscar.collective.check import check
 from oscar.collective.redundant import Redundant
@@ -23,6 +26,7 @@ from oscar.reducers.tasks import TaskCommunicator
 from oscar.transports.base import TASK_TAG, Transport
 from oscar.transports.tcp import Lines, TcpTransport
 from oscar.transports.threads import local_transports
+from oscar_lab.lab.launch import launch
 from oscar_studies.ranks import RankRun, summarise
 from support.ranks import on_ranks
 
@@ -336,3 +340,35 @@ def test_a_training_of_a_worker_equals_that_of_one_process() -> None:
     report = summarise(given, run, logs, check=3)
     assert report["ok"], report["wrong"]
     assert report["checked"] == 3
+
+
+STRUCK = """
+import os, signal, sys
+from oscar.cli import main
+from oscar.reducers.tasks import TaskCommunicator
+reduce, calls = TaskCommunicator.allreduce_tasks, []
+def struck(self, compute, **how):
+    calls.append(0)
+    if len(calls) == 3 and self.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return reduce(self, compute, **how)
+TaskCommunicator.allreduce_tasks = struck
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_processes_over_mpi_train_on_without_one_that_is_killed(tmp_path: Path) -> None:
+    needs("mpi")
+    given, report, script = tmp_path / "c.yaml", tmp_path / "report.json", tmp_path / "struck.py"
+    given.write_text(
+        "iterations: 6\nschedule: {name: redundant}\n"
+        "workload: {name: numpy-digits, options: {hidden: 16, batch: 4}}\n"
+    )
+    script.write_text(STRUCK)
+    program = [str(script), "worker", str(given), "--transport", "mpi", "--json", str(report)]
+    ended = launch("mpi", NODES, program, limit_s=120.0, token=str(given))
+    assert ended.status == 0, ended.output
+    assert not ended.orphans
+    assert "rank 1 died; the others compute its tasks" in ended.output
+    result = json.loads(report.read_text())
+    assert (result["ok"], result["lost"], len(result["iterations"])) == (True, 1, 6)
