@@ -18,6 +18,11 @@ MAX_PIECES = 64
 MOST_PIECES = 8  # by default
 
 
+def usual_pieces(nodes: int) -> int:
+    """Return one task of a part for each other rank, so that all share its work; MOST_PIECES at most."""
+    return max(1, min(nodes - 1, MOST_PIECES))
+
+
 @dataclass(frozen=True)
 class Redundant(Schedule):
     """An AllReduce in one hop: every rank sends its integers to all others, and all add.
@@ -26,8 +31,7 @@ class Redundant(Schedule):
     ones. copies - 1 other ranks can compute each of them in its place. The backups of a part are spread over
     the other ranks, so that all share the work of a slow rank.
 
-    copies: ranks that can compute a task, 1 to nodes. pieces: tasks of a rank's part, 1 to MAX_PIECES; 0: one
-    for each other rank, at most MOST_PIECES.
+    copies: ranks that can compute a task, 1 to nodes. pieces: tasks of a rank's part, 1 to MAX_PIECES.
 
     >>> from oscar.collective.schedules import make_schedule
     >>> schedule = make_schedule("redundant", 4, copies=2)
@@ -39,7 +43,7 @@ class Redundant(Schedule):
     integers: ClassVar[bool] = True
 
     copies: int = 2
-    pieces: int = 0
+    pieces: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,10 +52,8 @@ class Redundant(Schedule):
                 f"schedule redundant: expected copies of 1 to {self.nodes}, the ranks, got {self.copies}; "
                 "set schedule.copies to such a number"
             )
-        if not 0 <= self.pieces <= MAX_PIECES:
+        if not 1 <= self.pieces <= MAX_PIECES:
             raise ValueError(f"schedule redundant: expected pieces of 1 to {MAX_PIECES}, got {self.pieces}")
-        if self.pieces == 0:
-            object.__setattr__(self, "pieces", max(1, min(self.nodes - 1, MOST_PIECES)))
         if self.adopt:
             raise ValueError("schedule redundant: expected a lossless codec; take direct or ring")
 

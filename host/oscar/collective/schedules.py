@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oscar.collective.exchange import ExchangeSchedule
-from oscar.collective.redundant import Redundant
+from oscar.collective.redundant import Redundant, usual_pieces
 from oscar.collective.ring import Boomerang, Duplex, Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule, read_schedule
@@ -56,7 +56,7 @@ def make_schedule(
             raise ValueError("schedule file: expected the path of a schedule file, got none")
         return read_schedule(file, nodes=nodes, subframes=subframes, adopt=adopt)
     if name == Redundant.name:
-        return Redundant(nodes, subframes, adopt, copies=copies, pieces=pieces or 0)
+        return Redundant(nodes, subframes, adopt, copies=copies, pieces=pieces or usual_pieces(nodes))
     kind = SCHEDULES[name]
     adopt = adopt and not kind.integers
     if issubclass(kind, GROUPED):
