@@ -28,7 +28,6 @@ from oscar.cli.progress import COMPILING, compiling_said
 from oscar.config import Config, load_config
 from oscar.errors import REQUIRED
 from oscar.planning.costs import method_cost
-from oscar.plotting import spread_labels
 from oscar.timeline import nic
 
 ROOT = Path(__file__).parents[2]
@@ -916,20 +915,3 @@ def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
 
     monkeypatch.setattr("oscar_studies.cli.report.read_results", interrupt)
     assert run(["report", tiny / "out" / "results.json"]) == 130
-
-
-def test_bench_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["bench"]) == 0
-    for line in capsys.readouterr().out.splitlines():
-        name, _, summary = line.partition(" ")
-        assert name
-        assert summary.strip()
-
-
-def test_labels_keep_their_distance() -> None:
-    wanted = [0.0, 0.1, 0.12, 0.9]
-    placed = spread_labels(wanted, 0.2)
-    gaps = np.diff(placed)
-    assert (gaps >= 0.2 - 1e-12).all()
-    assert placed[-1] == 0.9
-    assert placed[0] >= 0

@@ -388,18 +388,6 @@ def test_integers_and_float64_beyond_float32_are_refused():
         check_tensors([np.array([1e39])], 0)
 
 
-@pytest.mark.parametrize("bits", [8, 12])
-def test_saved_worker_state_continues_bit_for_bit(bits):
-    params = QuantiserParams(bits=bits, error_feedback=True, rounding="stochastic", coarseness=1.0)
-    worker = WorkerQuantiser(params, 3)
-    worker.quantise([normal(0, 40)], [0])
-    worker.commit()
-    copy = WorkerQuantiser(params, 3)
-    copy.load_state_dict(worker.state_dict())
-    out = [w.quantise([normal(1, 40)], [0]) for w in (worker, copy)]
-    assert np.array_equal(*out)
-
-
 def test_a_state_of_other_tensors_never_reaches_the_kernels():
     """Kernels do not check bounds: a residual or sums that are too short must not get there."""
     params = QuantiserParams(error_feedback=True)

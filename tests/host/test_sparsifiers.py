@@ -12,8 +12,6 @@ import pytest
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.communicator import Communicator
-from oscar.schemes.registry import make_scheme
 from oscar.schemes.sparse import micro as shared_threshold
 from oscar.schemes.sparse.deft import Deft, pack, pieces_of, shares_of
 from oscar.schemes.sparse.micro import (
@@ -37,9 +35,7 @@ from oscar.schemes.sparse.thresholds import (
     top,
 )
 from oscar.state import crc
-from oscar.transports.threads import local_transports
 from oscar_studies.peers.sidco import fitted, threshold_of
-from support.ranks import on_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")
 Options = dict[str, Any]
@@ -191,61 +187,6 @@ def test_a_threshold_of_whole_gradients_gives_each_worker_k_at_first(name: str, 
 # Edges.
 
 
-@EVERY
-@pytest.mark.parametrize("density", [1e-9, 1.0])
-def test_edges(name: str, options: Options, density: float, seed: int) -> None:
-    """One value or all of them, more workers than values, one worker, zeros, a call that fails."""
-    random = np.random.default_rng(seed)
-    for nodes, shapes in ((1, [(9,)]), (5, [(2,)]), (3, [(1, 1), (0,), (40,)]), (8, [(300,), (7,)])):
-        one, twin = (cluster(name, nodes, density=density, **options) for _ in range(2))
-        for scale in (0, 1, 1, 0, 1):
-            every = [[scale * tensor for tensor in own] for own in gradients(random, nodes, shapes)]
-            held = crc(one.state_dict())
-            bad = [[tensor.copy() for tensor in own] for own in every]
-            bad[-1][-1].flat[0] = np.inf
-            with pytest.raises(GradientError, match=f"node {nodes - 1}"):
-                one.allreduce(bad)
-            assert crc(one.state_dict()) == held or not one.states
-            mean, other = (flat(c.allreduce(every).mean) for c in (one, twin))
-            assert np.array_equal(mean, other)
-            assert np.isfinite(mean).all()
-            if density == 1 and name == "topk":
-                assert options or not any(worker.residual.any() for worker in one.states[0].workers)
-
-
-@EVERY
-def test_a_resumed_run_ends_bit_for_bit_the_same(name: str, options: Options, seed: int) -> None:
-    random, nodes = np.random.default_rng(seed), 3
-    shapes, form = shapes_of(random), FORMS[int(random.integers(3))]
-    first, second = (cluster(name, nodes, values=form, density=0.05, **options) for _ in range(2))
-    for _ in range(6):
-        first.allreduce(gradients(random, nodes, shapes))
-    second.load_state_dict(first.state_dict())
-    for _ in range(6):
-        every = gradients(random, nodes, shapes)
-        a, b = first.allreduce(every), second.allreduce(every)
-        assert all(np.array_equal(x, y) for x, y in zip(a.mean, b.mean, strict=True))
-        assert a.stats.frames == b.stats.frames
-    assert crc(first.state_dict()) == crc(second.state_dict())
-
-
-@EVERY
-def test_ranks_get_what_one_process_gets(name: str, options: Options, seed: int) -> None:
-    random, nodes = np.random.default_rng(seed), 3
-    shapes, form = shapes_of(random), FORMS[int(random.integers(3))]
-    config = Config(nodes=nodes, method=name, scheme={"values": form, "density": 0.05, **options})
-    every = [gradients(random, nodes, shapes) for _ in range(4)]
-    one = LocalCluster(config)
-    expected = [[x.tobytes() for x in one.allreduce(gradient).mean] for gradient in every]
-
-    def work(transport: Any) -> list[list[bytes]]:
-        reducer = Communicator(config, transport, timeout_s=20)
-        return [[x.tobytes() for x in reducer.allreduce(gradient[transport.rank]).mean] for gradient in every]
-
-    for came in on_ranks(local_transports(nodes), work):
-        assert came == expected
-
-
 @pytest.mark.parametrize(("name", "key", "bad", "message"), [
     ("micro", "threshold", -1.0, r"state\.scheme\.threshold: expected a number of 0 to"),
     ("micro", "threshold", math.nan, r"state\.scheme\.threshold: expected a number of 0 to"),
@@ -301,24 +242,6 @@ def test_what_a_rank_cannot_have_sent_is_refused_and_leaves_no_trace(
 def _more(places: np.ndarray, key: str, by: int) -> np.ndarray:
     places[key][0] += by
     return places
-
-
-@pytest.mark.parametrize(("name", "options", "message"), [
-    ("micro", {"density": 0.0}, "density is a share of all values, above 0 and at most 1, got 0.0"),
-    ("exdyna", {"density": 1.5}, "density is a share .* got 1.5"),
-    ("exdyna", {"partition": "released", "blocks": 90}, "at most as many blocks as there are .*, got 90"),
-    ("exdyna", {"blocks": -1}, "blocks >= 0, got -1"),
-    ("exdyna", {"partition": "range"}, "partition is one of released, learnt, got 'range'"),
-    ("micro", {"partition": "hash"}, "partition is one of range, learnt, got 'hash'"),
-    ("micro", {"controller": "none"}, "controller is one of corrected, released, got 'none'"),
-    ("scalecom", {"beta": 0.0}, "beta is the weight .* got 0.0"),
-    ("sidco", {"stages": 0}, "expected 1 stage at least, got 0"),
-    ("sidco", {"fit": "normal"}, "fit is one of exponential, pareto, got 'normal'"),
-    ("dct-threshold", {"every": 0}, "expected every >= 1, got 0"),
-])  # fmt: skip
-def test_wrong_options_say_what_is_right(name: str, options: Options, message: str) -> None:
-    with pytest.raises(ConfigError, match=f"scheme {name}: .*{message}"):
-        make_scheme(name, options, shapes=[(80,)], nodes=2, seed=0)
 
 
 # The rules, each beside what is obviously right.

@@ -10,11 +10,8 @@ import pytest
 from oscar.config import Config
 from oscar.errors import SaturationWarning
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.communicator import Communicator
 from oscar.schemes.registry import scheme_names
-from oscar.transports.threads import local_transports
 from oscar_lab.trials.spikes import SpikeCase, config_of, train
-from support.ranks import on_ranks
 
 SHAPES, NODES = [(40, 30), (200,), ()], 2
 SPIKES = range(8, 11)
@@ -162,29 +159,6 @@ def _worst(method: str, case: SpikeCase) -> float:
     how = {"calls": 36, "nodes": NODES, "seed": 0}
     usual = np.median(train(method, SpikeCase(), **how)["whole"][2:])
     return float(max(train(method, case, **how)["errors"][25:]) / usual)
-
-
-@quiet
-@pytest.mark.parametrize(
-    "config",
-    [
-        config_of("lhc"),
-        config_of("topk"),
-        Config(method="oscar-sw", scheme={"coded": True}),
-        Config(method="topk", scheme={"values": "asc"}),
-    ],
-)
-def test_ranks_send_again_together(config: Config) -> None:
-    calls = [gradients(call, 1e4 if call == 4 else 1.0) for call in range(7)]
-    cluster = LocalCluster(config)
-    expected = [flat(cluster.allreduce(given).mean) for given in calls]
-
-    def rank(transport: Any) -> list[np.ndarray]:
-        communicator = Communicator(config, transport)
-        return [flat(communicator.allreduce(given[transport.rank]).mean) for given in calls]
-
-    for means in on_ranks(local_transports(NODES), rank):
-        assert all(np.array_equal(a, b) for a, b in zip(means, expected, strict=True))
 
 
 @pytest.mark.filterwarnings("ignore::oscar.errors.CautionWarning")

@@ -49,7 +49,10 @@ SCHEMES: dict[str, list[Changes]] = {  # changes of the section `scheme`
     "oscar-sw-lossless": [{"stages": 1, "widths": 0}, {"stages": 4, "widths": 3}, {"message_bits": 3000}],
     "count-sketch": [{"error_feedback": True, "threshold": 2.0}, {"estimate": "mean", "fresh_hash": False}],
     "lhc": [{"cells": "values"}, {"lanes": 16, "hashes": 4, "ratio": 1.0}, {"error_feedback": False}],
-    "topk": [{"momentum": 0.9, "warmup": 3, "density": 0.1}, SPARSE, {"values": "int8", "index": "popular"}],
+    "topk": [
+        {"momentum": 0.9, "warmup": 3, "density": 0.1}, SPARSE, {"values": "int8", "index": "popular"},
+        {"density": 1.0},
+    ],
     "zen": [
         *({"exchange": name} for name in ("balanced", "doubling", "all-gather", "blocks", "dense")),
         {"values": "asc", "push": "popular", "error_feedback": True},
@@ -60,9 +63,9 @@ SCHEMES: dict[str, list[Changes]] = {  # changes of the section `scheme`
     "fedft": [{"density": 0.1, "chunk": 16}, {"values": "asc", "index": "popular"}],
     "demo": [{"values": "int8", "decay": 0.5, "chunk": 7}],
     "spafl": [{"error_feedback": False}],
-    "micro": [{"controller": "released"}, {"partition": "learnt", "values": "asc"}],
+    "micro": [{"controller": "released", "density": 1.0}, {"partition": "learnt", "values": "asc"}],
     "exdyna": [{"partition": "released", "controller": "released", "values": "int8"}, SPARSE],
-    "deft": [SPARSE, {"values": "int8"}],
+    "deft": [SPARSE, {"values": "int8", "density": 1e-9}],
     "clt-k": [{"values": "int8"}],
     "scalecom": [{"values": "asc", "beta": 0.5}],
     "hard-threshold": [SPARSE],
