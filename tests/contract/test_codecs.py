@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -112,6 +113,7 @@ def test_codec_link_resumes_bit_for_bit(name: str, seed: int) -> None:
     for step in (1, 4, 1):
         decoder.decode(encoder.encode(drawn(random, codec, 2000), step=step), step=step)
     tokens, states = [end.snapshot() for end in ends], [end.state_dict() for end in ends]
+    copies = copy.deepcopy(ends), pickle.loads(pickle.dumps(ends))
     kept = crc(states)
     values = [drawn(random, codec, 2000) for _ in range(2)]
     frames = [encoder.encode(one, step=1) for one in values]
@@ -121,7 +123,7 @@ def test_codec_link_resumes_bit_for_bit(name: str, seed: int) -> None:
         end.load_state_dict(copy.deepcopy(state))
     for end, token in zip(ends, tokens, strict=True):
         end.restore(token)
-    for one, other in (ends, fresh):
+    for one, other in (ends, fresh, *copies):
         assert [one.encode(value, step=1) for value in values] == frames
         assert all(np.array_equal(other.decode(f, step=1), r) for f, r in zip(frames, results, strict=True))
     assert crc(states) == kept

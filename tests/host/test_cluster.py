@@ -79,27 +79,6 @@ def test_the_sum_does_not_depend_on_codec_plan_schedule_or_subframes(nodes):
             assert np.array_equal(result.sums, expected[iteration].sums)
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
-@pytest.mark.parametrize(
-    "codec", [name for name, codec in ALL.items() if codec.domain == "float" or not codec.lossless]
-)
-@pytest.mark.parametrize("nodes", [1, 2, 5])
-def test_floats_and_lossy_codecs_leave_all_nodes_identical_too(codec, nodes):
-    for plan in PLANS:
-        run = cluster(codec, plan={"name": plan, "granule": 16})
-        for iteration in range(2):
-            given = gradients(nodes, iteration)
-            result = run.allreduce(given)
-            assert result.stats.identical
-            assert result.stats.exact == (ALL[codec].lossless)
-            if ALL[codec].lossless:
-                for t, mean in enumerate(result.mean):
-                    assert np.allclose(mean, np.mean([n[t] for n in given], axis=0), rtol=1e-4, atol=1e-4)
-    if nodes > 1:
-        with pytest.raises(ConfigError, match="schedule boomerang needs a lossless integer codec"):
-            cluster(codec, schedule="boomerang")
-
-
 @pytest.mark.parametrize("plan", ["equal", "snake"])
 def test_64_nodes_with_fewer_values_than_nodes(plan):
     run = cluster(plan={"name": plan, "granule": 1})

@@ -17,16 +17,6 @@ from oscar_studies.peers.powersgd import orthonormalise
 from support.lockstep import lockstep
 
 SHAPES = [(40, 50), (0,), (16, 3, 3, 5), (33,), (1,)]
-LOSSLESS: list[tuple[str, dict[str, Any]]] = [
-    ("lhc", {}),
-    ("lhc", {"cells": "values"}),
-    ("lhc", {"lanes": 16, "hashes": 4, "ratio": 1.0}),
-    ("oscar-sw-lossless", {}),
-    ("oscar-sw-lossless", {"stages": 1, "widths": 0}),
-    ("oscar-sw-lossless", {"stages": 4, "widths": 3}),
-    ("oscar-sw-lossless", {"cells": "sketch"}),
-    ("oscar-sw-lossless", {"message_bits": 3000}),
-]
 
 
 def combine(messages: list[Message]) -> np.ndarray:
@@ -82,47 +72,6 @@ def gradients(nodes: int, iteration: int, size: int) -> np.ndarray:
     random = np.random.default_rng((2, iteration))
     noise = random.laplace(size=(nodes, size)) + 0.5 * random.laplace(size=size)
     return (noise * scales).astype(np.float32)
-
-
-@pytest.mark.parametrize("nodes", [1, 2, 17])
-@pytest.mark.parametrize(("name", "options"), LOSSLESS)
-def test_lossless_sums_are_those_of_the_integers(name: str, options: dict[str, Any], nodes: int) -> None:
-    for coarseness in (0.125, 4.0):
-        scheme, workers = start(name, options | {"coarseness": coarseness}, nodes)
-        plain, others = start("lhc", {"coarseness": coarseness, "cells": "values"}, nodes)
-        for iteration in range(4):
-            values = gradients(nodes, iteration, scheme.values)
-            if iteration == 2:
-                values[:, 100:2000] = 0
-            mean, _ = iterate(scheme, workers, values)
-            sums = np.sum([worker.integers for worker in workers], axis=0)
-            assert np.array_equal(scheme.reference_sums(), sums)
-            assert sums.any()
-            assert np.array_equal(mean, iterate(plain, others, values)[0])
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("lhc", {"coarseness": 2.0}),
-        ("oscar-sw-lossless", {"coarseness": 2.0}),
-        ("terngrad", {"error_feedback": True}),
-        ("qsgd", {"error_feedback": True, "levels": 2}),
-        ("powersgd", {}),
-    ],
-)
-def test_error_feedback_loses_nothing(name: str, options: dict[str, Any]) -> None:
-    nodes = 4
-    scheme, workers = start(name, options, nodes)
-    given, applied = np.zeros(scheme.values), np.zeros(scheme.values)
-    for iteration in range(6):
-        values = gradients(nodes, iteration, scheme.values)
-        given += values.mean(axis=0)
-        applied += iterate(scheme, workers, values)[0]
-    waiting = np.mean([worker.residual for worker in workers], axis=0)
-    scale = np.abs(given).max()
-    assert np.abs(given - applied - waiting).max() < 1e-5 * scale
-    assert np.abs(waiting).max() > 1e-3 * scale
 
 
 def test_split_takes_a_tenth_less_than_lhc_at_its_best() -> None:
