@@ -12,24 +12,12 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.selection import largest
 from oscar.schemes.sparse.frequency import Cosines, basis
 from oscar.schemes.sparse.partitions import mixed
-from oscar.schemes.sparse.sparsifier import SparseWorker
 from oscar.schemes.sparse.top_k import shared_out
 from oscar_studies.peers.ok_topk import cut_of, reached
 
 pytestmark = pytest.mark.filterwarnings("ignore:scheme .*:oscar.errors.CautionWarning")
 
 Options = dict[str, Any]
-SYSTEMS: list[tuple[str, Options]] = [
-    ("oktopk", {"density": 0.05, "reuse": 3, "regions": 2}),
-    ("oktopk", {"density": 0.1, "controller": "released", "uneven": 1.0, "index": "coo"}),
-    ("adatopk", {"density": 0.05}),
-    ("fedft", {"density": 0.1, "chunk": 16}),
-    ("fedft", {"values": "asc", "index": "popular"}),
-    ("demo", {}),
-    ("demo", {"values": "int8", "decay": 0.5, "chunk": 7}),
-    ("spafl", {}),
-]
-SPARSE = [system for system in SYSTEMS if system[0] != "spafl"]
 SHAPES: list[tuple[int, ...]] = [(41, 16), (3,), (0, 4), (7, 3, 5), ()]
 
 
@@ -56,45 +44,6 @@ def gradients(random: np.random.Generator, nodes: int) -> list[list[np.ndarray]]
 
 def flat(tensors: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([tensor.ravel() for tensor in tensors])
-
-
-@pytest.mark.parametrize(("name", "options"), SPARSE, ids=str)
-def test_what_is_sent_and_what_is_kept_is_all_there_was(
-    name: str, options: Options, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bit for bit, of values or of coefficients; and the mean is that of what was sent."""
-    random, nodes = np.random.default_rng(seed), 5
-    one, held = cluster(name, nodes, options), {}
-    keep = SparseWorker.keep
-
-    def spy(worker: SparseWorker, acc: np.ndarray, positions: np.ndarray, sent: np.ndarray) -> None:
-        held[worker.rank] = acc.copy(), positions, sent.copy()
-        keep(worker, acc, positions, sent)
-
-    monkeypatch.setattr(SparseWorker, "keep", spy)
-    before = [np.float32(0)] * nodes
-    for _ in range(5):
-        every = gradients(random, nodes)
-        mean, scheme = flat(one.allreduce(every).mean), one.states[0].scheme
-        workers, summed = one.states[0].workers, np.zeros(mean.size)
-        for worker, own, was in zip(workers, every, before, strict=True):
-            acc, positions, sent = held[worker.rank]
-            values = flat(own)
-            if name in ("fedft", "demo"):
-                values = scheme.cosines.forward(values)
-            decay = np.float32(options.get("decay", 0.999 if name == "demo" else 1))
-            assert np.array_equal(acc, values + decay * was)
-            contributed = np.zeros_like(acc)
-            contributed[positions] = sent
-            assert np.array_equal(acc, contributed + worker.residual)
-            if name in ("oktopk", "adatopk"):
-                assert not set(positions) - set(worker.chosen), "what was not sent was taken"
-                assert not np.isin(positions, np.flatnonzero(worker.residual)).any()
-            summed += contributed
-        before = [worker.residual for worker in workers]
-        if name in ("fedft", "demo"):
-            summed = scheme.cosines.backward(summed.astype(np.float32))
-        assert np.allclose(mean, summed / nodes, rtol=1e-4, atol=1e-5 * np.abs(summed).max())
 
 
 # Ok-Topk.

@@ -23,7 +23,6 @@ from oscar.schemes.sparse.micro import (
     move_one,
     released,
 )
-from oscar.schemes.sparse.sparsifier import SparseWorker
 from oscar.schemes.sparse.thresholds import (
     LANES,
     above,
@@ -39,39 +38,10 @@ from oscar_studies.peers.sidco import fitted, threshold_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")
 Options = dict[str, Any]
-FORMS = ["fp32", "int8", "asc"]
-OWNED: list[tuple[str, Options]] = [
-    ("micro", {}),
-    ("micro", {"controller": "released"}),
-    ("micro", {"partition": "learnt"}),
-    ("exdyna", {}),
-    ("exdyna", {"partition": "released", "controller": "released"}),
-    ("deft", {}),
-    ("deft", {"controller": "released"}),
-]
-RULES: list[tuple[str, Options]] = [
-    *OWNED,
-    ("topk", {}),
-    ("topk", {"momentum": 0.9, "warmup": 3}),
-    ("clt-k", {}),
-    ("scalecom", {}),
-    ("hard-threshold", {}),
-    ("hard-threshold", {"controller": "released"}),
-    ("sidco", {}),
-    ("sidco", {"fit": "pareto", "controller": "released"}),
-    ("dct-threshold", {"every": 2}),
-    ("dct-threshold", {"every": 3, "controller": "released"}),
-]
-EVERY = pytest.mark.parametrize(("name", "options"), RULES, ids=str)
 
 
 def cluster(name: str, nodes: int, **options: Any) -> LocalCluster:
     return LocalCluster(Config(nodes=nodes, method=name, scheme=options))
-
-
-def shapes_of(random: np.random.Generator) -> list[tuple[int, ...]]:
-    """Return shapes of a few to some thousand values in all, with an empty tensor."""
-    return [(int(n),) for n in random.integers(1, [3, 40, 4000])] + [(0, 3), (7, 5)]
 
 
 def gradients(random: np.random.Generator, nodes: int, shapes: Any) -> list[list[np.ndarray]]:
@@ -83,61 +53,7 @@ def gradients(random: np.random.Generator, nodes: int, shapes: Any) -> list[list
     ]
 
 
-def flat(tensors: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate([tensor.ravel() for tensor in tensors])
-
-
 # What is sent.
-
-
-@pytest.mark.parametrize("form", FORMS)
-@EVERY
-def test_what_is_sent_and_what_is_kept_is_all_there_was(
-    name: str, options: Options, form: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    random = np.random.default_rng([seed, FORMS.index(form)])
-    nodes, shapes = int(random.integers(1, 6)), shapes_of(random)
-    one = cluster(name, nodes, values=form, density=float(random.uniform(0.005, 0.3)), **options)
-    held: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-    keep = SparseWorker.keep
-
-    def spy(worker: SparseWorker, acc: np.ndarray, positions: np.ndarray, sent: np.ndarray) -> None:
-        held[worker.rank] = acc.copy(), positions, sent.copy()
-        keep(worker, acc, positions, sent)
-
-    monkeypatch.setattr(SparseWorker, "keep", spy)
-    before = [np.float32(0)] * nodes
-    for _ in range(4):
-        every = gradients(random, nodes, shapes)
-        mean = flat(one.allreduce(every).mean)
-        state = one.states[0]
-        summed, beta = np.zeros(mean.size), np.float32(getattr(one.scheme.options, "beta", 1))
-        for worker, own, was in zip(state.workers, every, before, strict=True):
-            acc, positions, sent = held[worker.rank]
-            # The residual of a tensor whose gradient is zero waits outside.
-            idle = flat([np.full(tensor.shape, not tensor.any()) for tensor in own])
-            waiting = np.where(idle, was, np.float32(0))
-            carried = was - waiting
-            if not options.get("momentum"):
-                assert np.array_equal(acc, flat(own) + carried)
-            contributed = np.zeros_like(acc)
-            contributed[positions] = sent
-            kept = acc - contributed
-            if name == "scalecom":  # a low-pass filter
-                kept = (kept * beta + (1 - beta) * carried).astype(np.float32)
-            assert np.array_equal(worker.residual, kept + waiting)
-            summed += contributed
-        before = [worker.residual for worker in state.workers]
-        largest = max(np.abs(acc).max() for acc, _, _ in held.values())
-        assert np.allclose(mean, summed / nodes, rtol=1e-5, atol=1e-6 * largest)
-        chosen = np.concatenate([worker.chosen for worker in state.workers])
-        # A threshold that starts too high chooses nothing (MiCRO). Of what is chosen something is sent.
-        assert not chosen.size or any(sent.any() for _, _, sent in held.values())
-        assert np.array_equal(held[0][1], np.unique(chosen))
-        assert one.scheme.united == np.unique(chosen).size
-        assert one.scheme.counts.tolist() == [worker.chosen.size for worker in state.workers]
-        if (name, options) in OWNED:
-            assert np.unique(chosen).size == chosen.size
 
 
 def test_the_union_of_top_k_may_be_n_times_k(seed: int) -> None:
@@ -442,13 +358,6 @@ def test_every_range_has_another_owner_in_the_next_iteration(seed: int) -> None:
     assert isinstance(one.scheme, Micro)
     assert sorted(map(tuple, owners)) == sorted({tuple(o) for o in owners})
     assert all(sorted(column) == list(range(nodes)) for column in zip(*owners, strict=True))
-
-
-@EVERY
-def test_a_gradient_without_values_has_a_mean_without_values(name: str, options: Options) -> None:
-    one = cluster(name, 3, **options)
-    for _ in range(2):
-        assert one.allreduce([[np.zeros(0, np.float32)]] * 3).mean[0].size == 0
 
 
 @pytest.mark.parametrize("name", ["hard-threshold", "dct-threshold"])
