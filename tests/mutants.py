@@ -151,9 +151,16 @@ def importers_of(tree: Path, subject: Path) -> dict[Path, int]:
 
 
 def tests_of(tree: Path, steps: dict[Path, int], count: int) -> list[str]:
-    """Return the `count` nearest test files by imports, small ones first, and then the contract suite."""
-    tests = [path for path in steps if path.name.startswith("test_")]
-    tests.sort(key=lambda path: (steps[path], (tree / path).stat().st_size))
+    """Return the `count` nearest test files by imports, and then the contract suite.
+
+    Files that start processes come last among equally near ones, and large files after small ones.
+    """
+
+    def cost(path: Path) -> tuple[int, bool, int]:
+        text = (tree / path).read_text(encoding="utf-8")
+        return steps[path], "needs(" in text or "subprocess" in text, len(text)
+
+    tests = sorted((path for path in steps if path.name.startswith("test_")), key=cost)
     near = [path for path in tests if path.parts[1] == "host"][:count]
     return [str(path) for path in [*near, *(path for path in tests if path.parts[1] == "contract")]]
 
