@@ -230,6 +230,7 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for the tests of a mutant (300)")
     parser.add_argument("paths", nargs="*", default=SUBJECTS, help="files and folders below host/oscar")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # tests that run are ended then, too
     tree, counts = Tree(ROOT / "build/mutants", options.limit), Counter()
     places = [tree.folder / "host/oscar" / name for name in options.paths]
     files = sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))

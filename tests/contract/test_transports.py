@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from itertools import combinations
@@ -179,11 +180,12 @@ def test_transport_carries_a_call(kind: str, schedule: str, seed: int) -> None:
     config = Config.model_validate(changes)
     random, cluster = np.random.default_rng(seed), LocalCluster(config)
     calls = [gradients(random) for _ in range(3)]
-    expected = [cluster.allreduce(given) for given in calls]
+    expected, all_have_them = [cluster.allreduce(given) for given in calls], threading.Barrier(3, timeout=30)
 
     def work(end: Transport) -> Any:
         with Communicator(config, end, timeout_s=20) as rank:
             results = [rank.allreduce(given[end.rank]) for given in calls]
+            all_have_them.wait()  # else the notice ends a call that another rank is still in
             bad = [np.full(tensor.shape, np.nan, np.float32) for tensor in calls[0][1]]
             with pytest.raises((PeerError, ValueError), match=r"rank 1|node 1"):
                 rank.allreduce(bad if end.rank == 1 else calls[0][end.rank])
