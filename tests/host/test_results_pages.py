@@ -35,7 +35,7 @@ def load_measure() -> Any:
 
 measure = load_measure()
 PAGES = measure.read_pages()
-PARSER = build_parser()
+PARSER, MODULES = build_parser(), {kind: modules(kind) for kind in PACKAGES}
 COMMANDS = sorted({command for page in PAGES.values() for command in page.commands})
 
 
@@ -69,7 +69,7 @@ def test_commands_of_pages_parse(command: str) -> None:
     assert words[0] == "oscar"
     parsed = PARSER.parse_args(words[1:])
     if words[1] in PACKAGES:
-        assert words[2] in modules(words[1])
+        assert words[2] in MODULES[words[1]]
         parser = argparse.ArgumentParser()
         importlib.import_module(f"{PACKAGES[words[1]]}.{words[2]}").add_arguments(parser)
         parser.parse_args(parsed.rest)
