@@ -167,8 +167,8 @@ def test_method_refused_call_changes_nothing(
 
 @EVERY
 def test_method_keeps_inputs_and_gives_its_results_away(case: Case, seed: int) -> None:
-    """Gradients may be read-only, of any layout, and change after the call; results may be overwritten."""
-    random, plain, abused = np.random.default_rng(seed), case.cluster(), case.cluster()
+    """Gradients may be read-only, of any layout, and change later; results may be kept or overwritten."""
+    random, plain, abused, kept = np.random.default_rng(seed), case.cluster(), case.cluster(), []
     for _ in range(3):
         given = gradients(random)
         laid_out = [[np.array(tensor, order="F") for tensor in node] for node in given]
@@ -178,12 +178,15 @@ def test_method_keeps_inputs_and_gives_its_results_away(case: Case, seed: int) -
                 tensor.flags.writeable = False
         result, expected = abused.allreduce(laid_out), plain.allreduce(given)
         same(result, expected)
+        kept.append((expected, copy.deepcopy(expected)))
         assert all(np.array_equal(a, b) for a, b in zip(laid_out[1], given[1], strict=True))
         if result.sums.flags.writeable:  # those from which the next steps follow are not
             result.sums[...] = 99
         for tensor in (*(tensor for node in laid_out for tensor in node), *result.mean):
             tensor.flags.writeable = True
             tensor[...] = np.nan
+    for one, other in kept:
+        same(one, other)
 
 
 @EVERY
