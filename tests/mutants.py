@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -170,8 +171,6 @@ class Tree:
 
     def __init__(self, folder: Path, limit_s: float) -> None:
         self.folder, self.limit_s, self.passing = folder, limit_s, {}
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
         for name in COPIED:
             (shutil.copytree if (ROOT / name).is_dir() else shutil.copy2)(ROOT / name, folder / name)
 
@@ -231,12 +230,20 @@ def main() -> int:
     parser.add_argument("paths", nargs="*", default=SUBJECTS, help="files and folders below host/oscar")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # tests that run are ended then, too
-    tree, counts = Tree(ROOT / "build/mutants", options.limit), Counter()
+    (ROOT / "build").mkdir(exist_ok=True)
+    with TemporaryDirectory(prefix="mutants-", dir=ROOT / "build") as folder:
+        run(Tree(Path(folder), options.limit), options)
+    return 0
+
+
+def run(tree: Tree, options: argparse.Namespace) -> None:
+    """Draw mutants of a tree, and print what becomes of each."""
     places = [tree.folder / "host/oscar" / name for name in options.paths]
     files = sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
     every = [one for file in files for one in mutants_of(tree.folder, file.relative_to(tree.folder))]
     drawn = random.Random(options.seed).sample(every, min(options.count, len(every)))
     print(f"# {len(drawn)} of {len(every)} mutants, seed {options.seed}", flush=True)
+    counts: Counter[str] = Counter()
     for mutant in drawn:
         began, steps = time.monotonic(), importers_of(tree.folder, mutant.path)
         killer = tree.killer(mutant, steps, tests_of(tree.folder, steps, options.tests))
@@ -245,7 +252,6 @@ def main() -> int:
         by = f"  [{killer}]" if verdict == "killed" else ""
         print(f"{verdict:8} {time.monotonic() - began:4.0f} s  {mutant}{by}", flush=True)
     print(f"{counts['killed']} of {len(drawn)} killed")
-    return 0
 
 
 if __name__ == "__main__":
