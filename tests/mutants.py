@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import copy
 import os
 import random
 import re
@@ -39,32 +40,21 @@ OPERATORS = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """Bytes `first` to `last` of a file's `source`, and what stands there instead."""
+    """A file as it is and as it is changed, and what the change is."""
 
     path: Path
     source: bytes
-    line: int
-    first: int
-    last: int
-    after: str
-
-    def changed(self) -> bytes:
-        """Return the changed file."""
-        return self.source[: self.first] + self.after.encode() + self.source[self.last :]
-
-    def __str__(self) -> str:
-        texts = self.source[self.first : self.last].decode(), self.after
-        before, after = (" ".join(text.split())[:80] for text in texts)
-        return f"{self.path}:{self.line}: {before}  ->  {after}"
+    changed: bytes
+    text: str
 
 
 def _changed(node: ast.AST) -> str | None:
     """Return the text that replaces a node, or None."""
     match node:
         case ast.Compare(ops=[operator, *rest]) if type(operator) in OPERATORS:
-            return _unparsed(node, "ops", [OPERATORS[type(operator)](), *rest])
+            return _unparsed(node, ops=[OPERATORS[type(operator)](), *rest])
         case ast.BoolOp(op=operator) | ast.BinOp(op=operator) if type(operator) in OPERATORS:
-            return _unparsed(node, "op", OPERATORS[type(operator)]())
+            return _unparsed(node, op=OPERATORS[type(operator)]())
         case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
             return f"({ast.unparse(operand)})"
         case ast.Constant(value=bool() as value):
@@ -80,13 +70,11 @@ def _changed(node: ast.AST) -> str | None:
     return None
 
 
-def _unparsed(node: ast.AST, field: str, value: Any) -> str:
-    """Return the text of a node with another value of a field."""
-    before = getattr(node, field)
-    setattr(node, field, value)
-    text = f"({ast.unparse(node)})"
-    setattr(node, field, before)
-    return text
+def _unparsed(node: ast.AST, **fields: Any) -> str:
+    """Return the text of a node with other values of some fields."""
+    other = copy.copy(node)
+    vars(other).update(fields)
+    return f"({ast.unparse(other)})"
 
 
 def _visited(node: ast.AST) -> Iterator[ast.AST]:
@@ -112,7 +100,9 @@ def mutants_of(tree: Path, path: Path) -> list[Mutant]:
         if after is not None:
             ends = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
             first, last = (starts[line - 1] + column for line, column in ends)
-            result.append(Mutant(path, source, node.lineno, first, last, after))
+            changed = source[:first] + after.encode() + source[last:]
+            shown = (" ".join(text.split())[:80] for text in (source[first:last].decode(), after))
+            result.append(Mutant(path, source, changed, f"{path}:{node.lineno}: {'  ->  '.join(shown)}"))
     return result
 
 
@@ -202,7 +192,7 @@ class Tree:
                     kernels[file] = file.read_bytes()
                     file.unlink()
         written = subject.stat()
-        subject.write_bytes(mutant.changed())
+        subject.write_bytes(mutant.changed)
         try:
             failing = self.failed(tests)
         finally:
@@ -250,7 +240,7 @@ def run(tree: Tree, options: argparse.Namespace) -> None:
         verdict = {None: "SURVIVED", "limit": "LIMIT"}.get(killer, "killed")
         counts[verdict] += 1
         by = f"  [{killer}]" if verdict == "killed" else ""
-        print(f"{verdict:8} {time.monotonic() - began:4.0f} s  {mutant}{by}", flush=True)
+        print(f"{verdict:8} {time.monotonic() - began:4.0f} s  {mutant.text}{by}", flush=True)
     print(f"{counts['killed']} of {len(drawn)} killed")
 
 
