@@ -44,7 +44,7 @@ def test_pages_show_the_guide_the_api_and_what_they_link_to(site: Path) -> None:
         assert text in api, text
     assert not re.findall(r"^\s*:::", api, re.MULTILINE)
     assert "error_feedback" in (site / "configs" / "default.yaml.html").read_text()
-    assert "soak.html" in (site / "docs" / "results" / "index.html").read_text()
+    assert "robustness.html" in (site / "docs" / "results" / "index.html").read_text()
     assert "compressed gradient allreduce" in (site / "index.html").read_text().lower()
 
 

@@ -154,7 +154,7 @@ def contest(kind: str) -> dict[str, Any]:
     title, _, _, _, *lines = page.split(f"$ oscar compare configs/compare_{kind}.yaml\n")[1].splitlines()
     rows: list[dict[str, Any]] = []
     for line in lines:
-        if line.startswith("#"):
+        if line.startswith("```"):
             break
         name, label, (_, *cells) = line[:22].strip(), line[23:67], line[67:].split()
         mean, spread, _, _, holds, bits, sync = cells[:7]

@@ -23,7 +23,7 @@ from oscar.state import PART, Reader, optional
 
 Controller = Literal["corrected", "released"]
 FIRST_DENSITY = 0.25  # density at the begin of a warm-up
-CALM = 0.25  # at this density, small models train as well as uncompressed (docs/results/convergence.md)
+CALM = 0.25  # at this density, small models train as well as uncompressed (docs/results/accuracy.md)
 Choice = Generator[Message, Any, Array]  # yields messages, returns the sorted chosen positions, int64
 
 
