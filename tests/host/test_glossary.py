@@ -13,7 +13,7 @@ from oscar.planning.tuning import policy
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = "host/oscar", "host/oscar_gpu", "host/oscar_studies", "host/oscar_lab", "sim/oscar_sim"
-PAGE = ROOT / "docs" / "glossary.md"
+PAGE = ROOT / "docs" / "reference" / "glossary.md"
 ROWS = re.findall(r"^\| ([a-z][^|]*) \| ([^|]+) \| ([^|]+) \|$", PAGE.read_text(), re.MULTILINE)
 
 
@@ -35,10 +35,10 @@ def test_every_term_of_the_glossary_has_one_home() -> None:
     for term, _, home in ROWS:
         if term == "term":
             continue
-        found = re.fullmatch(r"`(.+)`|\[.+\]\(([\w/.]+)(#[\w-]+)?\)", home)
+        found = re.fullmatch(r"`(.+)`|\[.+\]\(([\w/.-]+)(#[\w-]+)?\)", home)
         assert found is not None, (term, home)
         file, page = found[1], found[2]
-        places = [ROOT / "docs" / page] if page else [ROOT / "host/oscar" / file, ROOT / file]
+        places = [PAGE.parent / page] if page else [ROOT / "host/oscar" / file, ROOT / file]
         assert any(place.is_file() for place in places), (term, home)
 
 

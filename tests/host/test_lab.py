@@ -184,7 +184,7 @@ def test_bytes_that_do_not_fit_what_was_sent_are_refused() -> None:
         with pytest.raises(OscarError, match=r"a run: .* did not go over this wire alone"):
             check_wire(sent, received, LinkUse(bad, 0, 0), messages=10, what="a run")
     check_wire(sent, received, LinkUse(int(exact * 1.1), 0, 0), messages=10, what="a run", again=500)
-    most = int((sent + 256 * 1000) * 1.01 * 1514 / 1448 + received * 66 / 1448) + 8192  # as docs/lab.md says
+    most = int((sent + 256 * 1000) * 1.01 * 1514 / 1448 + received * 66 / 1448) + 8192  # as lab.md says
     check_wire(sent, received, LinkUse(most, 0, 0), messages=1000, what="a run")
     with pytest.raises(OscarError, match="did not go over this wire alone"):
         check_wire(sent, received, LinkUse(most + 2, 0, 0), messages=1000, what="a run")

@@ -2,7 +2,7 @@
 
 Every worker adds its residual to its gradient and chooses positions. All positions are gathered and united.
 Then all workers' values at the union are summed, chosen or not. Values that were not sent are the residual:
-bit for bit, acc = sent + residual. See docs/sparse.md, "Sparsifiers".
+bit for bit, acc = sent + residual. See docs/reference/sparse.md, "Sparsifiers".
 """
 
 from __future__ import annotations
