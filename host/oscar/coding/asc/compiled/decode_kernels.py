@@ -40,7 +40,6 @@ from oscar.coding.asc.compiled.pop_kernels import (
 )  # fmt: skip
 from oscar.coding.asc.compiled.row_kernels import (
     INLINE,
-    KERNEL,
     PART,
     SEARCHED,
     Block,
@@ -316,7 +315,7 @@ def _check(at: Any, side: Any, g: int, frame: Frame, counts: Any) -> int:
     return i64(0)
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def decode_blocks(
     begin: Any, end: Any, frame: Frame, log2: int, first_block: int, last_block: int, blocks: Any,
     table: Any, counts: Any, copies: Any, copy: int, scratch: Any,

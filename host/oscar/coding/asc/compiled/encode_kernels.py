@@ -27,7 +27,6 @@ from oscar.coding.asc.compiled.row_kernels import (
     CUMULATIVE_MASK,
     FREQUENCY_MASK,
     INLINE,
-    KERNEL,
     KINDS_AT,
     PART,
     SEARCHED,
@@ -292,7 +291,7 @@ def _seed(frame: Frame, g: int, found: Found, states: Any) -> Any:
     return i64(0), i64(0)
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def encode_blocks(
     frame: Frame, log2: int, first_block: int, last_block: int, found: Found, table: Any, regions: Any,
     region: int, blocks: Any, scratch: Any,
@@ -380,7 +379,7 @@ def _write_raw(frame: Frame, first: int, last: int, bits: int, out: Any) -> None
         put_byte(out, i64(pending & u64(255)))
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def write_blocks(blocks: Any, log2: int, count: int, regions: Any, region: int, out: Any) -> int:
     """Write the directory of `count` blocks and then their bytes at `out`; return the number of bytes."""
     at, per_block = out + u64(DIRECTORY_BYTES * count), (1 << log2) // GROUP
