@@ -7,24 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oscar.config import load_config
 from oscar.plotting import INK, PALETTE, figure, logarithmic
-from oscar_studies.contest import large_time
-from oscar_studies.contest_report import draw as draw_comparison
 
 README_ROW = re.compile(
     r"^\| \**(\w+)[^|]*\| \**([\d.]+)\** \|", re.MULTILINE
 )  # a method's first word, its bits
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-COMPARED = re.compile(
-    r"^(?P<contender>.{22}) (?:\((?P<diverged>\d+) diverged\))?(?P<label>.*?) +\d+ +(?P<mean>[\d.]+)"
-    r" +(?P<spread>[\d.]+) +-?[\d.]+ ±[\d.]+ (?P<holds>yes|no) +(?P<bits>[\d.]+) +(?P<sync>[\d.]+)"
-)
 MEASURED = re.compile(r"^(?P<name>.{22}) +\d+ +\d+ +\w+ +sum +-1 +(?P<us>\d+) ")
 
 
@@ -32,31 +24,6 @@ def block(page: str, command: str) -> list[str]:
     """Return the lines of what a command printed, as its page has them."""
     text = (DOCS / page).read_text(encoding="utf-8")
     return text.partition(f"\n$ {command}\n")[2].partition("\n```")[0].splitlines()
-
-
-def comparison(name: str, path: Path) -> None:
-    """Draw the picture of `oscar compare` from its table on the page."""
-    config = load_config(ROOT / "configs" / f"{name}.yaml")
-    codecs = {contender.name: variant.method for contender, _, variant in config.contenders()}
-    lines = block("results/compare.md", f"oscar compare configs/{name}.yaml")
-    rows: list[dict[str, Any]] = []
-    for line in lines:
-        if found := COMPARED.match(line):
-            contender = found["contender"].strip()
-            rows.append(
-                {
-                    "contender": contender,
-                    "label": found["label"].strip(),
-                    "codec": codecs[contender],
-                    "metric": config.compare.metric,
-                    "diverged": int(found["diverged"] or 0),
-                    "holds": found["holds"] == "yes",
-                    "large_s": large_time(float(found["sync"]), config.nodes, config.link.model()),
-                    **{key: float(found[key]) for key in ("mean", "spread", "bits")},
-                }
-            )
-    title = lines[0].removeprefix("# ").partition(", seeds")[0]
-    draw_comparison({"title": title, "metric": config.compare.metric, "rows": rows}, path)
 
 
 def readme(path: Path) -> None:
@@ -118,6 +85,4 @@ def lab_gains() -> dict[str, dict[float, float]]:
 
 PICTURES: dict[str, Callable[[Path], None]] = {
     "allreduce": readme,
-    "compare_cnn": partial(comparison, "compare_cnn"),
-    "compare_transformer": partial(comparison, "compare_transformer"),
 }
