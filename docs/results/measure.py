@@ -60,8 +60,8 @@ class Page:
     digest: str
 
     @property
-    def line(self) -> str:
-        """The line of the page that says what these figures stand on."""
+    def first_line(self) -> str:
+        """The first line of the section with these figures: what they stand on."""
         return f"Measured {'; '.join(one.text() for one in self.measured)}."
 
     def changed(self) -> str:

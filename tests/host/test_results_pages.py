@@ -46,7 +46,7 @@ def test_every_page_is_declared_and_says_what_its_figures_stand_on() -> None:
         path for name, path in there.items() if name not in ("README.md", "status.md")
     }
     for page in PAGES.values():
-        assert page.line in page.file.read_text(encoding="utf-8").splitlines(), page.name
+        assert page.first_line in page.file.read_text(encoding="utf-8").splitlines(), page.name
         assert all((ROOT / source).exists() for source in page.sources), page.name
 
 
