@@ -287,7 +287,7 @@ def test_any_integer_array_is_taken() -> None:
 
 ZEROS = np.zeros(1024, np.int32)
 FIVE = np.where(np.arange(1024) == 0, 5, 0).astype(np.int32)
-# A frame of FIVE with default parameters, bytes as docs/asc.md has them. Its one row that is not 0 rides in
+# A frame of FIVE with default parameters, bytes as asc.md has them. Its one row that is not 0 rides in
 # the start states; what is coded are 32 classes of rows, by a table row that is sent.
 SPELT = (
     # frame header: magic and version, codec 16, step 1, chunk 0, sub-frame 0, width 8, sequence 0, checksum
@@ -317,7 +317,7 @@ MIXED = np.concatenate(  # constant, coded, raw and half empty blocks of SMALL, 
 PEAKS = np.where(np.arange(1300) % 300 == 7, -32768, lcg(1300, 2, 4)).astype(np.int32)
 WIDE = np.where(np.arange(1300) % 400 == 7, -(2**31), lcg(1300, 2, 4)).astype(np.int32)
 Golden = tuple[AscParams, list[tuple[np.ndarray, int | None, np.ndarray | None]], str]
-# Lengths and CRC-32 of frames. A change here is another wire format, and docs/asc.md changes with it.
+# Lengths and CRC-32 of frames. A change here is another wire format, and asc.md changes with it.
 GOLDEN: dict[str, Golden] = {
     "empty": (AscParams(), [(ZEROS[:0], None, None)], "24:2144df1c"),
     "constant": (AscParams(), [(ZEROS - 7, 8, None)], "52:f22872c1"),

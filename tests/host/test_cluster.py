@@ -231,7 +231,7 @@ def test_empty_tensors_cost_no_exchange() -> None:
 
 
 def test_a_fixed_loss_scale_changes_no_bit_of_the_unscaled_mean() -> None:
-    """What docs/ddp.md tells users of GradScaler."""
+    """What docs/how-to/ddp.md tells users of GradScaler."""
     plain, scaled = (cluster(quantiser={"error_feedback": True}) for _ in range(2))
     for iteration in range(4):
         given = gradients(3, iteration)

@@ -56,7 +56,7 @@ def test_every_bit_comes_back_whatever_the_dtype_and_the_changes(seed: int) -> N
 
 
 def most_bytes(new: np.ndarray) -> int:
-    """Return the bound of docs/delta.md for a message about one tensor of one piece."""
+    """Return the bound of docs/reference/delta.md for a message about one tensor of one piece."""
     if new.dtype == np.float32:
         return len(floats.encode(new)) + 9 + 4 + len(new.dtype.name)
     return new.nbytes + 33 + 20 + len(new.dtype.name) + 8 * new.ndim

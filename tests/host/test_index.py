@@ -245,6 +245,6 @@ def test_popular_comes_near_the_entropy(seed: int) -> None:
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "sparse.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "sparse.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (\d) \|", page, re.MULTILINE)
     assert {name: int(kind) for name, kind in rows} == {name: c.kind for name, c in INDEX_CODECS.items()}

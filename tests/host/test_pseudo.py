@@ -1,4 +1,4 @@
-"""oscar.pseudo: what is encoded comes back, damage is an error, and the recipes of docs/pseudo.md run."""
+"""oscar.pseudo: what is encoded comes back, damage is an error, and the recipes of pseudo.md run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oscar.coding.asc import Encoder
 from oscar.coding.pseudo import PIECE, SUMS, SparseTensor, _squares
 from oscar.errors import ConfigError, FrameError, GradientError
 
-PAGE = (Path(__file__).parents[2] / "docs" / "pseudo.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "pseudo.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 INTEGERS = ("int8", "int16", "int32", "uint8", "uint16")
 CODES = np.array([-2, -1, 1, 2], np.int8)
@@ -312,7 +312,7 @@ def recipe(word: str) -> dict[str, Any]:
     """Run the one block of the page with this word; return its names."""
     (block,) = (block for block in BLOCKS if word in block)
     names: dict[str, Any] = {}
-    exec(compile(block, "docs/pseudo.md", "exec"), names)
+    exec(compile(block, "docs/reference/pseudo.md", "exec"), names)
     return names
 
 

@@ -1,4 +1,4 @@
-"""New steps within a call: a gradient that grew or fell at once is right in that call (docs/protocol.md)."""
+"""New steps within a call: a gradient that grew or fell at once is right in that call (protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step for each value: the rules of docs/protocol.md in plain integers, and that all nodes follow them."""
+"""A step for each value: the rules of protocol.md in plain integers, and that all nodes follow them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GOLDEN = [
 
 
 def moved(a: int, k: int, total: int, nodes: int, coarseness: float) -> tuple[int, int]:
-    """Return the next A and k, as docs/protocol.md has them."""
+    """Return the next A and k, as docs/reference/protocol.md has them."""
     w = min(2**24, max(1, round(2**20 * coarseness / math.sqrt(2 * nodes / math.pi))))
     size = min(min(abs(total), 2**24 // w + 1) * w >> 8, 65535)
     a += (size - a) >> 3

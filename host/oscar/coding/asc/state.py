@@ -1,4 +1,4 @@
-"""The tables that both ends of a link direction learn (docs/asc.md, "State")."""
+"""The tables that both ends of a link direction learn (docs/reference/asc.md, "State")."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def encode(
 
 @njit(**PART)
 def _write_prefix(job: Any, shift: int, levels: Any, payload: Any) -> int:
-    """Write prefix, mask and sent rows (docs/asc.md); return how many bytes they take."""
+    """Write prefix, mask and sent rows (docs/reference/asc.md); return how many bytes they take."""
     prefix, at = job.log2 | shift << 5 | np.int64(job.sent != 0) << 10 | job.last << 11, PREFIX_BYTES
     for i in range(PREFIX_BYTES):
         payload[i] = prefix >> (8 * i) & 255

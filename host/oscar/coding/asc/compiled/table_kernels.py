@@ -1,6 +1,6 @@
 """Tables of the compiled twin: frequencies, sent rows, block size, and what coder and decoder look up.
 
-docs/asc.md, "Frequencies" and "What the sender decides". row_kernels has the layouts of the two look-up
+asc.md, "Frequencies" and "What the sender decides". row_kernels has the layouts of the two look-up
 tables. Each runs once a frame.
 """
 
@@ -66,7 +66,7 @@ PLACES = np.array(POSSIBLE, np.int64)
 def frequencies(hist: Any, q: int, last: int, freq: Any) -> None:
     """Fill `freq` with the frequencies of table row `q`; they sum to 1024.
 
-    hist: 16 counts; last: the last symbol of the frame (docs/asc.md, "Frequencies").
+    hist: 16 counts; last: the last symbol of the frame (docs/reference/asc.md, "Frequencies").
     """
     possible = PLACES[q] if q >= VALUE_ROWS else min(PLACES[q], i64(last) + 1)
     places = min(i64(SYMBOLS), possible + 1)
@@ -164,7 +164,7 @@ def choose_block(count: int, counts: Any, freq: Any) -> int:
 
 @njit(**KERNEL)
 def learn(hist: Any, counts: Any) -> None:
-    """Add a frame's counts to the histograms (docs/asc.md, "After a frame")."""
+    """Add a frame's counts to the histograms (docs/reference/asc.md, "After a frame")."""
     for q in range(TABLE_ROWS):
         scale = max(i64(0), bit_length(counts[q].sum()) - COUNT_BITS)
         fade = i64(1) if hist[q].sum() > FADE_ABOVE else i64(0)
