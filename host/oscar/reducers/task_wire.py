@@ -1,4 +1,4 @@
-"""One rank's part of AllReduces whose tasks several ranks can compute (docs/protocol.md, "Redundant tasks").
+"""One rank's part of AllReduces whose tasks several ranks can compute (docs/reference/protocol.md, "Redundant tasks").
 
 All ranks add the same integers of the same tasks, whichever copy of a task counts.
 """
