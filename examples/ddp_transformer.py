@@ -6,7 +6,7 @@
 
 With several hooks every hook trains a model of its own, all from the same weights and on the same batches,
 and steps are taken in turns, so that times compare. `tuned` profiles the model, chooses groups and methods
-for the link (docs/tuning.md), and chooses anew as it trains. Needs the extra `torch`; runs on CPUs over Gloo.
+for the link (tune.md), and chooses anew as it trains. Needs the extra `torch`; runs on CPUs over Gloo.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Run:
 
 
 def config_of(name: str, args: argparse.Namespace) -> oscar.Config:
-    """Return a hook's configuration: `oscar` is ASC or --config, others are schemes (docs/schemes.md)."""
+    """Return a hook's configuration: `oscar` is ASC or --config, others are schemes (schemes.md)."""
     if args.config is not None:
         return oscar.load_config(args.config, args.set)
     if name != "oscar":

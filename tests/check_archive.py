@@ -1,4 +1,4 @@
-"""Run the commands of docs/archive.md in the folder that `make vhdl` wrote; compare with what the page shows.
+"""Run the commands of archive.md in the folder that `make vhdl` wrote; compare with what the page shows.
 
 Run by .ci/run as `python tests/check_archive.py FOLDER`; exits with what is wrong.
 """
@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-PAGE = Path(__file__).parents[1] / "docs" / "archive.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "archive.md"
 
 
 def commands(page: str) -> list[str]:

@@ -35,7 +35,7 @@ class Measured:
     methods: dict[str, int] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Return what the first line of a page says of these figures."""
+        """Return what a page says of these figures."""
         old = [
             f"ASC's format {number}" if name == "asc" else f"{name} {number}"
             for name, number in self.methods.items()
@@ -48,7 +48,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Page:
-    """A page of figures, as pages.yaml has it; sources are paths from the root."""
+    """Figures of a page, as an entry of pages.yaml has them; sources are paths from the root."""
 
     name: str
     file: Path
@@ -61,7 +61,7 @@ class Page:
 
     @property
     def first_line(self) -> str:
-        """The sentence that the page has to begin with."""
+        """The first line of the section with these figures: what they stand on."""
         return f"Measured {'; '.join(one.text() for one in self.measured)}."
 
     def changed(self) -> str:

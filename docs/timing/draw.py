@@ -1,4 +1,4 @@
-"""Draw the timing diagrams of docs/hardware.md: `python docs/timing/draw.py` (extra docs)."""
+"""Draw the timing diagrams of docs/how-to/nic-on-a-board.md: `python docs/timing/draw.py` (extra docs)."""
 
 from __future__ import annotations
 

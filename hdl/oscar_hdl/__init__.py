@@ -1,1 +1,1 @@
-"""The NIC in MyHDL, one block a file (docs/hardware.md); conversion, synthesis and placement."""
+"""The NIC in MyHDL, one block a file (docs/how-to/nic-on-a-board.md); conversion, synthesis and placement."""

@@ -1,4 +1,4 @@
-"""Adaptive stepwise coding (docs/asc.md): its public names; they live in oscar.coding.asc."""
+"""Adaptive stepwise coding (docs/reference/asc.md): its public names; they live in oscar.coding.asc."""
 
 from oscar.coding.asc import ASC_CODE, AscParams, Decoder, Encoder, make_coder, max_frame
 

@@ -13,7 +13,7 @@ from typing import Any
 VARIABLE = "OSCAR_THREADS"
 LOCAL_RANKS = "LOCAL_WORLD_SIZE"  # of torchrun: ranks on this machine, bound to no processors
 MOST_THREADS = 16
-THREAD_VALUES = 1 << 19  # values for each thread that works on them
+THREAD_VALUES = 1 << 18  # values for each thread that works on them
 
 _most: ContextVar[int | None] = ContextVar("most threads of this call", default=None)
 
@@ -50,17 +50,30 @@ def at_most(threads: int) -> Iterator[None]:
         _most.reset(token)
 
 
+def most_threads() -> int:
+    """Return how many threads the call may use."""
+    return _most.get() or processors()
+
+
 def threads_for(values: int, most: int | None = None) -> int:
     """Return how many threads work on `values`; most: their limit, None for that of the call."""
     if values < 2 * THREAD_VALUES:
         return 1
-    return min(most or _most.get() or processors(), values // THREAD_VALUES)
+    return min(most or most_threads(), values // THREAD_VALUES)
 
 
 @cache
-def _pool(process: int) -> ThreadPoolExecutor:
-    """Return the thread pool of a process. Keyed by process, as a fork has no threads of its parent."""
-    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=f"oscar-{process}")
+def _pool(process: int, name: str = "shares") -> ThreadPoolExecutor:
+    """Return a thread pool of a process. Keyed by process, as a fork has no threads of its parent.
+
+    Shares wait for nothing, so tasks, which wait for shares, have a pool of their own.
+    """
+    return ThreadPoolExecutor(MOST_THREADS, thread_name_prefix=f"oscar-{name}-{process}")
+
+
+def submit(work: Callable[[], object]) -> None:
+    """Call `work` in a thread, which may `share` what it does with others."""
+    _pool(os.getpid(), "tasks").submit(work)
 
 
 def share(work: Callable[[int, int, int], Any], items: int, threads: int, unit: int = 1) -> list[Any]:

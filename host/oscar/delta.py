@@ -1,4 +1,4 @@
-"""Weights that changed a little, without loss: `encode` and `decode` (docs/delta.md)."""
+"""Weights that changed a little, without loss: `encode` and `decode` (docs/reference/delta.md)."""
 
 from oscar.coding.delta.messages import decode, encode, encode_pieces
 

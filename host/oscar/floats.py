@@ -1,4 +1,4 @@
-"""Floats without any loss, in fewer bytes: `encode` and `decode` (docs/floats.md)."""
+"""Floats without any loss, in fewer bytes: `encode` and `decode` (docs/reference/floats.md)."""
 
 from oscar.coding.floats.messages import decode, encode
 

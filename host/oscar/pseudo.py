@@ -1,4 +1,4 @@
-"""Pseudo-gradients as bytes, for transports of your own: `encode` and `decode` (docs/pseudo.md)."""
+"""Pseudo-gradients as bytes, for transports of your own: `encode` and `decode` (docs/reference/pseudo.md)."""
 
 from oscar.coding.pseudo import SparseTensor, decode, encode
 

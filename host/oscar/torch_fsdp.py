@@ -1,6 +1,6 @@
 """Compression between hosts for PyTorch's FSDP2: `between_hosts(model, mesh["hosts"])`.
 
-docs/fsdp.md. The extra `torch` is needed. The names live in oscar.adapters.fsdp.
+docs/how-to/fsdp.md. The extra `torch` is needed. The names live in oscar.adapters.fsdp.
 """
 
 from oscar.adapters.fsdp import HostExchange, between_hosts

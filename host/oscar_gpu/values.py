@@ -115,7 +115,7 @@ def count_step(count, live):
 
 @triton.jit
 def counted(row, lane, number, step):
-    """Return whether the value in a lane of a row is counted (docs/asc.md, "Counts").
+    """Return whether the value in a lane of a row is counted (docs/reference/asc.md, "Counts").
 
     number: of the group in its block; step: its count step.
     """

@@ -12,8 +12,6 @@ import numpy as np
 from oscar.array import Array, sizes_of
 from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
 from oscar.coding.asc.compiled.coder import CompiledCoder
-from oscar.coding.asc.params import LANES
-from oscar.coding.asc.turns import raw_rows
 from oscar.coding.codec import Codec
 from oscar.coding.frame import HEADER_BYTES
 from oscar.config import Config
@@ -78,9 +76,8 @@ class _NotingCoder(CompiledCoder):
     ) -> bytes | memoryview:
         """See Coder.encode."""
         payload = super().encode(values, classes, width, state, into)
-        rows = self._room["classes"][0][: -(-values.size // LANES)].copy()
-        raw = raw_rows(self._payload, self._head, values.size)
-        self.frames.append(CodedFrame(rows, raw, values.size, len(payload) + HEADER_BYTES))
+        rows, raw = self.coded_rows()
+        self.frames.append(CodedFrame(rows.copy(), raw, values.size, len(payload) + HEADER_BYTES))
         if classes is not None:
             self.values.append((values.astype(np.int16), classes.astype(np.uint8)))
         return payload

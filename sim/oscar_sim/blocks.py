@@ -94,7 +94,7 @@ class Coder:
         log2 = prefix & 31
         entries = directory(payload, at, rows.count, log2)
         return CodedFrame(
-            rows, positions, log2, prefix >> 11 & 15, payload, entries, self.coder.freq.copy(),
+            rows, positions, log2, prefix >> 11 & 15, payload, entries, self.coder.memory.freq.copy(),
             counted(rows, log2), before,
         )  # fmt: skip
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from oscar.coding.asc import AscParams, Decoder, Encoder, max_frame
 from oscar.coding.asc.compiled import table_kernels as tables
-from oscar.coding.asc.compiled.coder import CompiledCoder
-from oscar.coding.asc.compiled.directory_kernels import REASONS, TRUNCATED, read_directory
+from oscar.coding.asc.compiled.coder import CompiledCoder, refuse
+from oscar.coding.asc.compiled.directory_kernels import TOO_SHORT, read_directory
+from oscar.coding.asc.compiled.frame_kernels import read_prefix
 from oscar.coding.asc.compiled.row_kernels import BLOCK_BYTES
 from oscar.coding.asc.params import (
     CODED,
@@ -80,7 +81,9 @@ class UnitCoder(CompiledCoder):
         check_range(int(values.min()), int(values.max()), width)
         rows = frame_rows(values, classes if self.params.uses_position else None)
         log2, last = self.params.block_log2, int(rows.tops.max(initial=0))
-        tables.choose_tables(state.hist, last, self.counts, False, self.freq, self.levels)
+        tables.choose_tables(
+            state.hist, last, self.memory.counts, False, self.memory.freq, self.memory.levels
+        )
         batch, counts = self._batch(rows, log2)
         room = (1 << log2) * 4
         data = np.zeros((len(batch.blocks), room), np.uint8)
@@ -108,15 +111,24 @@ class UnitCoder(CompiledCoder):
             super().decode(payload, count, classes, width, state, out, plus)
             return
         _check(count, width)
-        data = np.frombuffer(payload, np.uint8)
-        log2, _, head = self._read_prefix(data, width, state)
+        data = np.frombuffer(payload.toreadonly(), np.uint8)
+        job = self.memory.job
+        refuse(
+            read_prefix(
+                data, width, state.hist, job, self.memory.counts, self.memory.freq, self.memory.levels
+            ),
+            data,
+            count,
+        )
+        log2, head = int(job["log2"][0]), int(job["head"][0])
         number = -(-count >> log2)
         if head + DIRECTORY_BYTES * number > len(data):
-            raise FrameError(f"{REASONS[TRUNCATED]}: frame damaged")
-        begin, checked = np.uint64(data.ctypes.data), self._memory("blocks", BLOCK_BYTES * number)
-        end = np.uint64(data.ctypes.data + len(data))
-        if status := read_directory(np.uint64(begin + np.uint64(head)), end, count, log2, width, 0, checked):
-            raise FrameError(f"{REASONS[status]}: frame damaged")
+            refuse(TOO_SHORT, data, count)
+        self.memory.hold(blocks=BLOCK_BYTES * number)
+        begin, blocks = data.ctypes.data, np.uint64(job["blocks"][0])
+        end = np.uint64(begin + len(data))
+        status = read_directory(np.uint64(begin + head), end, count, log2, width, 0, blocks)
+        refuse(status, data, count)
         entries = directory(data, head, count, log2)
         rows = frame_rows(np.zeros(count, np.int16), classes if self.params.uses_position else None)
         if plus is None:
@@ -173,7 +185,7 @@ class UnitCoder(CompiledCoder):
         blocks["reset_at"] = -1
         counts = np.zeros((number, COUNTS), np.uint32)
         blocks["counts"] = _places(batch.hold(counts), 4 * COUNTS, number)
-        table = table_writes(self.freq, 0)
+        table = table_writes(self.memory.freq, 0)
         batch.frames[0] = (batch.hold(table), table.size, 0)
         return batch, counts
 
@@ -190,8 +202,8 @@ class UnitCoder(CompiledCoder):
             raise RtlError(f"the {kind} {faults(wrong)}")
 
     def _learn(self, state: TableState, counts: np.ndarray) -> None:
-        self.counts[:] = counts.reshape(TABLE_ROWS, SYMBOLS)
-        tables.learn(state.hist, self.counts)
+        self.memory.counts[:] = counts.reshape(TABLE_ROWS, SYMBOLS)
+        tables.learn(state.hist, self.memory.counts)
 
 
 @cache

@@ -189,7 +189,7 @@ def test_interrupts():
 
 
 def test_the_page_is_made_from_the_table():
-    page = Path(__file__).parents[2] / "docs" / "registers.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "registers.md"
     assert page.read_text() == markdown(), "make it anew: the page says how"
 
 

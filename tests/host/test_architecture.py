@@ -20,11 +20,11 @@ ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "host").rglob("*.py"))
 MODULE_LINES, FUNCTION_LINES = 400, 60
 HOUSE = Path(oscar.__file__).parent
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "develop" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_imports_go_down_only() -> None:
-    """The layers are in pyproject.toml, and drawn in docs/architecture.md."""
+    """The layers are in pyproject.toml, and drawn in docs/develop/architecture.md."""
     program = [sys.executable, "-c", "from importlinter.cli import *; lint_imports_command()", "--no-cache"]
     done = subprocess.run(
         program,

@@ -1,4 +1,4 @@
-"""What docs/asc.md proves: no value, frequency, histogram, state or payload leaves its bounds."""
+"""What docs/reference/asc.md proves: no value, frequency, histogram, state or payload leaves its bounds."""
 
 from __future__ import annotations
 

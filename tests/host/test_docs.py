@@ -38,13 +38,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_pages_show_the_guide_the_api_and_what_they_link_to(site: Path) -> None:
-    api = html.unescape(re.sub(r"<[^>]+>", "", (site / "docs" / "api.html").read_text()))
+def test_pages_show_the_api_and_what_they_link_to(site: Path) -> None:
+    api = html.unescape(re.sub(r"<[^>]+>", "", (site / "docs" / "reference" / "api.html").read_text()))
     for text in ("LocalCluster", "load_state_dict", "register_comm_hook", "A frame is damaged", "PeerError"):
         assert text in api, text
     assert not re.findall(r"^\s*:::", api, re.MULTILINE)
     assert "error_feedback" in (site / "configs" / "default.yaml.html").read_text()
-    assert "soak.html" in (site / "docs" / "results" / "index.html").read_text()
+    assert "robustness.html" in (site / "docs" / "results" / "index.html").read_text()
     assert "compressed gradient allreduce" in (site / "index.html").read_text().lower()
 
 

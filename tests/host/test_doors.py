@@ -1,4 +1,4 @@
-"""Each cell of docs/doors.md: which tensors an entry point codes, sends uncompressed, or refuses.
+"""Each cell of docs/reference/inputs.md: which tensors an entry point codes, sends uncompressed, or refuses.
 
 FSDP2 and torchft have theirs in test_torch_fsdp and test_torchft, where their ranks are.
 """

@@ -15,7 +15,9 @@ import pytest
 from needs import needs
 
 ROOT = Path(__file__).parents[2]
-NAMES = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), re.MULTILINE)
+NAMES = re.findall(
+    r"^::: (\S+)$", (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8"), re.MULTILINE
+)
 HOOKS = ("oscar.torch_ddp.", "oscar.torch_fsdp.", "oscar.adapters.torch.")
 TORCH = tuple(name for name in NAMES if name.startswith(HOOKS))
 TORCHFT = tuple(name for name in NAMES if name.startswith("oscar.torchft."))

@@ -232,7 +232,7 @@ def test_sums_settle_what_each_tensor_needs(name: str, dtype: type[np.integer[An
 
 
 def test_means_of_magnitudes_move_an_eighth_of_the_way_from_every_place() -> None:
-    """All means of 16 bits, by the formula of docs/protocol.md in 64 bits."""
+    """All means of 16 bits, by the formula of docs/reference/protocol.md in 64 bits."""
     before = np.arange(1 << 16)
     for size in (0, 1, 700, 4095, 9000):
         position = PositionState(before.size)

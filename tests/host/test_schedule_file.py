@@ -242,7 +242,7 @@ def test_forged_routes_are_refused_or_keep_the_rules(path: Path, seed: int) -> N
 
 
 def test_the_page_shows_a_file_that_reads_and_names_every_key(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "schedules.md").read_text(encoding="utf-8")
     example = page.partition("```json\n")[2].partition("```")[0]
     (tmp_path / "s.json").write_text(example)
     assert read_schedule(tmp_path / "s.json") == filed(Direct(3))

@@ -239,7 +239,7 @@ def refused(mesh: Any) -> dict[str, str]:
 
 
 def taken(mesh: Any) -> dict[str, set[str]]:
-    """Return by row of docs/doors.md what happens to a shard of its dtype."""
+    """Return by row of docs/reference/inputs.md what happens to a shard of its dtype."""
     from oscar.torch_fsdp import between_hosts
 
     words: dict[str, set[str]] = {}

@@ -33,7 +33,7 @@ from oscar.adapters.torch.staging import why_uncompressed, write  # noqa: E402
 from oscar.reducers.grouped import Group  # noqa: E402
 from oscar.transports.threads import local_transports  # noqa: E402
 
-PAGE = Path(__file__).parents[2] / "docs" / "ddp.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "ddp.md"
 FEEDBACK = Config.model_validate({"quantiser": {"error_feedback": True}})
 
 
@@ -73,7 +73,7 @@ COLUMNS = {
 
 
 def table() -> list[tuple[str, str, str]]:
-    """Return (dtype, column, treatment) of the table in docs/ddp.md."""
+    """Return (dtype, column, treatment) of the table in docs/how-to/ddp.md."""
     lines = PAGE.read_text(encoding="utf-8").partition("## What the hook takes")[2].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     head, _, *body = rows[: next(i for i, row in enumerate(rows) if row[0].startswith("integers")) + 1]

@@ -1,4 +1,4 @@
-"""The recipes of docs/ddp.md for Accelerate and Lightning, as they stand there, on two real ranks."""
+"""The recipes of docs/how-to/frameworks.md for Accelerate and Lightning, on two real ranks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ os.write(1, "\\n{{}}\\n".format(" ".join(map(str, said))).encode())  # at once: 
 
 def recipe(framework: str) -> str:
     """Return the program below a heading of the page."""
-    page = (ROOT / "docs" / "ddp.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "frameworks.md").read_text(encoding="utf-8")
     found = re.search(rf"^## {framework}\n.*?^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]

@@ -70,7 +70,7 @@ def test_a_direct_list() -> None:
 
 def test_the_page_shows_a_list() -> None:
     made = entries(programme(1, Direct(4)), lambda chunk, sub: 2500, made=lambda chunk, sub: 2500)
-    page = (Path(__file__).parents[2] / "docs" / "hardware.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "nic-on-a-board.md").read_text(encoding="utf-8")
     for number, entry in enumerate(made):
         fields = named(entry.command)
         does = next((word for word in ("add", "adopt") if word in fields), None)

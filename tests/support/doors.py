@@ -1,4 +1,4 @@
-"""The table of docs/doors.md, and a tensor for each of its rows, so that each cell can be tried."""
+"""The table of inputs.md, and a tensor for each of its rows, so that each cell can be tried."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-PAGE = Path(__file__).parents[2] / "docs" / "doors.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "inputs.md"
 SIZE = (48, 64)  # values enough for torchft to code them
 
 

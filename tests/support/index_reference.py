@@ -1,4 +1,4 @@
-"""The index streams of docs/sparse.md in plain Python, as the page says it; slow, for tests.
+"""The index streams of docs/reference/sparse.md in plain Python, as the page says it; slow, for tests.
 
 `pack` and `unpack` work on a codec's own bytes, without the seal.
 """

@@ -1,6 +1,6 @@
 """Memory behind the ports of decoders and encoders, for the CycleSimulator: call step() in each clock.
 
-They hold units to docs/engine.md, "Ports of memory" and "Counting": a breach raises ProtocolError.
+They hold units to docs/develop/engine.md, "Ports of memory" and "Counting": a breach raises ProtocolError.
 """
 
 from __future__ import annotations

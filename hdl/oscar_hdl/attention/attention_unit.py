@@ -20,7 +20,7 @@ WAIT = 16
 
 @block
 def attention_unit(clk, rst, s_axis_query: Stream, s_axis_rows: Stream, m_axis_result: Stream, refused):
-    """Answer each query and its rows by a result, in order; docs/attention.md has the packets.
+    """Answer each query and its rows by a result, in order; docs/reference/attention.md has the packets.
 
     Streams of 64 bits. refused u16: heads that were not as their query said; it wraps.
     """

@@ -1,4 +1,4 @@
-"""What a driver streams to an attention unit and reads from it, as arrays of words (docs/attention.md)."""
+"""What a driver streams to an attention unit and reads from it, as arrays of words (attention.md)."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Bundles of the attention unit; docs/attention.md says what its packets mean."""
+"""Bundles of the attention unit; docs/reference/attention.md says what its packets mean."""
 
 from myhdl import Signal, SignalType, intbv
 

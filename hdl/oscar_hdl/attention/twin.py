@@ -1,6 +1,6 @@
 """Attention of one query in integers, as the unit beside a memory computes it, bit for bit.
 
-docs/attention.md has the arithmetic, why its sums fit their widths, and the bound on its error.
+docs/reference/attention.md has the arithmetic, why its sums fit their widths, and the bound on its error.
 """
 
 import math

@@ -1,1 +1,1 @@
-"""The coder of format 4 in hardware: docs/engine.md says how its blocks talk, docs/asc.md what they code."""
+"""The coder of format 4 in hardware: engine.md says how its blocks talk, asc.md what they code."""

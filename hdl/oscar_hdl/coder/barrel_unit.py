@@ -1,4 +1,4 @@
-"""A barrel unit: decoder and encoder, and what they count (docs/engine.md)."""
+"""A barrel unit: decoder and encoder, and what they count (docs/develop/engine.md)."""
 
 from myhdl import block
 

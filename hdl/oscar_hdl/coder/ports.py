@@ -1,4 +1,4 @@
-"""Bundles of ports between the coder's blocks; docs/engine.md says what each signal means and when."""
+"""Bundles of ports between the coder's blocks; engine.md says what each signal means and when."""
 
 from oscar_hdl.streams.bundles import Bundle, bit, word
 

@@ -1,4 +1,4 @@
-"""What a NIC's memory holds of a frame beside its values: distances, means, descriptors (docs/engine.md)."""
+"""What a NIC's memory holds of a frame beside its values: distances, means, descriptors (engine.md)."""
 
 from __future__ import annotations
 

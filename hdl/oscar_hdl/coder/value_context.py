@@ -1,4 +1,4 @@
-"""The table row of a value, or of a row's class (docs/asc.md, "Contexts")."""
+"""The table row of a value, or of a row's class (docs/reference/asc.md, "Contexts")."""
 
 from myhdl import always, always_comb, block, concat, modbv
 

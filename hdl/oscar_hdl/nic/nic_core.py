@@ -87,10 +87,10 @@ def nic_core(
     sets: int = 16, store_log2: int = 12, rows_log2: int = 14, block_log2: int = 12, granule_log2: int = 8,
     probe: NicProbe | None = None,
 ):  # fmt: skip
-    """Decode frames into rows of memory and encode rows into frames, as a driver asks (docs/registers.md).
+    """Decode frames into rows of memory and encode rows into frames, as a driver asks (registers.md).
 
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
-    docs/protocol.md. s_axis_list: Stream(64), lists of commands (list_unit). memory: its side. The parameters
+    protocol.md. s_axis_list: Stream(64), lists of commands (list_unit). memory: its side. The parameters
     are oscar_nic's.
     """
     rows, raw_rows, top, clear_row = memory.rows, memory.raw, memory.top, memory.clear_row

@@ -69,10 +69,10 @@ def oscar_nic(
     store_log2: int = 12, rows_log2: int = 10, block_log2: int = 12, granule_log2: int = 8, adds: bool = True,
     probe: NicProbe | None = None,
 ):  # fmt: skip
-    """Decode frames into memory and encode memory into frames, as a driver asks (docs/registers.md).
+    """Decode frames into memory and encode memory into frames, as a driver asks (registers.md).
 
     s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
-    docs/protocol.md. Rows come and go in packets (row_port), whose words have a lane for each bank:
+    docs/reference/protocol.md. Rows come and go in packets (row_port), whose words have a lane for each bank:
     s_axis_values, lanes of 128 bits, eight values (values_in); s_axis_side, lanes of 128 bits, a row
     (side_in); s_axis_read, Stream(64), packets of one word, which ask for m_axis_values, lanes of 128 bits,
     and m_axis_descriptors, lanes of 16 bits, a row (rows_out). What is read goes to the planner, too

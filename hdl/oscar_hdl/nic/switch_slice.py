@@ -27,7 +27,7 @@ def switch_slice(
     s_axis_read, m_axis_values, m_axis_descriptors, s_axis_list, *, bus_bits: int = 64, adds: bool = False,
     **parameters,
 ):  # fmt: skip
-    """Add what ports send of a chunk, code the sum once, and send it to all of them (docs/hardware.md).
+    """Add what ports send of a chunk, code the sum once, and send it to all of them (nic-on-a-board.md).
 
     s_axis_rx, m_axis_tx: of 2, 4, 8 or 16 ports; a frame's port is the peer that made it.
     The other arguments are oscar_nic's; its rows are loaded as zeros, with their side rows. A list says what

@@ -4,7 +4,7 @@ from myhdl import Signal, always, block, modbv
 
 from oscar_hdl.streams.bundles import bit
 
-# What has no reset travels for less: a decoder's turn, which takes longest, for 52 (docs/engine.md).
+# What has no reset travels for less: a decoder's turn, which takes longest, for 52 (docs/develop/engine.md).
 CLOCKS = 64
 
 

@@ -95,6 +95,7 @@ class Codec:
     work: returns the NIC's work for an encoder's last frame (`asc.turns.cells_of`), None without values
     options: all that a frame's cost depends on beside the name
     ends: the codec of each rank, where they differ; they make frames that all of them decode
+    parallel: whether several threads may use ends at once, each another one
 
     >>> from oscar.coding.registry import make_codec
     >>> codec = make_codec("int16")
@@ -118,6 +119,7 @@ class Codec:
     work: Callable[[LinkEncoder], Array | None] | None = None
     options: str = ""
     ends: tuple[Codec, ...] = ()
+    parallel: bool = False
 
     def of(self, rank: int) -> Codec:
         """Return the codec of a rank."""

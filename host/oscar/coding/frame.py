@@ -1,4 +1,4 @@
-"""The frame that every codec sends: a 24-byte header, then the payload (docs/protocol.md, "Frame").
+"""The frame that every codec sends: a 24-byte header, then the payload (docs/reference/protocol.md, "Frame").
 
 Little-endian, byte offsets::
 

@@ -1,4 +1,4 @@
-"""The head of a message that describes itself, and its frames (docs/pseudo.md, "Format").
+"""The head of a message that describes itself, and its frames (docs/reference/pseudo.md, "Format").
 
 Also tensors of NumPy and PyTorch as flat arrays, and back. torch is never imported here, only used where
 it is. bfloat16 has no NumPy dtype, so its bits travel as uint16.

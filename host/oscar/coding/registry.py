@@ -70,6 +70,7 @@ def asc_codec(
         decodes_into=True,
         work=coder.work,
         options=f"{implementation} {chosen}",
+        parallel=implementation == "compiled",
     )
 
 

@@ -1,4 +1,4 @@
-"""The actions of a node in an AllReduce (docs/protocol.md, "Schedule").
+"""The actions of a node in an AllReduce (docs/reference/protocol.md, "Schedule").
 
 A schedule yields actions, a node performs them, an executor drives both. An action names ranks, steps, chunks
 and sub-frames. It holds no values, no bytes and no times.

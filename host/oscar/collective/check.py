@@ -40,7 +40,7 @@ class _Frame(NamedTuple):
 def check(schedule: Schedule) -> None:
     """Raise ConfigError for the first rule that `schedule` breaks; the message names rank, step and chunk.
 
-    docs/schedules.md lists the rules. Every action of every rank and sub-frame is followed once.
+    docs/reference/schedules.md lists the rules. Every action of every rank and sub-frame is followed once.
 
     >>> from oscar.collective.schedules import make_schedule
     >>> check(make_schedule("hierarchical", 8, group=4))

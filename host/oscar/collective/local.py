@@ -59,7 +59,7 @@ class _Rank:
         self.paused = 0
         self._caps: dict[tuple[int, int], int] = {}
         self._frames: dict[tuple[int, int], bytes] = {}
-        self._program = execute(node, self._struck(actions), self, run.log)
+        self._program = execute(node, self._struck(actions) if self.faults else actions, self, run.log)
         self.current: Action | None = next(self._program, None)
 
     def _struck(self, actions: Iterable[Action]) -> Iterator[Action]:

@@ -176,7 +176,7 @@ class Node:
 
     def coding_work(self, action: Action) -> Array | None:
         """Return a NIC's work for the action's frame; None unless coded here by a codec that gives it."""
-        return self._work.get(self._key(action))
+        return self._work.get(self.frame_key(action))
 
     def cap(self, action: Action) -> int:
         """Return an upper bound of the action's frame in bytes, valid on every node."""
@@ -184,24 +184,39 @@ class Node:
 
     def receive(self, action: Action, frame: bytes) -> None:
         """Store the frame that a WAIT has received."""
-        self._frames[self._key(action)] = frame
-        self._waits[self._key(action)] = action
+        self._frames[self.frame_key(action)] = frame
+        self._waits[self.frame_key(action)] = action
 
     def perform(self, action: Action) -> bytes | None:
         """Perform one action; return the frame of a SEND or FORWARD.
 
         Raises PeerError for a received frame that does not decode.
         """
+        frame = self.code(action)
+        self.note(action)
+        return frame
+
+    def code(self, action: Action) -> bytes | None:
+        """Do what `perform` does but for `note`. Threads may do so at once for other link ends and places."""
         frame: bytes | None = self._HANDLERS[action.op](self, action)
+        return frame
+
+    def note(self, action: Action) -> None:
+        """Note that an action is done: the sum at its place may be final."""
         if self._left and action.op in CODES:
             place = action.chunk, action.sub
             self._left[place] -= 1
             if self._left[place] == 0 and self._meanwhile is not None:
                 self._complete(*place)
                 self._meanwhile.final(self.work, *self.layout.span(*place))
-        return frame
 
-    def _key(self, action: Action) -> tuple[Phase, int, int, int]:
+    def end_of(self, action: Action) -> End:
+        """Return which link end codes the frame of `action`, one of CODES; make it at its first use."""
+        kind, rank = ("encode", action.peer) if action.op is Op.ENCODE else ("decode", action.source)
+        self._end(kind, action.phase, rank)
+        return kind, action.phase, rank
+
+    def frame_key(self, action: Action) -> tuple[Phase, int, int, int]:
         """Return the key under which the action's frame is stored, coded here or received."""
         return action.phase, action.source, action.chunk, action.sub
 
@@ -241,9 +256,9 @@ class Node:
             sub=action.sub,
         )
         summed = self._notices.get((apart is not None, action.chunk, action.sub), 0)
-        self._frames[self._key(action)] = noticed(frame, self._notice | summed)
+        self._frames[self.frame_key(action)] = noticed(frame, self._notice | summed)
         if self._weigh is not None:
-            self._work[self._key(action)] = self._weigh(end)
+            self._work[self.frame_key(action)] = self._weigh(end)
         self._count_clocks(action, end)
 
     def _count_clocks(self, action: Action, link: LinkEncoder | LinkDecoder) -> None:
@@ -251,11 +266,11 @@ class Node:
             self.clocks.append((action, self.codec.clocks(link)))
 
     def _send(self, action: Action) -> bytes:
-        return self._frames[self._key(action)]
+        return self._frames[self.frame_key(action)]
 
     def _forward(self, action: Action) -> bytes:
         """Return a received frame to pass on. Check it first, so that the next rank cannot blame this one."""
-        frame, wait = self._frames[self._key(action)], self._waits[self._key(action)]
+        frame, wait = self._frames[self.frame_key(action)], self._waits[self.frame_key(action)]
         try:
             unpack_frame(frame)
         except FrameError as error:
@@ -312,7 +327,7 @@ class Node:
 
     def _decode_add(self, action: Action) -> None:
         place, apart = (action.chunk, action.sub), self._apart(action)
-        frame = self._frames.pop(self._key(action))
+        frame = self._frames.pop(self.frame_key(action))
         if apart is None or self._left[place] == 1:  # nothing else needs the suffix alone
             self._decode(action, frame, self.work, plus=self._prefix(*place))
             self._summed.add(place)
@@ -321,10 +336,10 @@ class Node:
             self._arrived.add(place)
 
     def _adopt(self, action: Action) -> None:
-        self._finish(action, self._frames[self._key(action)])
+        self._finish(action, self._frames[self.frame_key(action)])
 
     def _decode_final(self, action: Action) -> None:
-        self._finish(action, self._frames.pop(self._key(action)))
+        self._finish(action, self._frames.pop(self.frame_key(action)))
 
     def _finish(self, action: Action, frame: bytes) -> None:
         self._decode(action, frame, self.work)

@@ -1,4 +1,4 @@
-"""The ring schedules: ring, boomerang and duplex (docs/protocol.md, "Schedule").
+"""The ring schedules: ring, boomerang and duplex (docs/reference/protocol.md, "Schedule").
 
 One generator of actions drives the in-process cluster, the transports, the RTL and the time model.
 """

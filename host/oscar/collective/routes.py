@@ -29,7 +29,7 @@ class Routes:
     nodes: number of ranks. owners: owner's rank by chunk.
     reduce: transfers towards the owners. A rank sends a chunk once, after all its receives of that chunk.
     gather: transfers from the owners to all. A rank passes a chunk on after it has received it.
-    A port takes its transfers in the order of these lists. docs/schedules.md has the rules;
+    A port takes its transfers in the order of these lists. docs/reference/schedules.md has the rules;
     `oscar.collective.check` checks them.
 
     >>> reduce = (Transfer(0, 1, 0), Transfer(0, 2, 0))  # rank 0 owns the only chunk

@@ -1,4 +1,4 @@
-"""The contract of schedules: who sends which chunk to whom, and when (docs/schedules.md)."""
+"""The contract of schedules: who sends which chunk to whom, and when (docs/reference/schedules.md)."""
 
 from __future__ import annotations
 

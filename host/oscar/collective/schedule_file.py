@@ -1,4 +1,4 @@
-"""Schedule files: versioned JSON. docs/schedules.md describes every key."""
+"""Schedule files: versioned JSON. docs/reference/schedules.md describes every key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in tree schedules: direct, hierarchical, star and switch (docs/schedules.md)."""
+"""The built-in tree schedules: direct, hierarchical, star and switch (docs/reference/schedules.md)."""
 
 from __future__ import annotations
 

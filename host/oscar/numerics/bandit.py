@@ -1,4 +1,4 @@
-"""A bandit that chooses the quantiser's coarseness by what iterations take (docs/tuning.md, "A bandit").
+"""A bandit that chooses the quantiser's coarseness by what iterations take (docs/how-to/tune.md, "A bandit").
 
 Costs along the arms fall and then rise: coarser steps send less and lose more. So only neighbours of the best
 arm known are tried, as in OSUB (Combes and Proutiere, 2014). Where the cost of the arm in use changes, all

@@ -1,6 +1,6 @@
 """The position state: a running mean of each aggregated magnitude, which every node has at no cost.
 
-Its 4-bit logarithmic class is the coder's position context (docs/protocol.md, "Position state").
+Its 4-bit logarithmic class is the coder's position context (docs/reference/protocol.md, "Position state").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The quantiser: its parameters, and how a worker makes integers of its float32 tensors.
 
-The steps come from oscar.numerics.steps. docs/protocol.md, "Quantiser", has the rules; notes on rates name
+The steps come from oscar.numerics.steps. protocol.md, "Quantiser", has the rules; notes on rates name
 this quantiser 8s or 8g.
 """
 

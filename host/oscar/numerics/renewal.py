@@ -2,7 +2,7 @@
 
 Each worker gives notice of its own misfits, beside its first integers. When all notices are known, all ranks
 take the same branch: they agree on new steps for the tensors concerned, whose integers are summed again.
-docs/protocol.md, "New steps within a call", has the rules.
+docs/reference/protocol.md, "New steps within a call", has the rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a node tells the others of the size of a tensor: integers that add exactly (docs/protocol.md)."""
+"""What a node tells the others of the size of a tensor: integers that add exactly (protocol.md)."""
 
 from __future__ import annotations
 

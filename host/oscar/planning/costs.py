@@ -39,7 +39,7 @@ class MethodCost:
     """What a gradient costs a worker.
 
     scheme: its messages and `finish`, without the wire. The bytes are those that cross a link while a
-    gradient goes once around: 8 of them a value make one bit per value of docs/measuring.md.
+    gradient goes once around: 8 of them a value make one bit per value of docs/explain/measuring.md.
     encode, decode: of the frames of coded messages, for each value of the gradient, coded or not.
     """
 

@@ -6,7 +6,7 @@ bound by memory. A card with much memory bandwidth takes attention. Two sub-batc
 GPU works on one while the cards work on the other; vectors cross PCIe in both directions between the stages.
 
 Time of a stage is max(flops / F, bytes / B): the roofline. Everything runs at its published peak. Or a card's
-attention takes the clocks of the units of docs/attention.md, which read keys and values of 8 bits.
+attention takes the clocks of the units of docs/reference/attention.md, which read keys and values of 8 bits.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class LanguageModel:
 
 @dataclass(frozen=True)
 class AttentionUnits:
-    """Attention units on a card (docs/attention.md): how many, and their clock."""
+    """Attention units on a card (docs/reference/attention.md): how many, and their clock."""
 
     number: int
     mhz: float

@@ -1,4 +1,4 @@
-"""AllReduce between N nodes in one process (docs/protocol.md)."""
+"""AllReduce between N nodes in one process (docs/reference/protocol.md)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LocalCluster(Reducer):
         """Return the mean of gradients[node][tensor] over the nodes, as every node computed it.
 
         gradients: floating-point arrays of NumPy or dense tensors of PyTorch, equal shapes on all nodes, 1 to
-        256 nodes; they are converted to float32 (docs/doors.md) and never written to.
+        256 nodes; they are converted to float32 (docs/reference/inputs.md) and never written to.
         faults: faults to inject; codecs only.
         Raises GradientError (NaN, Inf, all below float32's range, unequal shapes), GradientOverflowError (a
         mean beyond float32), TypeError (not floating point, not dense), PeerError (an injected fault, or a

@@ -179,7 +179,7 @@ class Communicator(Reducer):
         """Return the mean of `tensors` over all ranks. Collective.
 
         tensors: floating-point arrays of NumPy or dense tensors of PyTorch, equal shapes on all ranks; they
-        are converted to float32 (docs/doors.md) and never written to. key: names the state to use. A
+        are converted to float32 (inputs.md) and never written to. key: names the state to use. A
         training that reduces in buckets uses one key for each; all ranks call in the same order.
         device: torch's, of a GPU on which all tensors are (torch.Tensor); they are coded there and so is the
         result, with the bits of the host's. Needs that `why_on_host` returns None. Other ranks may be on the

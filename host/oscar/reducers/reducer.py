@@ -147,7 +147,7 @@ class CautionNotice:
     def tell(self, scheme: Scheme) -> None:
         """Warn if the scheme has a caution that was not given yet."""
         if not self.told and (said := scheme.caution()):
-            text = f"scheme {scheme.name}: {said} (docs/results/convergence.md)"
+            text = f"scheme {scheme.name}: {said} (docs/results/accuracy.md)"
             warn(text, CautionWarning)
             self.told = True
 

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
+from oscar.collective import threaded
 from oscar.collective.executor import drive, execute
 from oscar.collective.frames import FrameLog, Moved
 from oscar.collective.schedule import Schedule
+from oscar.cores import most_threads
 from oscar.reducers.party import Party
 from oscar.reducers.wire import Traffic, Wire, check_parts
 from oscar.schemes.base import RIDE_BITS, Channel, Message
@@ -240,11 +242,14 @@ class RemoteWire(Wire):
         plan, channel, (node,) = self._begin([message])
         before, log, schedule = node.saturated(), FrameLog(), channel.schedule
         actions = partial(self._actions, self.rank, schedule)
-        wait = self.party.wait
+        wait, threads, work = self.party.wait, most_threads(), None
         if message.meanwhile is not None:
             node.watch(actions(), message.meanwhile)
-            wait = partial(wait, work=message.meanwhile.work)
-        drive(execute(node, actions(), self.transport, log), wait)
+            work = message.meanwhile.work
+        if threaded.worthwhile(node, threads):
+            threaded.perform(node, actions(), self.transport, log, wait, threads, work)
+        else:
+            drive(execute(node, actions(), self.transport, log), partial(wait, work=work))
         self.settle()  # a rank without any WAIT has not settled yet
         self.party.flush(actions)
         traffic = Traffic(

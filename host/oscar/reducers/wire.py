@@ -19,7 +19,7 @@ from oscar.numerics.tensors import Room
 from oscar.schemes.base import Channel, Message
 from oscar.state import Saved
 
-KEPT_STEPS = 2048  # local ranks times nodes times sub-frames; larger programs are not cached
+KEPT_STEPS = 8192  # local ranks times nodes times sub-frames, some 8 MB; larger programs are not cached
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Compression that commutes with AllReduce: sketches, OSCAR-SW and their peers (docs/schemes.md)."""
+"""Compression that commutes with AllReduce: sketches, OSCAR-SW and their peers (schemes.md)."""

@@ -3,7 +3,7 @@
 A codec (oscar.coding) changes how integers are coded on one link. A scheme changes which numbers are reduced.
 It turns a gradient into a few buffers. AllReduce combines them (sum, or, max) without knowing their meaning.
 The scheme turns the combined buffers into a mean gradient. The coded ring is the scheme `exact`. Every scheme
-runs over every wire. docs/schemes.md has the contract.
+runs over every wire. docs/reference/schemes.md has the contract.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MOST_OWED = 4.0
 # shows where training makes gradients smaller. A spike raises it by GROWTH only, so that three calls of a
 # spike do not become usual.
 SPIKE, FADE, GROWTH = 4.0, 0.95, 1.5
-ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error feedback (docs/schemes.md)"
+ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error feedback (schemes.md)"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Message:
     Attributes:
         channel: A name that is unique in the iteration. Links keep their learned state under this name.
         data: 1-D. Its dtype follows `op`:
-            "sum" of integers: int32, sent in fields of `bits` (docs/schemes.md, "Fields").
+            "sum" of integers: int32, sent in fields of `bits` (docs/reference/schemes.md, "Fields").
             "sum" and "max" of floats: float32, with `bits` of 32.
             "or": bool, with `bits` of 1.
             "gather", "agree", "exchange": uint8. Nothing is combined. Each worker receives a list of buffers
@@ -73,7 +73,7 @@ class Message:
             the place of `data` and which the next call overwrites. Otherwise sums come back in the natural
             order.
         meanwhile: Work that a rank may do while the frames of a coded, planned message are due.
-        notice: Bits that travel in the frames of a coded message beside the sums (docs/protocol.md). The
+        notice: Bits that travel in the frames of a coded message beside the sums (protocol.md). The
             answer is then a pair: the sums, and the OR of all workers' bits. None: the answer is the sums.
         aside: The bytes of a plain sum count with those of "agree", and not as frames.
         parts: For "exchange", the length of the buffer for every worker. `data` is their concatenation.

@@ -1,7 +1,7 @@
 """The coded ring as a scheme: quantised gradients (or plain floats) are summed in frames of one codec.
 
 Every node derives step sizes, position classes, block costs and the chunk plan from the sums. They are
-replicated state: equal on all nodes and never sent. docs/protocol.md has the rules.
+replicated state: equal on all nodes and never sent. docs/reference/protocol.md has the rules.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Exact(Scheme):
     def _renew(
         self, worker: WorkerQuantiser, tensors: Sequence[Array], plan: ChunkPlan, sums: Array, notice: int
     ) -> Messages:
-        """Agree on new steps where the present ones do not fit, and sum again (docs/protocol.md)."""
+        """Agree on new steps where the present ones do not fit, and sum again (protocol.md)."""
         fallen: list[int] = []
         if notice & renewal.COARSE:
             fallen = self.once("fallen", lambda: self._fallen(sums, plan))

@@ -4,7 +4,7 @@ Every worker appends one small integer per tensor to a sum: the root mean square
 integers give every node the same next step and need no message of their own. A tensor without a step gets one
 from a max message of float32. One more integer says whether the worker's values saturate because they grew.
 Then, and where values have become too small for their step, the workers agree on new steps by a second max
-message and send the messages of the iteration again. See docs/schemes.md, "Ride-along steps".
+message and send the messages of the iteration again. See docs/reference/schemes.md, "Ride-along steps".
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class LhcOptions:
     message_bits: cost of one message in bits, when the scheme weighs messages against bytes. Raise it on
         networks with high latency.
     hashes: sub-tables of the table, 2 to 8. 3 needs the fewest cells.
-    lanes: values that share their hash, one to a slot (docs/schemes.md, "Peeling"). Raise it for fewer
+    lanes: values that share their hash, one to a slot (schemes.md, "Peeling"). Raise it for fewer
         hashes to compute.
     """
 

@@ -4,7 +4,7 @@ The running mean of the aggregated gradient says which values are probably not z
 index is sent. `oscar-sw` is the paper's method: non-zeros are sent densely, zeros in a count sketch; both are
 linear. Damped estimates and error feedback are additions; the option `paper` switches them off.
 `oscar-sw-best` replaces the sketch by a sweep: each probable zero is sent exactly once in `period`
-iterations, and error feedback keeps the others. See docs/schemes.md, "OSCAR-SW".
+iterations, and error feedback keeps the others. See docs/reference/schemes.md, "OSCAR-SW".
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class OscarSw(_Split):
 
         The estimate is divided by 1 + noise. It is linear except for the last rounding: the estimates from
         single workers' cells add up to the estimate from the sum. So each worker can keep its own part that
-        is missing (docs/schemes.md, "Noise, and what waits").
+        is missing (docs/reference/schemes.md, "Noise, and what waits").
         """
         others, sketch = self.once("others", lambda: self.chosen.others), self.once("sketch", self._sketch)
         paper, rows = self.options.paper, self.options.rows

@@ -1,4 +1,4 @@
-"""Tasks on resources: who works when, by deterministic list scheduling (docs/timeline.md).
+"""Tasks on resources: who works when, by deterministic list scheduling (docs/explain/timeline.md).
 
 `iteration` makes the graph of a training iteration whose tensors are reduced in groups.
 """

@@ -1,4 +1,4 @@
-"""The contract of transports (docs/transports.md), with deadlines, notices and gathers for all of them."""
+"""The contract of transports (transports.md), with deadlines, notices and gathers for all of them."""
 
 from __future__ import annotations
 

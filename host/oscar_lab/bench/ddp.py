@@ -2,7 +2,7 @@
 
 Starts one plain process per rank of examples/ddp_transformer.py (a checkout is needed, and the extra torch):
 on this machine as it is, or with --mbps in the lab, on hosts whose links have that rate (needs root,
-docs/lab.md). A step is the slowest rank's: forward, backward with the AllReduce in it, and the optimiser.
+lab.md). A step is the slowest rank's: forward, backward with the AllReduce in it, and the optimiser.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hooks",
         nargs="+",
         default=["none", "fp16", "oscar"],
-        help="none, fp16, oscar, tuned (with a policy, docs/tuning.md), or schemes",
+        help="none, fp16, oscar, tuned (with a policy, docs/how-to/tune.md), or schemes",
     )
     parser.add_argument("--mbps", type=float, help="rate of the lab's links; without it no lab")
     parser.add_argument("--tolerance", type=float, default=0.005, help="of the goodput of the lab's links")

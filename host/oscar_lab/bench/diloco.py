@@ -1,6 +1,6 @@
 """torchft's DiLoCo with ProcessGroupOscar beside torchft's own process group: losses and bits over seeds.
 
-Runs examples/diloco.py, whose replicas are processes of this machine (docs/torchft.md; extra torchft), once
+Runs examples/diloco.py, whose replicas are processes of this machine (torchft.md; extra torchft), once
 for each seed and group. Bits: what a replica sent, per value and both phases of the AllReduce.
 """
 

@@ -1,6 +1,6 @@
 """What triggers gain: an AllReduce that begins while its values are made, against one behind the other.
 
-Modelled frame by frame (docs/timeline.md, "Sums that begin while values are made"); frames of 3 bits a value,
+Modelled frame by frame (timeline.md, "Sums that begin while values are made"); frames of 3 bits a value,
 without a driver, but for the first table. A NIC takes frames in the order in which they come; the model takes
 those first that can go on.
 """

@@ -1,4 +1,4 @@
-"""Bytes and modelled time of every coder and chunk plan on the same gradients (docs/measuring.md).
+"""Bytes and modelled time of every coder and chunk plan on the same gradients (docs/explain/measuring.md).
 
 All methods are lossless after one and the same quantiser, so they compute the same mean, and rates compare.
 The workload trains with the exact float mean: no method steers what the others are measured on. Time comes

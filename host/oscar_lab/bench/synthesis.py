@@ -1,4 +1,4 @@
-"""Modelled time of schedules made for a network, against those that are not (docs/schedules.md).
+"""Modelled time of schedules made for a network, against those that are not (docs/reference/schedules.md).
 
 Each figure has a bar: groups behind NICs (e), links in a two-way ring (f), equal ports (g), one slow port
 whose rank owns less (h), and frames with the sizes that sums have, against equal ones (i). Frames of one

@@ -1,6 +1,6 @@
 """Modelled time of selected policies, against brute force, uniform policies and other selectors.
 
-Tables (docs/tuning.md): random cases against brute force (a) and uniform policies (b). A transformer at 500
+Tables (tune.md): random cases against brute force (a) and uniform policies (b). A transformer at 500
 Mb/s: groups and options together against the best per tensor and the best two groups (c), by the number of
 groups (d), with a slow codec (e). The time of selection (f); sums that begin while values are made (l); which
 tensors to offload (offload); the transformer by the rate of the link (rates); the constants of Espresso

@@ -1,4 +1,4 @@
-"""AllReduce, direct, with NICs of so many units, clock rates and block sizes (docs/measuring.md).
+"""AllReduce, direct, with NICs of so many units, clock rates and block sizes (docs/explain/measuring.md).
 
 Real gradients, coded with blocks of that size; every frame's rows are counted, and its clocks follow from
 coefficients of a NIC with as many units (`oscar.timeline.clocks`). `--values`: rows repeat up to so many

@@ -1,1 +1,1 @@
-"""A rate-limited network in this machine, and AllReduces measured on it (docs/lab.md)."""
+"""A rate-limited network in this machine, and AllReduces measured on it (docs/how-to/lab.md)."""

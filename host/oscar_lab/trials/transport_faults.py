@@ -1,7 +1,7 @@
 """Real processes, killed, stopped, cut off, damaged or misconfigured at random points: all report it in time.
 
 Each case starts a job of its own, strikes one rank somewhere in the first three of five AllReduces, and looks
-at what the others say, when, and how all end. Faults and exit statuses: docs/transports.md.
+at what the others say, when, and how all end. Faults and exit statuses: docs/reference/transports.md.
 
   oscar trial transport_faults                       every fault, 20 times, over MPI and TCP
   oscar trial transport_faults --transport mpi --kinds kill stop --points 5
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"# {args.ranks} ranks, {args.values} values, timeout {args.timeout_s:g} s, seed {args.seed}")
     print("# told: every survivor raised an error that names rank, step and chunk (or key), in time,")
     print("#       with its gradients and state as before; right exit status; no process left")
-    print("# mpirun: told, and no rank left, but mpirun had to be killed (docs/transports.md)")
+    print("# mpirun: told, and no rank left, but mpirun had to be killed (docs/reference/transports.md)")
     for schedule in SCHEDULES:
         load_kernels(config_of(schedule=schedule))  # compiled here, once, where this is a fresh installation
     print(TABLE.heading)

@@ -26,7 +26,7 @@ EXAMPLE = """\
   oscar tune train --save-profile ready.yaml
   oscar tune train --profile ready.yaml
 
-Selects a policy for the configured workload, nodes and link, in the model of docs/timeline.md: groups of
+Selects a policy for the configured workload, nodes and link, in the model of timeline.md: groups of
 tensors in the order of the backward pass, and for each a method, its processor and a schedule. Costs of
 methods are measured on this machine at first use, and kept. So is when gradients become ready, unless a
 profile says so. Exit status 0 where compression makes an iteration 5 % faster, 3 where it does not.
@@ -57,7 +57,7 @@ def add_command(commands: Any) -> None:
         "codes and sends group after group, as the DDP hook does (thread); default: same other",
     )
     parser.add_argument(
-        "--selector", default="joint", metavar="NAME", help="see docs/tuning.md (%(default)s)"
+        "--selector", default="joint", metavar="NAME", help="see docs/how-to/tune.md (%(default)s)"
     )
     parser.add_argument(
         "--compute-ms",

@@ -27,7 +27,7 @@ The launcher says how many ranks there are. Each computes the gradients of its o
 row as each iteration ends (with transport.survive: all at the end) and compares the first iterations with
 the same training in one process.
 Exit status 1 when a check failed, 2 for configurations that differ or cannot be run, 75 when a
-peer failed (docs/transports.md).
+peer failed (docs/reference/transports.md).
 """
 CANNOT_SURVIVE = (
     "oscar worker: warning: transport.survive needs MPI and mpirun --with-ft ulfm; a death ends this run"

@@ -2,7 +2,7 @@
 
 Every rank owns a region of positions. Ranks send their chosen values to the owner of the region. The owner
 adds them and keeps the sums above a shared threshold. The kept sums are dealt evenly to ranks and gathered. A
-value that was sent and not applied stays in the residual. See docs/sparse.md, "Ok-Topk".
+value that was sent and not applied stays in the residual. See docs/reference/sparse.md, "Ok-Topk".
 """
 
 from __future__ import annotations

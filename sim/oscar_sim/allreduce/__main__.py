@@ -34,10 +34,10 @@ BOUNDS = {  # of options, least and most
 }  # fmt: skip
 EXAMPLES = """
 Each NIC is converted RTL under Verilator. Frames come and go on 64-bit streams, a driver gives commands over
-AXI4-Lite, as docs/registers.md has it. The gradient is real. The host's coder does the same AllReduce in
+AXI4-Lite, as registers.md has it. The gradient is real. The host's coder does the same AllReduce in
 software. Every frame must have equal bytes, every sum be equal; exit status 1 says that one is not.
 Finally, one NIC reduces with ranks in software, which code as the host does and take no clocks.
-Needs Verilator, which `make sim` installs; a NIC is compiled once, in a minute or two. docs/hardware.md
+Needs Verilator, which `make sim` installs; a NIC is compiled once, in a minute or two. nic-on-a-board.md
 explains the words.
 
   make sim                                               both schedules, two drivers, four NICs

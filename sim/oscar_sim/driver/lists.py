@@ -1,4 +1,4 @@
-"""A rank's programme as a list of commands, which the NIC runs by itself (docs/hardware.md, "A list")."""
+"""A rank's programme as a list of commands, which the NIC runs by itself (nic-on-a-board.md, "A list")."""
 
 from __future__ import annotations
 

@@ -164,16 +164,16 @@ class NicDriver:
                 register = BY_NAME[f"{name}_RESULT"]
                 result = register.unpack((yield from self.bus.read(register.offset)))
                 if found["bad_frame"] or found["receive_error"] or found["send_error"]:
-                    raise RtlError(f"node {self.rank}, {name}: {found}, {result} (docs/registers.md)")
+                    raise RtlError(f"node {self.rank}, {name}: {found}, {result} (registers.md)")
                 while self.ended[name] != result["ended"]:
                     command = given[name].popleft()
                     command.ended = self.now()
                     self.done[name].append(command.key)
                     self.ended[name] = self.ended[name] + 1 & 255
         if found["bad_packet"]:
-            raise RtlError(f"node {self.rank}: a packet of rows was wrong (docs/registers.md)")
+            raise RtlError(f"node {self.rank}: a packet of rows was wrong (docs/reference/registers.md)")
         if found["refused"]:
-            raise RtlError(f"node {self.rank}: the NIC refused a write (docs/registers.md)")
+            raise RtlError(f"node {self.rank}: the NIC refused a write (docs/reference/registers.md)")
         if found["arrived"]:
             yield from self._look()
 
@@ -238,7 +238,7 @@ class NicDriver:
             raise RtlError(f"node {self.rank}: the NIC refused a list of {count} entries")
         ended = result.unpack((yield from self.bus.read(result.offset)))
         if ended["error"]:
-            raise RtlError(f"node {self.rank}: a list ended with {ended} (docs/registers.md, LIST_RESULT)")
+            raise RtlError(f"node {self.rank}: a list ended with {ended} (registers.md, LIST_RESULT)")
         told.extend(part for part, _ in unread)
 
     def _reached(self, entry: int, state: int) -> Script:
@@ -265,7 +265,7 @@ class NicDriver:
             told = {name: bits[name] for name in told}
         yield from self.bus.write(status.offset, status.pack(**told))
         if told["refused"]:
-            raise RtlError(f"node {self.rank}: the NIC refused to cut a plan (docs/registers.md)")
+            raise RtlError(f"node {self.rank}: the NIC refused to cut a plan (docs/reference/registers.md)")
         if result.unpack((yield from self.bus.read(result.offset)))["equal"]:
             return None
         edges = []

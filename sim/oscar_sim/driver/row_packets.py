@@ -1,4 +1,4 @@
-"""Packets of rows, as an oscar_nic takes and gives them (docs/registers.md, "Words of streams")."""
+"""Packets of rows, as an oscar_nic takes and gives them (docs/reference/registers.md, "Words of streams")."""
 
 from __future__ import annotations
 

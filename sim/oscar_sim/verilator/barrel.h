@@ -1,5 +1,5 @@
 // What the benches of barrel units share: threads with blocks, rows that memory gives in any order, tables, counts,
-// resets. Each holds its unit to the rules of docs/engine.md.
+// resets. Each holds its unit to the rules of docs/develop/engine.md.
 #pragma once
 #include <algorithm>
 #include "faults.h"

@@ -76,7 +76,7 @@ struct NicRun {
 
 namespace {
 
-// Registers (docs/registers.md).
+// Registers (docs/reference/registers.md).
 constexpr uint32_t STATUS = 0x08, IRQ_STATUS = 0x0C, IRQ_ENABLE = 0x10, COUNTERS = 0x80;
 constexpr uint32_t ABORT = 0x14, FIELDS = 0x20, RECEIVE = 0x2C, SEND = 0x4C, RESULT = 4;  // fields: three registers
 constexpr uint32_t PEER_SHOW = 0x60, PEER_DROPS = 0x64, SHOWS = 20;  // clocks

@@ -1,1 +1,1 @@
-"""A unit's decoder, and the decoder of raw blocks (docs/engine.md, "Decoder", "Raw units")."""
+"""A unit's decoder, and the decoder of raw blocks (docs/develop/engine.md, "Decoder", "Raw units")."""

@@ -1,4 +1,4 @@
-"""The barrel decoder: eight lanes a clock, eight blocks that take turns (docs/engine.md, "Barrel units")."""
+"""The barrel decoder: eight lanes a clock, eight blocks that take turns (engine.md, "Barrel units")."""
 
 from itertools import pairwise
 
@@ -128,7 +128,7 @@ def group_classes(clk, phase, symbols15, active14, plan13, plan17, group, alive3
 
 @block
 def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *, banks: int = BANKS):
-    """Decode blocks (docs/asc.md, format 4), eight lanes a clock, of eight threads in turns of four clocks.
+    """Decode blocks (asc.md, format 4), eight lanes a clock, of eight threads in turns of four clocks.
 
     phase u4: counts up by one a clock; a turn begins where its two lower bits are 0. job: DecoderJob.
     tables: TableWrites, of 2 or 4 banks. feed: FeedPort. position: CodedPosition. sums: CodedSums.

@@ -1,4 +1,4 @@
-"""A lane's step out of its state, up to the bytes that it takes (docs/asc.md, "The coder")."""
+"""A lane's step out of its state, up to the bytes that it takes (docs/reference/asc.md, "The coder")."""
 
 from myhdl import always, block, concat
 

@@ -17,7 +17,7 @@ States = enum("IDLE", "NEXT", "FILL", "READY", "HEADER", "PAUSE", "ROWS", "LAST"
 
 @block
 def raw_decoder(clk, rst, phase, job, s_axis_raw, position, sums, counts):
-    """Do a block a job (docs/engine.md), in some two clocks a value, of 16 bits in three.
+    """Do a block a job (docs/develop/engine.md), in some two clocks a value, of 16 bits in three.
 
     job: RawJob, not of a block of zeros. s_axis_raw: Stream(16), the block's bytes in memory order, two in a
     word: it takes ceil(values * width / 16) of them, none of a constant block; tlast is not looked at.

@@ -1,4 +1,4 @@
-"""Class, size and largest symbol of a row of sums (docs/asc.md; docs/engine.md, sizes)."""
+"""Class, size and largest symbol of a row of sums (docs/reference/asc.md; docs/develop/engine.md, sizes)."""
 
 from myhdl import always, always_comb, block, concat
 

@@ -1,4 +1,4 @@
-"""The largest symbol of a row of sums (docs/asc.md, "Symbols"); a frame's last one is its rows' largest."""
+"""The largest symbol of a row of sums (asc.md, "Symbols"); a frame's last one is its rows' largest."""
 
 from myhdl import always, always_comb, block, concat, modbv
 

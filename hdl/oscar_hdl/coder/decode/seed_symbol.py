@@ -1,4 +1,4 @@
-"""The symbol of a value, for the counts of rows that rode in the start states (docs/asc.md, "Symbols")."""
+"""The symbol of a value, for the counts of rows that rode in the start states (asc.md, "Symbols")."""
 
 from myhdl import always, always_comb, block, concat
 

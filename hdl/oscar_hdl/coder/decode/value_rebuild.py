@@ -1,4 +1,4 @@
-"""Values from symbols, raw bits, the low bits of wide rows, and start states (docs/asc.md, "Symbols")."""
+"""Values from symbols, raw bits, the low bits of wide rows, and start states (asc.md, "Symbols")."""
 
 from myhdl import always, always_comb, block, concat, modbv
 

@@ -1,1 +1,1 @@
-"""A unit's encoder: turns, lanes, bytes (docs/engine.md, "Encoder")."""
+"""A unit's encoder: turns, lanes, bytes (docs/develop/engine.md, "Encoder")."""

@@ -1,4 +1,4 @@
-"""The barrel encoder: eight lanes a clock, eight blocks that take turns (docs/engine.md, "Barrel units")."""
+"""The barrel encoder: eight lanes a clock, eight blocks that take turns (engine.md, "Barrel units")."""
 
 from itertools import pairwise
 
@@ -121,7 +121,7 @@ def sampled_lanes(pick, addresses, address):
 
 @block
 def barrel_encoder(clk, rst, phase, job, tables, source, counts, drain, m_axis_bytes):
-    """Encode blocks (docs/asc.md, format 4), eight lanes a clock, of eight threads in turns of four clocks.
+    """Encode blocks (asc.md, format 4), eight lanes a clock, of eight threads in turns of four clocks.
 
     phase u4: counts up by one a clock; a turn begins where its two lower bits are 0. job: EncoderJob.
     tables: TableWrites. source: CodedSource. counts: CountedLanes. drain: DrainPort. m_axis_bytes:

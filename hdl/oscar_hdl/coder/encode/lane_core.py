@@ -1,4 +1,4 @@
-"""A lane's step: raw bits and a symbol into its state, bytes out (docs/asc.md, "The coder")."""
+"""A lane's step: raw bits and a symbol into its state, bytes out (docs/reference/asc.md, "The coder")."""
 
 from myhdl import always, always_comb, block, concat
 

@@ -1,4 +1,4 @@
-"""Reciprocals by which the encoder divides (docs/asc.md, "The coder": floor(y / f)), in plain integers."""
+"""Reciprocals by which the encoder divides (asc.md, "The coder": floor(y / f)), in plain integers."""
 
 RECIPROCAL_BITS = 16  # kept in the table; two more follow from f
 PRODUCT_SHIFT = 18  # of the product, to the quotient's estimate

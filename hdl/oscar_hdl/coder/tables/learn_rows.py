@@ -85,7 +85,7 @@ CLOCKS = LATE + 4  # from a pair of counts to what is learnt
 
 @block
 def learn_rows(clk, clear, counted, counts, olds, write, learnt):
-    """Merge counts u34 into olds u32, a pair a clock (docs/asc.md, "After a frame").
+    """Merge counts u34 into olds u32, a pair a clock (docs/reference/asc.md, "After a frame").
 
     counted: level, while pairs of rows come, without a pause. CLOCKS later `write` is high with learnt u32,
     each entry (old >> 1 if the row's sum is above 512, else old) + (4 count >> z), z the least from 0 on with

@@ -70,7 +70,7 @@ def table_builder(
     """Build tables, four symbols a clock: from port.build to port.built.
 
     kept u64: of the set, two clocks behind reads.at, with which `histogram` u64 comes: what the row was.
-    Phases say where in its row each stage is; docs/engine.md, "A build", has the clocks.
+    Phases say where in its row each stage is; docs/develop/engine.md, "A build", has the clocks.
     """
     ended, over, cut = bit(), bit(), bit()
     entries, possible, possible_late, quad = word(64), word(4), word(4), word(QUAD_BITS)
@@ -108,7 +108,7 @@ def link_tables(
     clk, rst, port: TablesPort, tables: TableWrites, request: CountChain, answer: CountChain, *,
     encoding: bool, sets: int = 16,
 ):  # fmt: skip
-    """Build, learn, query (docs/engine.md, "Tables").
+    """Build, learn, query (docs/develop/engine.md, "Tables").
 
     They run side by side. After a reset all counts are taken first (about 1,160 clocks); build and learn are
     accepted meanwhile.

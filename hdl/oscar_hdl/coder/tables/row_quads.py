@@ -36,7 +36,7 @@ def scaled(clk, entries, possible, ratio, raw, *, lane: int):
 
 @block
 def row_quads(clk, phase, entries, possible, ratio, peak, quad):
-    """Second pass over a row, a quad a clock (docs/asc.md, "Frequencies").
+    """Second pass over a row, a quad a clock (docs/reference/asc.md, "Frequencies").
 
     entries u64, possible u4: the row's first quad in phase 2; ratio u26 with it, for four clocks; peak
     u4 seventeen clocks before entries, in phase 1. quad u50 comes ten clocks behind entries: c of its symbols

@@ -83,7 +83,7 @@ def initial_checksum() -> int:
 def set_checksum(clk, clear, run, pair, checksum):
     """Take 256 pairs of entries u32, one a clock, with `run`.
 
-    clear: before; two clocks behind the last, checksum u16 is docs/asc.md's, "Frame", and holds until clear.
+    clear: before; two clocks behind the last, checksum u16 is asc.md's, "Frame", and holds until clear.
     """
     begin = unstep(AscParams().fingerprint ^ ONES, PAIR)
     mixed, state = word(32), word(32)  # the CRC with the next pair, before it goes through them

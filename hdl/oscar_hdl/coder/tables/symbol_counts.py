@@ -168,7 +168,7 @@ def count_sum(clk, gots, way: Counted, total):
 def symbol_counts(
     clk, rst, unit: CountPort, unit_bank, before: CountChain, after: CountChain, *, banks: int = BANKS
 ):
-    """Count a symbol a clock, whatever its address, and hand counts to the chain (docs/engine.md).
+    """Count a symbol a clock, whatever its address, and hand counts to the chain (docs/develop/engine.md).
 
     banks: 2 or 4; unit_bank: where the unit counts. With `valid` of the chain, in 256 clocks one after
     another, pairs are taken and cleared, of a bank whose last symbol came four clocks before or earlier. The

@@ -1,1 +1,1 @@
-"""What barrel units of both directions share (docs/engine.md, "Barrel units")."""
+"""What barrel units of both directions share (docs/develop/engine.md, "Barrel units")."""

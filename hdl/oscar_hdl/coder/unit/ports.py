@@ -1,4 +1,4 @@
-"""Sizes and ports of all barrel units (docs/engine.md, "Barrel units")."""
+"""Sizes and ports of all barrel units (docs/develop/engine.md, "Barrel units")."""
 
 from oscar_hdl.coder.ports import BANK_BITS
 from oscar_hdl.streams.bundles import Bundle, word
@@ -14,6 +14,6 @@ ALL_THREADS = (1 << THREADS) - 1  # a name, because VHDL has no shift of a liter
 
 
 class CountedLanes(Bundle):
-    """Symbols to count: the sample of a clock's lanes (docs/asc.md, "Counts")."""
+    """Symbols to count: the sample of a clock's lanes (docs/reference/asc.md, "Counts")."""
 
     valid, address, bank = word(SAMPLED), word(9 * SAMPLED), word(BANK_BITS)

@@ -1,4 +1,4 @@
-"""The table rows of a row's values, for all distances at once (docs/asc.md, "Contexts")."""
+"""The table rows of a row's values, for all distances at once (docs/reference/asc.md, "Contexts")."""
 
 from myhdl import always, always_comb, block, concat
 

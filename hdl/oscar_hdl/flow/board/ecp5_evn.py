@@ -6,7 +6,7 @@ builds a bitstream (`make board` does it all): LiteX makes the sources, then com
 packer. It has not run on a board. The SERDES is on its SMA connectors. A frame travels as one Ethernet
 frame of type 0x88B5 (local experiments), not in segments: both ends take frames as long as the NIC's store.
 It says for whom it is and who made it; a host tells the board its number (`network_wrapped_number`). A host
-at the UART (LiteX's bridge) sees the registers of docs/registers.md at 0x3000_0000 and a memory for rows
+at the UART (LiteX's bridge) sees the registers of registers.md at 0x3000_0000 and a memory for rows
 at 0x4000_0000, from and to which DMA moves packets of rows.
 """
 

@@ -1,4 +1,4 @@
-"""Bundles between the blocks of a list (docs/engine.md, "A list"); a strobe lasts a clock."""
+"""Bundles between the blocks of a list (docs/develop/engine.md, "A list"); a strobe lasts a clock."""
 
 from oscar_hdl.nic.ports import COUNT_BITS, ENTRIES_LOG2, PEER_BITS
 from oscar_hdl.streams.bundles import Bundle, bit, word

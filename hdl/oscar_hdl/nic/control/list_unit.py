@@ -118,7 +118,7 @@ def list_unit(
     command: lists.ListedCommand, finder: lists.FinderLinks, made: MadeRows, receive: FrameCommand,
     send: FrameCommand,
 ):  # fmt: skip
-    """Take lists, and run them (docs/engine.md, "A list").
+    """Take lists, and run them (docs/develop/engine.md, "A list").
 
     s_axis_list: Stream(64), three words an entry. command: to command_ports. made: whoever loads rows.
     receive, send: commands that end.

@@ -7,7 +7,7 @@ from oscar_hdl.nic.control.registers import REGISTERS, VERSION
 
 NAME = "oscar_nic.h"
 HEAD = f"""/* Registers of oscar_nic, version {VERSION}: byte offsets; the lowest bit and mask of each field.
-   Made from oscar_hdl/nic/control/registers.py, which the hardware reads; do not edit. docs/registers.md says
+   Made from oscar_hdl/nic/control/registers.py, which the hardware reads; do not edit. registers.md says
    what they do. */
 #ifndef OSCAR_NIC_H
 #define OSCAR_NIC_H

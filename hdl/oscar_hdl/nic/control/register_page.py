@@ -1,4 +1,4 @@
-"""docs/registers.md: the ports of oscar_nic, the words of its streams, and its registers.
+"""docs/reference/registers.md: the ports of oscar_nic, the words of its streams, and its registers.
 
 `python -m oscar_hdl.nic.control.register_page` prints the page.
 """
@@ -71,11 +71,11 @@ WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
 
 HEAD = """# Ports and registers of oscar_nic
 
-[hardware.md](hardware.md) says how to integrate and drive the NIC, step by step. This page has each port,
-each field of a stream's words, and each register.
+[nic-on-a-board.md](../how-to/nic-on-a-board.md) says how to integrate and drive the NIC, step by step.
+This page has each port, each field of a stream's words, and each register.
 
-The page is made: `python -m oscar_hdl.nic.control.register_page > docs/registers.md`. Its tables are those
-that the hardware is made from (`registers.py` beside it). Do not edit it.
+It is made: `python -m oscar_hdl.nic.control.register_page > docs/reference/registers.md`. Its tables are
+those that the hardware is made from (`registers.py` beside it). Do not edit it.
 """
 PORT_TEXT = """
 * **`tkeep`** is all ones. In the word with `tlast` it is one or more ones from bit 0 on. A frame with gaps
@@ -93,12 +93,14 @@ one in the lowest bits.
 **Packets of rows**
 
 * A word of `s_axis_values`, `s_axis_side`, `m_axis_values` or `m_axis_descriptors` has a
-  [lane](hardware.md#lanes) for each unit; fields are those of a lane. A packet's first word is in lane 0.
+  [lane](../how-to/nic-on-a-board.md#lanes) for each unit; fields are those of a lane. A packet's first word
+  is in lane 0.
 * With one unit a packet has, after its first word, ceil(count / 8) words of values or ceil(count / 32) side
   rows.
 * Values after the last one of `count` are taken as 0.
 * A packet on `s_axis_read` has one word. What is read ends with `tlast` on both streams.
-* [engine.md](engine.md#what-a-nic-keeps-and-what-it-is-given) defines class, size, P, top and distances.
+* [engine.md](../develop/engine.md#what-a-nic-keeps-and-what-it-is-given) defines class, size, P, top and
+  distances.
 * Bits that no field names are 0 in what the NIC gives. In a packet's first word they must be 0, and in a
   list (LIST_RESULT.error 1 and 2); elsewhere nobody looks at them.
 
@@ -111,12 +113,13 @@ one in the lowest bits.
 | `made`, and the entry does not wait for so many values | the same |
 | `made`, and the list ends before the packet does | what is written stays, and does not count |
 | `adds`, and the NIC was built without it | nothing is written |
-| too few words | zeros take the place of what is missing: [load its rows again](hardware.md#errors) |
+| too few words | zeros replace what is missing: [load its rows again](../how-to/nic-on-a-board.md#errors) |
 | too many words | those that are too many are thrown away: the same |
 | a list that has more than 256 entries, or ends inside one | there is no list until the next packet |
 
-**A list** is taken while none runs, and takes the place of the one before. [hardware.md](hardware.md#a-list)
-says what each field of the third word does, and which values of `need` there are.
+**A list** is taken while none runs, and takes the place of the one before. [A
+list](../how-to/nic-on-a-board.md#a-list) says what each field of the third word does, and which values of
+`need` there are.
 """
 REGISTER_TEXT = """
 AXI4-Lite, 32 bits, 8-bit byte addresses, little-endian.
@@ -149,12 +152,12 @@ start, starts then. While a list runs, the list ends with error 7 instead. Other
 bit without a field is 1, and if the last packet on s_axis_list was wrong or had another number of
 entries.""",
     "LIST_RESULT": """It changes when a list starts, when something goes wrong, and when the list has ended.
-[How a list ends](hardware.md#how-a-list-ends).""",
+[How a list ends](../how-to/nic-on-a-board.md#how-a-list-ends).""",
     "COMMAND_FRAME": """A write to RECEIVE_COMMAND or SEND_COMMAND takes what this register and the next two
 hold then. So they may be written at any time, for the next command of either direction.""",
     "COMMAND_SHAPE": """These fields and those of COMMAND_FRAME are those of the frame's header.""",
     "COMMAND_TABLES": """Each direction has its own sets, 2^CONFIG.sets_log2. [The book of table
-sets](hardware.md#an-allreduce-by-registers) says which to load and to save.""",
+sets](../how-to/nic-on-a-board.md#an-allreduce-by-registers) says which to load and to save.""",
     "RECEIVE_COMMAND": """The command is refused if
 
 * a command of this direction waits, or a list runs;
@@ -167,8 +170,8 @@ It starts when fewer than four commands are under way (two in a NIC of one unit)
 frame has come whole. A damaged frame and one that is another are dropped meanwhile (IRQ_STATUS.bad_frame,
 with the reason in RECEIVE_RESULT), and it goes on waiting; ABORT ends that.""",
     "RECEIVE_RESULT": """Commands of a direction end in the order in which they were given.
-[Errors](hardware.md#errors) says what each error leaves in memory and tables. An error stays here until five
-more commands have ended.""",
+[Errors](../how-to/nic-on-a-board.md#errors) says what each error leaves in memory and tables. An error stays
+here until five more commands have ended.""",
     "OLDEST_NAME": """Frames that came whole and right wait in the store in their order, as many as there is
 room for, 16 at most; then s_axis_rx stalls. The oldest one stays the oldest until a RECEIVE command deals
 its blocks to units, or until it is dropped. Then IRQ_STATUS.arrived tells of the next one, and `number` is
@@ -178,11 +181,12 @@ A RECEIVE command for another frame drops the oldest one. So clear IRQ_STATUS.ar
 and give the command for this frame.""",
     "LIST_SHOW": """ENTRY_STATE is of this entry 20 clocks later.""",
     "SEND_COMMAND": """The command is refused for the reasons of RECEIVE_COMMAND, but for `add` and `adopt`.
-[Rows](hardware.md#rows) says where the frame's rows have to end.""",
+[Rows](../how-to/nic-on-a-board.md#rows) says where the frame's rows have to end.""",
     "SEND_RESULT": """A SEND ends when its frame is whole, so before the frame's last word has left.""",
-    "PLAN_SEGMENT": """[Plan](hardware.md#plan) has the steps. Write it when the packet before has ended, and
-ask for rows when the write is answered. Packets after that one go on where it ended, and count if it did.
-Values after the last one that a plan can have do not count. It is refused if `first` is after that one.""",
+    "PLAN_SEGMENT": """[Plan](../how-to/nic-on-a-board.md#plan) has the steps. Write it when the packet
+before has ended, and ask for rows when the write is answered. Packets after that one go on where it ended,
+and count if it did. Values after the last one that a plan can have do not count. It is refused if
+`first` is after that one.""",
     "PLAN_COMMAND": """`cut` makes a plan. The cost of a block that is cut moves half of the way to what its
 values of this iteration cost ([protocol.md](protocol.md#chunk-plans)); others keep theirs. `clear` forgets
 all costs, and raises no interrupt. Both wait until the packet that is read has ended, and packets that count
@@ -200,8 +204,8 @@ they read as 0.""",
     "PLAN_EDGE_1": """PLAN_EDGE_2 to PLAN_EDGE_15 are like it; those of PLAN_COMMAND.nodes and above mean
 nothing. A block has 2^STATUS.granule_log2 values.""",
     "ENTRY_STATE": """It means nothing of an entry that the list does not have, or of a list that ended
-before all its entries were armed (error 1, 2 or 7). [Look into a list](hardware.md#look-into-a-list) says
-what to make of it.""",
+before all its entries were armed (error 1, 2 or 7). [Look into a
+list](../how-to/nic-on-a-board.md#look-into-a-list) says what to make of it.""",
 }
 
 
@@ -248,7 +252,7 @@ def _register(register: Register) -> list[str]:
 
 
 def markdown() -> str:
-    """Return docs/registers.md."""
+    """Return docs/reference/registers.md."""
     lines = [HEAD, "## Ports", *_table(ports(), "port", "direction", "bits", ""), PORT_TEXT.rstrip()]
     rows = []
     for stream, number, fields in WORDS:

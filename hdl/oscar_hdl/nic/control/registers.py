@@ -1,4 +1,4 @@
-"""The registers of oscar_nic: one table for the hardware, the driver and docs/registers.md."""
+"""The registers of oscar_nic: one table for the hardware, the driver and docs/reference/registers.md."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -283,7 +283,7 @@ def command_values(direction: str, **fields: int) -> dict[str, int]:
     everything = {field.name for name in COMMAND_NAMES for field in BY_NAME[name].fields}
     if unknown := fields.keys() - everything:
         raise ValueError(
-            f"expected fields of a command, got {', '.join(sorted(unknown))}; see docs/registers.md"
+            f"expected fields of a command, got {', '.join(sorted(unknown))}; see docs/reference/registers.md"
         )
     values = {}
     for name in (*COMMAND_PARTS, f"{direction}_COMMAND"):

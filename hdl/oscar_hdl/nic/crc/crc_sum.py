@@ -47,7 +47,7 @@ def crc_sum(clk, rst, clear, ended, state, offset, absorb, finish, pad, idle, cr
     clear (strobe): a new frame. ended, state u32, offset: a block's CRC, not inverted, and where it ended, in
     words; absorb (strobe, one clock later): it was taken. Order does not matter. finish (strobe, while
     idle): `pad` bytes of 0, which stand behind the last block, are to be taken back. idle: all this is
-    done, from the second clock on. crc u32: the sum, not inverted. docs/engine.md ("Sender") has the clocks.
+    done, from the second clock on. crc u32: the sum, not inverted. engine.md ("Sender") has the clocks.
     """
     bits = len(offset)
     LEFT = max(bits, FAR + 1)

@@ -13,7 +13,7 @@ def planner(
     clk, rst, s_axis_sums: Stream, segment, issue, order, edge_index, edge, result, cut, refused, wants, *,
     granule_log2: int, blocks_log2: int,
 ):  # fmt: skip
-    """Cut chunks of equal cost from the sums that pass, as PLAN_COMMAND asks (docs/registers.md).
+    """Cut chunks of equal cost from the sums that pass, as PLAN_COMMAND asks (docs/reference/registers.md).
 
     s_axis_sums: Stream(128, keep=16), see sum_feed. segment, issue: strobes, with order u32: writes to
     PLAN_SEGMENT and PLAN_COMMAND. edge_index u4 -> edge u16 one clock later: a boundary as a number of

@@ -1,4 +1,4 @@
-"""Bundles of a memory of rows, and of its banks; docs/engine.md, "Memory", says what comes when."""
+"""Bundles of a memory of rows, and of its banks; docs/develop/engine.md, "Memory", says what comes when."""
 
 from collections.abc import Sequence
 
@@ -234,7 +234,7 @@ class PlannedRows:
 
 
 class MemoryPort:
-    """Memory's side of a nic_core (docs/engine.md, "NIC core and units").
+    """Memory's side of a nic_core (docs/develop/engine.md, "NIC core and units").
 
     phase u4 (out). rows, raw: rows of units, and of raw blocks. top: the largest symbol of a frame to send.
     clear: strobe, clear_rows u14 rows from clear_row u20 on are to read as zeros; both hold until `cleared`

@@ -1,4 +1,4 @@
-"""A bank of rows for a barrel encoder and a barrel decoder (docs/engine.md, "Banks of rows")."""
+"""A bank of rows for a barrel encoder and a barrel decoder (docs/develop/engine.md, "Banks of rows")."""
 
 from myhdl import always, always_comb, block, concat, modbv
 

@@ -12,7 +12,7 @@ def splitter(
     *, granule_log2: int = 8,
 ):  # fmt: skip
     """Estimate what each block of 2^granule_log2 values costs to code, and cut the gradient into chunks of
-    equal cost (docs/protocol.md, "Chunk plans"); bit for bit as oscar.numerics.plans.splitter.
+    equal cost (docs/reference/protocol.md, "Chunk plans"); bit for bit as oscar.numerics.plans.splitter.
 
     clear_smoothing: strobe between iterations, and before the first: forget all costs. s_axis: Stream(16) of
     sums, in segments that end with tlast, in any order; seg_start: index of a segment's first value, sampled

@@ -1,4 +1,4 @@
-"""Takes frames into the store's ring, and keeps those that are whole (docs/protocol.md, "Frame")."""
+"""Takes frames into the store's ring, and keeps those that are whole (protocol.md, "Frame")."""
 
 from myhdl import Signal, always, always_comb, block, concat, enum
 

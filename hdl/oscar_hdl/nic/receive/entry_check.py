@@ -1,4 +1,4 @@
-"""Whether a sender may have written an entry of the directory (docs/asc.md, "A receiver refuses")."""
+"""Whether a sender may have written an entry of the directory (asc.md, "A receiver refuses")."""
 
 from myhdl import always, always_comb, block, concat, modbv
 

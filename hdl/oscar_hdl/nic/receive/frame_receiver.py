@@ -1,4 +1,4 @@
-"""Receives frames and has their blocks decoded: docs/engine.md, "Receiver and sender"."""
+"""Receives frames and has their blocks decoded: docs/develop/engine.md, "Receiver and sender"."""
 
 from myhdl import always, always_comb, block, concat, modbv
 

@@ -71,7 +71,7 @@ def entry_writer(clk, rst, verdict: Verdict, failed, entries: ports.EntryPort, b
 @block
 def measure(clk, frame: ports.SentFrame, verdict: Verdict):
     """Say how many bytes a block has raw, two clocks behind its result, and in the next if it is short coded
-    (docs/asc.md, "What the sender decides")."""
+    (docs/reference/asc.md, "What the sender decides")."""
     # Bits: as raw values, and of the frame's width; rounded up to bytes, and with what raw has to save.
     product, most, total, wide, limit = word(23), word(23), word(22), word(22), word(22)
     SOME, ALONE = 7 + 8 * RAW_SAVES, 7

@@ -1,6 +1,6 @@
 """Compression between hosts for PyTorch's FSDP2: `between_hosts(model, mesh["hosts"])`.
 
-docs/fsdp.md. The extra `torch` is needed.
+docs/how-to/fsdp.md. The extra `torch` is needed.
 """
 
 from oscar.adapters.fsdp.exchange import HostExchange, between_hosts

@@ -1,6 +1,6 @@
 """A communication hook for PyTorch's DistributedDataParallel: `register_comm_hook(OscarState(), oscar_hook)`.
 
-docs/ddp.md. The extra `torch` is needed.
+docs/how-to/ddp.md. The extra `torch` is needed.
 """
 
 # No `from __future__ import annotations`: DDP compares the annotations below with torch's classes.

@@ -1,7 +1,7 @@
 """Gradients between a GPU and the host, through pinned memory, and buckets that are reduced on the GPU.
 
 On the GPU buckets are quantised, coded, added and decoded. Also the dtypes, layouts and devices of buckets
-that the hook codes: docs/ddp.md has the same table.
+that the hook codes: docs/how-to/ddp.md has the same table.
 """
 
 from __future__ import annotations

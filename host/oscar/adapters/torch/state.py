@@ -58,11 +58,11 @@ class OscarState(Counted):
             if compression does not pay, and measures again now and then. "never" compresses every bucket and
             "always" none, without measuring. Gradients on a GPU are not measured.
         policy: A policy file of `oscar tune`, for the parameters of `model`. Its groups are reduced instead
-            of DDP's buckets, each by its own method. The bypass measures nothing then (docs/tuning.md).
+            of DDP's buckets, each by its own method. The bypass measures nothing then (docs/how-to/tune.md).
         model: The model of the policy. It is needed with a policy.
         retune: Number of backwards between two looks of rank 0 at the times of groups. All ranks go on with
             another policy if it is 5 % faster.
-        on_gpu: Reduce a GPU's buckets there, if the configuration allows it (docs/ddp.md), and not on the
+        on_gpu: Reduce a GPU's buckets there, if the configuration allows it (ddp.md), and not on the
             host.
 
     Raises:
@@ -200,7 +200,7 @@ class OscarState(Counted):
         """Drop what error feedback carries over: after a backward whose step the training loop skips.
 
         Between two backwards. No message is sent, and ranks may call it on their own. State that is equal on
-        all ranks stays, such as steps, tables and what `spread` has not applied yet (docs/ddp.md).
+        all ranks stays, such as steps, tables and what `spread` has not applied yet (docs/how-to/ddp.md).
         Raises OscarError after a bucket failed.
         """
         if self._finaliser is None:

@@ -1,6 +1,6 @@
 """A process group for torchft, whose replicas come and go: DDP, LocalSGD and DiLoCo with a coded AllReduce.
 
-docs/torchft.md. The extra `torchft` is needed.
+docs/how-to/torchft.md. The extra `torchft` is needed.
 """
 
 from oscar.errors import MissingExtraError, install

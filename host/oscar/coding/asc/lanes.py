@@ -1,4 +1,4 @@
-"""The states of a block's 32 lanes in plain integers (docs/asc.md, "The coder")."""
+"""The states of a block's 32 lanes in plain integers (docs/reference/asc.md, "The coder")."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Row:
 
 
 def low_bits(row_class: int, shift: int) -> int:
-    """Return how many low bits of a row's values go round the tables (k of docs/asc.md)."""
+    """Return how many low bits of a row's values go round the tables (k of docs/reference/asc.md)."""
     return shift + (WIDE_SHIFT[row_class - NARROW_CLASS - 1] if row_class > NARROW_CLASS else 0)
 
 

@@ -1,4 +1,4 @@
-"""Parameters of ASC, and the constants of docs/asc.md that all implementations share."""
+"""Parameters of ASC, and the constants of docs/reference/asc.md that all implementations share."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def seed_bits(rows: int) -> int:
 
 
 def context_of(row_class: int, position: int, mean: int) -> int:
-    """Return the table row of a value; docs/asc.md, "Contexts".
+    """Return the table row of a value; docs/reference/asc.md, "Contexts".
 
     row_class: class of the value's row, 1..15; position: position class of the value; mean: mean position
     class of the row. The class of a wide row says nothing of its sum, so the mean position class stands for
@@ -109,7 +109,7 @@ POSSIBLE = _possible()
 
 
 def counted_lane(row: int, group: int) -> int:
-    """Return the first lane of a row that is counted, as every fourth after it is (docs/asc.md, "Counts").
+    """Return the first lane of a row that is counted, as every fourth after it is (asc.md, "Counts").
 
     row: of its group, 0..31; group: the group's number in its block.
     """
@@ -186,14 +186,14 @@ class AscParams:
         return zlib.crc32(f"format={version},context={self.context},tables={self.tables}".encode())
 
     def max_payload(self, count: int, width: int) -> int:
-        """Return most bytes of the payload of `count` values of `width` bits (docs/asc.md, "Worst case")."""
+        """Return most bytes of the payload of `count` values of `width` bits (asc.md, "Worst case")."""
         blocks = -(-count >> (self.block_log2 or AUTO_BLOCK_LOG2))
         tables = MASK_BYTES + TABLE_ROWS * SENT_ROW_BYTES if self.sent_rows else 0
         return (PREFIX_BYTES + tables + blocks * (DIRECTORY_BYTES + 1) + (count * width >> 3)) if count else 0
 
 
 def raw_limit(values: int, bits: int, width: int, alone: bool) -> int:
-    """Return the bytes from which on a block is sent raw (docs/asc.md, "Coded or raw").
+    """Return the bytes from which on a block is sent raw (docs/reference/asc.md, "Coded or raw").
 
     bits: of its values, raw; width: of the frame's; alone: it is the frame's only block.
     """

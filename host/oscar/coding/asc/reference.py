@@ -1,4 +1,4 @@
-"""The reference coder of ASC in plain integers; read it beside docs/asc.md.
+"""The reference coder of ASC in plain integers; read it beside docs/reference/asc.md.
 
 The compiled coder and the GPU's must equal it bit for bit. Everything is a Python int or a list of ints, so
 nothing overflows and nothing rounds.

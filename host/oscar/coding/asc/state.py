@@ -1,12 +1,12 @@
-"""The tables that both ends of a link direction learn (docs/asc.md, "State")."""
+"""The tables that both ends of a link direction learn (docs/reference/asc.md, "State")."""
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from isal.isal_zlib import crc32
 
 from oscar.array import Array
 from oscar.coding.asc.params import FORMAT, PRIOR, SYMBOLS, TABLE_ROWS, AscParams
@@ -51,5 +51,6 @@ class TableState(Stateful):
 
     def checksum(self, params: AscParams, version: int = FORMAT) -> int:
         """Return a 16-bit checksum of everything that the next frame is coded with."""
-        crc = zlib.crc32(self.hist.astype("<u2").tobytes(), params.fingerprint_of(version))
+        start = params.fingerprint if version == FORMAT else params.fingerprint_of(version)
+        crc = crc32(self.hist.astype("<u2"), start)
         return (crc ^ (crc >> 16)) & 0xFFFF

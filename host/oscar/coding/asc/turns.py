@@ -1,4 +1,4 @@
-"""The NIC's work for a frame, in turns of its units, from the classes of its rows (docs/engine.md).
+"""The NIC's work for a frame, in turns of its units, from the classes of its rows (docs/develop/engine.md).
 
 The time model charges a NIC by it; each payload is summarised in at most 256 cells.
 """

@@ -1,1 +1,1 @@
-"""Tensors as their difference from a base that both ends have, without loss (docs/delta.md)."""
+"""Tensors as their difference from a base that both ends have, without loss (docs/reference/delta.md)."""

@@ -1,4 +1,4 @@
-"""The format of a message (docs/delta.md, "Format"): its head, and what a piece begins with."""
+"""The format of a message (docs/reference/delta.md, "Format"): its head, and what a piece begins with."""
 
 from __future__ import annotations
 

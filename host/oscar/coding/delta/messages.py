@@ -1,4 +1,4 @@
-"""Tensors and state dicts as the difference from a base: `encode` and `decode` (docs/delta.md).
+"""Tensors and state dicts as the difference from a base: `encode` and `decode` (docs/reference/delta.md).
 
 Tensors of any dtype are read and written as bytes, piece by piece. torch is never imported here, only used
 where it is.

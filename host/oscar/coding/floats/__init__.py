@@ -1,1 +1,1 @@
-"""Floats without loss: exponents by ASC, signs and mantissas as they are (docs/floats.md)."""
+"""Floats without loss: exponents by ASC, signs and mantissas as they are (docs/reference/floats.md)."""

@@ -1,4 +1,4 @@
-"""Lossless floats as a codec of links (docs/floats.md): payloads by the reference or the compiled twin."""
+"""Lossless floats as a codec of links (floats.md): payloads by the reference or the compiled twin."""
 
 from __future__ import annotations
 

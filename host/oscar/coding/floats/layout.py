@@ -1,4 +1,4 @@
-"""The payload of lossless floats: what both implementations share (docs/floats.md, "Payload")."""
+"""The payload of lossless floats: what both implementations share (docs/reference/floats.md, "Payload")."""
 
 from __future__ import annotations
 

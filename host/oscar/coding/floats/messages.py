@@ -1,4 +1,4 @@
-"""Lossless floats as bytes that describe themselves: `encode` and `decode` (docs/floats.md)."""
+"""Lossless floats as bytes that describe themselves: `encode` and `decode` (docs/reference/floats.md)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def decode(data: bytes, *, as_torch: bool = False) -> Any:
 
     as_torch: as a tensor of PyTorch, on the CPU; else an array of NumPy, where bfloat16 becomes float32,
     which holds every one of its values. Raises FrameError for damaged bytes, and for those that a
-    receiver refuses (docs/floats.md).
+    receiver refuses (docs/reference/floats.md).
 
     >>> decode(encode(np.array([[1.5, -0.0]], np.float32)))
     array([[ 1.5, -0. ]], dtype=float32)

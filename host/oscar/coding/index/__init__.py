@@ -1,4 +1,4 @@
-"""Index codecs: code which positions a sparse message is about (docs/sparse.md, "Index streams").
+"""Index codecs: code which positions a sparse message is about (docs/reference/sparse.md, "Index streams").
 
 To add one, write a class and add it to INDEX_CODECS.
 """

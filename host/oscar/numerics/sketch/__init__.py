@@ -1,4 +1,4 @@
-"""Count sketches of integers, linear to the bit, with hashes that need no tables (docs/schemes.md)."""
+"""Count sketches of integers, linear to the bit, with hashes that need no tables (schemes.md)."""
 
 from oscar.numerics.sketch.count_sketch import CountSketch
 from oscar.numerics.sketch.hashing import RUN, SketchHashes

@@ -1,1 +1,1 @@
-"""Which gradients are compressed, how, and in which groups (docs/tuning.md)."""
+"""Which gradients are compressed, how, and in which groups (docs/how-to/tune.md)."""

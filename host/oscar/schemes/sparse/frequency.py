@@ -2,7 +2,7 @@
 
 Tensors are cut into chunks, and an orthonormal DCT-II transforms each chunk. The transform is linear, so
 coefficients add as values do. Choice, error feedback and sums work on coefficients; only the mean is
-transformed back. See docs/sparse.md. FedFT: arXiv 2409.05242. DeMo: arXiv 2411.19870.
+transformed back. See docs/reference/sparse.md. FedFT: arXiv 2409.05242. DeMo: arXiv 2411.19870.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 SpaFL's clients keep their own weights and share one threshold for each filter or neuron. Data-parallel
 replicas must stay equal, so they can only apply the moves of thresholds. A row of the mean gradient is its
-threshold's move times random signs, which all ranks draw alike. See docs/sparse.md, "SpaFL".
+threshold's move times random signs, which all ranks draw alike. See docs/reference/sparse.md, "SpaFL".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every worker adds its residual to its gradient and chooses positions. All positions are gathered and united.
 Then all workers' values at the union are summed, chosen or not. Values that were not sent are the residual:
-bit for bit, acc = sent + residual. See docs/sparse.md, "Sparsifiers".
+bit for bit, acc = sent + residual. See docs/reference/sparse.md, "Sparsifiers".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oscar.state import PART, Reader, optional
 
 Controller = Literal["corrected", "released"]
 FIRST_DENSITY = 0.25  # density at the begin of a warm-up
-CALM = 0.25  # at this density, small models train as well as uncompressed (docs/results/convergence.md)
+CALM = 0.25  # at this density, small models train as well as uncompressed (docs/results/accuracy.md)
 Choice = Generator[Message, Any, Array]  # yields messages, returns the sorted chosen positions, int64
 
 

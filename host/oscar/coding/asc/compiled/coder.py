@@ -1,46 +1,39 @@
 """The compiled coder: whole payloads through the kernels, without the GIL, in threads.
 
-Encoding: survey all groups, choose tables and block size from its counts, code the blocks, move them
-together.
-Decoding: read prefix and directory, build the tables, decode the blocks, learn from the counts. Threads take
-groups (survey) or blocks, and count in banks of their own, so they share nothing that is written.
+A frame that one thread codes is one call of `frame_kernels`. Threads share the groups of a longer frame's
+survey, or its blocks, and count in banks of their own, so they share nothing that is written.
 """
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 
 from oscar.coding.asc.compiled import decode_kernels as dk
 from oscar.coding.asc.compiled import encode_kernels as ek
-from oscar.coding.asc.compiled import survey_kernels as sk
-from oscar.coding.asc.compiled import table_kernels as tk
-from oscar.coding.asc.compiled.directory_kernels import REASONS, read_directory
-from oscar.coding.asc.compiled.pop_kernels import SIDES
+from oscar.coding.asc.compiled import frame_kernels as fk
+from oscar.coding.asc.compiled.directory_kernels import BAD_PREFIX, REASONS, TOO_SHORT
 from oscar.coding.asc.compiled.row_kernels import (
     BANKS,
     BLOCK_BYTES,
     COUNTS,
     DECODER_ENTRIES,
     ENCODER_ENTRIES,
-    SEARCHED,
-    Frame,
 )
+from oscar.coding.asc.compiled.survey_kernels import widest
 from oscar.coding.asc.params import (
-    DIRECTORY_BYTES,
+    AUTO_BLOCK_LOG2,
     GROUP,
     LANES,
-    MASK_BYTES,
     MAX_BLOCK_LOG2,
     MIN_BLOCK_LOG2,
     PAD,
     PREFIX_BYTES,
-    SENT_ROW_BYTES,
     SYMBOLS,
     TABLE_ROWS,
     AscParams,
-    group_cycle,
 )  # fmt: skip
 from oscar.coding.asc.state import TableState
 from oscar.coding.asc.turns import cells_of, raw_rows
@@ -48,7 +41,10 @@ from oscar.coding.codec import check_range
 from oscar.cores import share, threads_for
 from oscar.errors import FrameError
 
-SCRATCH = max(dk.SCRATCH, ek.SCRATCH)  # bytes of memory for a thread
+NO_OCTETS = np.zeros(0, np.uint8)
+NO_OCTETS.flags.writeable = False
+ONE_ROW = np.zeros(LANES + PAD, np.uint8)  # position classes of every row of a frame without positions
+ONE_ROW.flags.writeable = False
 
 
 def address(array: np.ndarray) -> np.uint64:
@@ -56,81 +52,107 @@ def address(array: np.ndarray) -> np.uint64:
     return np.uint64(array.__array_interface__["data"][0])
 
 
-def _refuse(status: int) -> None:
-    """Raise FrameError if a kernel's `status` is not 0."""
+def octets(array: np.ndarray) -> np.ndarray:
+    """Return the bytes of a contiguous array, read-only: kernels are compiled for one type of array."""
+    view = array.view(np.uint8)
+    view.flags.writeable = False
+    return view
+
+
+def refuse(status: int, data: np.ndarray, count: int) -> None:
+    """Raise FrameError if a kernel's `status` for the payload `data` of `count` values is not 0."""
+    if status == BAD_PREFIX:
+        prefix = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
+        raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
+    if status == TOO_SHORT:
+        raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
     if status:
         raise FrameError(f"{REASONS[status]}: frame damaged")
+
+
+class Memory(threading.local):
+    """What a coder keeps from call to call for each thread that uses it: tables, counters, room."""
+
+    def __init__(self, params: AscParams) -> None:
+        self.params = params
+        self.rooms: dict[str, np.ndarray] = {}
+        self.job = np.zeros(1, fk.JOB)
+        self.encodes, self.decodes = (0, 0), (0, 0)  # most values, and width or log2, that there is room for
+        self.values = 0  # of the frame encoded last
+        self.payload = NO_OCTETS
+        self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
+        self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
+        self.banks = np.zeros(0, np.uint32)
+        self.threads = 0  # that counters and scratch memory are for
+
+    def hold(self, **sizes: int) -> None:
+        """Have at least so many bytes, and PAD, under each name, and put their addresses into the job."""
+        for name, size in sizes.items():
+            if name not in self.rooms or self.rooms[name].size < size + PAD:
+                self.rooms[name] = np.zeros((size + size // 8 + PAD) // 8 * 8 + 8, np.uint8)
+                if name in fk.MEMORY:
+                    self.job[name] = address(self.rooms[name])
+
+    def counters(self, threads: int) -> np.ndarray:
+        """Return the counters of so many threads, at 0 where there are several."""
+        if threads > self.threads:
+            self.banks, self.threads = np.zeros(threads * BANKS * COUNTS, np.uint32), threads
+            self.hold(scratch=fk.SCRATCH * threads)
+            self.decodes = (0, 0)  # each thread has copies of its own
+        banks = self.banks[: threads * BANKS * COUNTS]
+        if threads > 1:
+            banks[:] = 0
+        return banks
+
+    def hold_encoder(self, count: int, width: int) -> None:
+        """Have room for encoding `count` values of `width` bits, whatever size the blocks get."""
+        if count <= self.encodes[0] and width <= self.encodes[1]:
+            return
+        rows, groups, chosen = -(-count // LANES), -(-count // GROUP), self.params.block_log2
+        log2 = chosen or AUTO_BLOCK_LOG2
+        number = -(-count >> log2)
+        # The last block is not full. One that the sender chooses has less than twice the frame's values.
+        longest = 1 << log2 if chosen else min(1 << MAX_BLOCK_LOG2, 2 * count + (1 << log2))
+        self.hold(
+            classes=rows, means=rows, live=groups, lows=4 * groups, highs=4 * groups,
+            blocks=BLOCK_BYTES * number, regions=((count + longest) * width >> 3) + number * ek.SLACK,
+            payload=self.params.max_payload(count, width),
+        )  # fmt: skip
+        self.encodes = count, width
+
+    def hold_decoder(self, count: int, log2: int) -> None:
+        """Have room for decoding `count` values in blocks of up to 2^`log2`."""
+        if count <= self.decodes[0] and log2 <= self.decodes[1]:
+            return
+        copy = dk.BEFORE + (4 << log2) + dk.BEHIND
+        self.hold(blocks=BLOCK_BYTES * -(-count >> MIN_BLOCK_LOG2), copies=dk.SIDES * self.threads * copy)
+        self.job["copy"], self.decodes = copy, (count, log2)
 
 
 class CompiledCoder:
     """Codes payloads with compiled kernels; same interface and bytes as ReferenceCoder.
 
-    The coder keeps its memory from call to call, so only one thread may use it at a time.
-    params: coding parameters
-    threads: most threads for one frame, None for those of the call (oscar.cores).
+    Any thread may use the coder: it keeps memory for each.
+
+    Args:
+        params: Coding parameters.
+        threads: Most threads for one frame, None for those of the call (oscar.cores).
     """
 
     def __init__(self, params: AscParams, threads: int | None = None) -> None:
         self.params = params
         self.threads = threads
-        self._room: dict[str, tuple[np.ndarray, np.uint64]] = {}
-        self._rows = self._values = self._head = 0  # of the frame encoded last; _head: directory's offset
-        self._payload = np.zeros(0, np.uint8)
-        self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
-        self.table, self.lookup = np.zeros(ENCODER_ENTRIES, np.uint32), np.zeros(DECODER_ENTRIES, np.uint32)
-        self.banks = self._every = np.zeros(0, np.uint32)  # counters of the threads at work, and of all
-        self._table_at, self._lookup_at = address(self.table), address(self.lookup)
-        self._steps, self._thresholds = self.table.view(np.uint16), self.lookup.view(np.uint16)
-        self._zeros = self._memory("zeros", LANES)
+        self.memory = Memory(params)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle parameters only: a copy needs memory and addresses of its own."""
         return type(self), (self.params, self.threads)
 
-    def _bank(self, thread: int) -> np.uint64:
-        """Return the address of a thread's counters."""
-        return self._banks_at + 4 * BANKS * COUNTS * thread
-
-    def _scratch(self, thread: int) -> np.uint64:
-        """Return the address of a thread's scratch memory."""
-        return self._scratch_at + SCRATCH * thread
-
-    def _frame(
-        self, values: np.ndarray, classes: np.ndarray | None, width: int, log2: int, shift: int = 0,
-        plus: np.ndarray | None = None,
-    ) -> Frame:  # fmt: skip
-        """Return the kernels' description of a frame with `values`, to read or to fill.
-
-        log2: of the values of a block, 0 if the sender chooses; plus: what decoded values are added to, or
-        None.
-        """
-        positions, stride = self._zeros, 0
-        if classes is not None and self.params.uses_position:
-            positions, stride = address(classes), LANES
-        least = self.params.least_class
-        at, add = address(values), plus is not None
-        far = np.uint64(0 if plus is None else (int(address(plus)) - int(at)) & (1 << 64) - 1)
-        size, cycle = values.itemsize, group_cycle(log2)
-        return Frame(at, size, values.size, positions, stride, shift, cycle, least, width, add, far)
-
-    def _memory(self, name: str, size: int) -> np.uint64:
-        """Return the address of at least `size` + PAD bytes under `name`, kept from call to call."""
-        array_and_address = self._room.get(name)
-        if array_and_address is None or array_and_address[0].size < size + PAD:
-            array = np.zeros((size + size // 8 + PAD) // 8 * 8 + 8, np.uint8)
-            array_and_address = self._room[name] = array, address(array)
-        return array_and_address[1]
-
-    def _begin(self, count: int) -> int:
-        """Return how many threads a frame of `count` values gets; give each memory and counters at 0."""
-        threads, counts_size = threads_for(count, self.threads), BANKS * COUNTS
-        if self._every.size < threads * counts_size:
-            self._every = np.zeros(threads * counts_size, np.uint32)
-            self._banks_at = address(self._every)
-            self._scratch_at = self._memory("scratch", SCRATCH * threads)
-        self.banks = self._every[: threads * counts_size]
-        self.banks[:] = 0
-        return threads
+    def _positions(self, classes: np.ndarray | None) -> tuple[np.ndarray, int]:
+        """Return the octets of position classes, and their stride from row to row."""
+        if classes is None or not self.params.uses_position:
+            return ONE_ROW, 0
+        return octets(classes), LANES
 
     def encode(
         self, values: np.ndarray, classes: np.ndarray | None, width: int, state: TableState,
@@ -140,60 +162,52 @@ class CompiledCoder:
 
         into: uint8, of AscParams.max_payload and PAD bytes.
         """
-        count = values.size
-        self._rows, self._values = -(-count // LANES), count
+        count, params, my = values.size, self.params, self.memory
+        my.values = count
         if not count:
             return b""
-        frame = self._frame(values, classes, width, self.params.block_log2)
-        if width > 16:
-            frame = frame._replace(shift=max(0, sk.widest(frame.values, frame.size, count) - 15))
-        groups, rows, threads = -(-count // GROUP), -(-count // LANES), self._begin(count)
-        sizes = {"classes": rows, "means": rows, "live": groups, "low": 4 * groups, "high": 4 * groups}
-        found = sk.Found(*(self._memory(name, size) for name, size in sizes.items()))
-
-        def survey(thread: int, first: int, last: int) -> None:
-            sk.survey(frame, first, last, found, self._bank(thread), self._scratch(thread))
-
-        share(survey, groups, threads)
-        lows, highs = (self._room[name][0].view(np.int32)[:groups] for name in ("low", "high"))
-        low, high, last, sent, log2 = tk.tables_of_encoder(
-            self.banks, lows, highs, width, count, self.params.block_log2, self.params.sent_rows, SEARCHED,
-            state.hist, self.counts, self.freq, self.levels, self.table, self._steps,
+        threads = threads_for(count, self.threads)
+        banks = my.counters(threads)
+        my.hold_encoder(count, width)
+        payload = my.payload = my.rooms["payload"] if into is None else into
+        shift = max(0, widest(address(values), values.itemsize, count) - 15) if width > 16 else 0
+        frame = (
+            my.job, octets(values), values.itemsize, count, *self._positions(classes),
+            params.least_class, width, shift, params.block_log2, params.sent_rows,
+            state.hist, my.counts, my.freq, my.levels, my.table, banks, payload,
         )  # fmt: skip
-        check_range(low, high, width)
-        number, region = -(-count >> log2), ((1 << log2) * width >> 3) + ek.SLACK
-        blocks = self._memory("blocks", BLOCK_BYTES * number)
-        regions = self._memory("regions", region * number)
 
-        def code(thread: int, first: int, last: int) -> None:
-            table, scratch = self._table_at, self._scratch(thread)
-            ek.encode_blocks(frame, log2, first, last, found, table, regions, region, blocks, scratch)
+        used = (
+            fk.encode(fk.WHOLE, 0, 0, 0, *frame) if threads == 1 else self._encode_in(threads, count, frame)
+        )
+        if used < 0:
+            check_range(int(my.job["low"][0]), int(my.job["high"][0]), width)
+        return payload[:used].data
 
-        share(code, number, threads, SIDES)
-        head = self._prefix(log2 | frame.shift << 5 | last << 11, sent)
-        if into is None:
-            self._memory("payload", self.params.max_payload(count, width) + len(head))
-        payload = self._room["payload"][0] if into is None else into
-        payload[: len(head)] = np.frombuffer(head, np.uint8)
-        self._payload, self._head = payload, len(head)
-        used = ek.write_blocks(blocks, log2, number, regions, region, address(payload) + len(head))
-        return payload[: len(head) + used].data
+    def _encode_in(self, threads: int, count: int, frame: tuple[Any, ...]) -> int:
+        """Encode a frame in several threads; return what `fk.encode` returns. frame: its arguments."""
+
+        def part(stage: int) -> Any:
+            return lambda thread, first, last: fk.encode(stage, thread, first, last, *frame)
+
+        share(part(fk.OPEN), -(-count // GROUP), threads)
+        if fk.encode(fk.TABLES, 0, 0, 0, *frame) < 0:
+            return -1
+        share(part(fk.BLOCKS), -(-count >> int(self.memory.job["log2"][0])), threads, dk.SIDES)
+        return int(fk.encode(fk.CLOSE, 0, 0, 0, *frame))
+
+    def coded_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the classes of the rows of the frame encoded last, and whether each is in a raw block."""
+        my = self.memory
+        classes = my.rooms["classes"][: -(-my.values // LANES)]
+        return classes, raw_rows(my.payload, int(my.job["head"][0]), my.values)
 
     def work(self, _: object = None) -> np.ndarray | None:
         """See Coder.work."""
-        if not self._rows:
+        if not self.memory.values:
             return None
-        raw = raw_rows(self._payload, self._head, self._values)
-        return cells_of(self._room["classes"][0][: self._rows], self._values, raw)
-
-    def _prefix(self, prefix: int, sent: int) -> bytes:
-        """Return the bytes before a payload's directory: prefix, mask and sent rows."""
-        head = (prefix | bool(sent) << 10).to_bytes(PREFIX_BYTES, "little")
-        if not sent:
-            return head
-        rows = self.levels[[q for q in range(TABLE_ROWS) if sent >> q & 1]]
-        packed = (rows[:, ::2] | rows[:, 1::2] << 4).astype(np.uint8)
-        return head + int(sent).to_bytes(MASK_BYTES, "little") + packed.tobytes()
+        classes, raw = self.coded_rows()
+        return cells_of(classes, self.memory.values, raw)
 
     def decode(
         self,
@@ -210,44 +224,25 @@ class CompiledCoder:
             if len(payload):
                 raise FrameError(f"{len(payload)} bytes follow the last block: frame damaged")
             return
-        data = np.frombuffer(payload, np.uint8)
-        log2, shift, head = self._read_prefix(data, width, state)
-        tk.tables_of_decoder(self.freq, SEARCHED, self.lookup, self._thresholds)
-        number, begin, threads = -(-count >> log2), address(data), self._begin(count)
-        if head + DIRECTORY_BYTES * number > len(data):
-            raise FrameError(f"{len(data)} bytes cannot hold the {count} values announced")
-        blocks, end = self._memory("blocks", BLOCK_BYTES * number), begin + len(data)
-        _refuse(read_directory(begin + head, end, count, log2, width, shift, blocks))
-        copy = dk.BEFORE + (4 << log2) + dk.BEHIND
-        copies = self._memory("copies", SIDES * threads * copy)
-        frame = self._frame(out, classes, width, log2, shift, plus)
+        data = np.frombuffer(payload.toreadonly(), np.uint8)
+        threads, my = threads_for(count, self.threads), self.memory
+        banks = my.counters(threads)
+        my.hold_decoder(count, min(MAX_BLOCK_LOG2, int(data[0]) & 31) if len(data) else 0)
+        frame = (
+            my.job, data, out.view(np.uint8), NO_OCTETS if plus is None else octets(plus),
+            plus is not None, out.itemsize, count, *self._positions(classes),
+            self.params.least_class, width,
+            state.hist, my.counts, my.freq, my.levels, my.lookup, banks,
+        )  # fmt: skip
 
-        def code(thread: int, first: int, last: int) -> int:
-            bank, own, scratch = self._bank(thread), copies + SIDES * copy * thread, self._scratch(thread)
-            at = self._lookup_at
-            return dk.decode_blocks(
-                begin, end, frame, log2, first, last, blocks, at, bank, own, copy, scratch
-            )
+        one = threads == 1
+        refuse(fk.decode(fk.WHOLE if one else fk.TABLES, 0, 0, 0, *frame), data, count)
+        if one:
+            return
 
-        for status in share(code, number, threads, SIDES):
-            _refuse(status)
-        tk.learn_from(self.banks, self.counts, state.hist)
+        def part(thread: int, first: int, last: int) -> int:
+            return fk.decode(fk.BLOCKS, thread, first, last, *frame)
 
-    def _read_prefix(self, data: np.ndarray, width: int, state: TableState) -> tuple[int, int, int]:
-        """Build a payload's tables; return log2 of its block size, its shift, its directory's offset."""
-        prefix = int.from_bytes(data[:PREFIX_BYTES].tobytes(), "little")
-        log2, shift, last, head = prefix & 31, prefix >> 5 & 31, prefix >> 11 & 15, PREFIX_BYTES
-        if prefix >> 15 or not MIN_BLOCK_LOG2 <= log2 <= MAX_BLOCK_LOG2 or shift > max(0, width - 16):
-            raise FrameError(f"payload starts with 0x{prefix:04x}, which no sender writes")
-        tk.choose_tables(state.hist, last, self.counts, False, self.freq, self.levels)
-        if prefix >> 10 & 1:
-            mask = int.from_bytes(data[head : head + MASK_BYTES].tobytes(), "little")
-            head += MASK_BYTES
-            for q in range(TABLE_ROWS):
-                if mask >> q & 1:
-                    row = data[head : head + SENT_ROW_BYTES]
-                    head += SENT_ROW_BYTES
-                    if len(row) == SENT_ROW_BYTES:
-                        self.levels[q, ::2], self.levels[q, 1::2] = row & 15, row >> 4
-                        tk.from_octaves(self.levels[q], q, last, self.freq[q])
-        return log2, shift, head
+        for status in share(part, -(-count >> int(my.job["log2"][0])), threads, dk.SIDES):
+            refuse(status, data, count)
+        fk.decode(fk.CLOSE, 0, 0, 0, *frame)

@@ -7,7 +7,7 @@ Two or four blocks go together (pop_kernels has the reason). For each group, the
 3. `_check` refuses a block that has read before its first byte, and finishes it after its first group.
 
 Bounds: after a block's bytes are exhausted, one group reads at most 6,208 bytes more, and BEFORE bytes in
-front are readable. Table rows and slots are masked, so any state finds an entry. docs/asc.md, "What is
+front are readable. Table rows and slots are masked, so any state finds an entry. asc.md, "What is
 proven".
 """
 
@@ -40,7 +40,6 @@ from oscar.coding.asc.compiled.pop_kernels import (
 )  # fmt: skip
 from oscar.coding.asc.compiled.row_kernels import (
     INLINE,
-    KERNEL,
     PART,
     SEARCHED,
     Block,
@@ -316,7 +315,7 @@ def _check(at: Any, side: Any, g: int, frame: Frame, counts: Any) -> int:
     return i64(0)
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def decode_blocks(
     begin: Any, end: Any, frame: Frame, log2: int, first_block: int, last_block: int, blocks: Any,
     table: Any, counts: Any, copies: Any, copy: int, scratch: Any,

@@ -18,7 +18,7 @@ from oscar.coding.asc.params import (
 from oscar.kernels import njit
 
 BAD_ENTRY, BAD_SIZE, TRUNCATED, BAD_CONSTANT, BAD_RAW = range(1, 6)
-BAD_STATE, SHORT, LEFT_OVER, BAD_END, TRAILING = range(6, 11)
+BAD_STATE, SHORT, LEFT_OVER, BAD_END, TRAILING, BAD_PREFIX, TOO_SHORT = range(6, 13)
 REASONS = {
     BAD_ENTRY: "a block's entry is none that a sender writes",
     BAD_SIZE: "a coded block is shorter than its states, or no shorter than raw",
@@ -30,6 +30,8 @@ REASONS = {
     LEFT_OVER: "bytes of a block are left over",
     BAD_END: "a coder state does not end where it started",
     TRAILING: "bytes follow the last block",
+    BAD_PREFIX: "payload starts with a prefix which no sender writes",
+    TOO_SHORT: "payload is too short for the directory of its values",
 }
 
 

@@ -27,7 +27,6 @@ from oscar.coding.asc.compiled.row_kernels import (
     CUMULATIVE_MASK,
     FREQUENCY_MASK,
     INLINE,
-    KERNEL,
     KINDS_AT,
     PART,
     SEARCHED,
@@ -267,7 +266,7 @@ def _prepare(frame: Frame, g0: int, g1: int, found: Found, block: Any, states: A
 def _seed(frame: Frame, g: int, found: Found, states: Any) -> Any:
     """Put as many rows of group `g` as fit into the start states; return their mask and the number n.
 
-    docs/asc.md, "Seed rows". sizes[k] is the width of the widest value in the first k + 1 live rows, so each
+    asc.md, "Seed rows". sizes[k] is the width of the widest value in the first k + 1 live rows, so each
     n is one comparison.
     """
     places, sizes = np.zeros(MOST_SEED_ROWS, np.int64), np.zeros(MOST_SEED_ROWS, np.int64)
@@ -292,7 +291,7 @@ def _seed(frame: Frame, g: int, found: Found, states: Any) -> Any:
     return i64(0), i64(0)
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def encode_blocks(
     frame: Frame, log2: int, first_block: int, last_block: int, found: Found, table: Any, regions: Any,
     region: int, blocks: Any, scratch: Any,
@@ -380,7 +379,7 @@ def _write_raw(frame: Frame, first: int, last: int, bits: int, out: Any) -> None
         put_byte(out, i64(pending & u64(255)))
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def write_blocks(blocks: Any, log2: int, count: int, regions: Any, region: int, out: Any) -> int:
     """Write the directory of `count` blocks and then their bytes at `out`; return the number of bytes."""
     at, per_block = out + u64(DIRECTORY_BYTES * count), (1 << log2) // GROUP

@@ -94,7 +94,7 @@ class Frame(NamedTuple):
     length: number of values.
     positions: address of the position classes, uint8.
     stride: 32, or 0 where one row of zeros serves all rows.
-    shift: low bits of every value that go round the tables (F of docs/asc.md).
+    shift: low bits of every value that go round the tables (F of docs/reference/asc.md).
     cycle: of `group_cycle`, a power of two: the number of group g in its block is g % cycle, mod SAMPLE.
     least: lowest class that a row may have.
     width: bits of a value.
@@ -221,7 +221,7 @@ def put_values(address: Any, frame: Frame, values: Any) -> None:
 
 @njit(**INLINE)
 def low_bits(row_class: int, shift: int) -> int:
-    """Return how many low bits of a row's values go round the tables (k of docs/asc.md, "Rows")."""
+    """Return how many low bits of a row's values go round the tables (k of docs/reference/asc.md, "Rows")."""
     if row_class <= NARROW_CLASS:
         return shift
     if row_class == NARROW_CLASS + 1:

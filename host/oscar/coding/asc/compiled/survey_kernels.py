@@ -270,7 +270,7 @@ class Found(NamedTuple):
     high: Any  # int32, highest value of each group
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def survey(frame: Frame, first: int, last: int, found: Found, counts: Any, scratch: Any) -> None:
     """Survey the groups `first` to `last` - 1.
 

@@ -1,6 +1,6 @@
 """Tables of the compiled twin: frequencies, sent rows, block size, and what coder and decoder look up.
 
-docs/asc.md, "Frequencies" and "What the sender decides". row_kernels has the layouts of the two look-up
+asc.md, "Frequencies" and "What the sender decides". row_kernels has the layouts of the two look-up
 tables. Each runs once a frame.
 """
 
@@ -26,8 +26,9 @@ from oscar.coding.asc.compiled.row_kernels import (
     STRIDE_LOG2,
     SYMBOL_AT,
     SYMBOLS_AT,
+    u64,
 )  # fmt: skip
-from oscar.coding.asc.compiled.vectors import bit_length
+from oscar.coding.asc.compiled.vectors import bit_length, lane_numbers, spread, store32
 from oscar.coding.asc.params import (
     AUTO_BLOCK_LOG2,
     BASE,
@@ -36,6 +37,7 @@ from oscar.coding.asc.params import (
     COST_BITS,
     COUNT_BITS,
     FADE_ABOVE,
+    LANES,
     LIMIT,
     MAX_BLOCK_LOG2,
     POSSIBLE,
@@ -64,27 +66,23 @@ PLACES = np.array(POSSIBLE, np.int64)
 def frequencies(hist: Any, q: int, last: int, freq: Any) -> None:
     """Fill `freq` with the frequencies of table row `q`; they sum to 1024.
 
-    hist: 16 counts; last: the last symbol of the frame (docs/asc.md, "Frequencies").
+    hist: 16 counts; last: the last symbol of the frame (docs/reference/asc.md, "Frequencies").
     """
     possible = PLACES[q] if q >= VALUE_ROWS else min(PLACES[q], i64(last) + 1)
     places = min(i64(SYMBOLS), possible + 1)
-    total, best, most = i64(0), i64(0), i64(-1)
+    total, best = i64(0), i64(-1)
+    for s in range(SYMBOLS):  # the largest count, and of equal ones the first
+        on = s < possible or s == SYMBOLS - 1
+        total += hist[s] if on else 0
+        best = max(best, hist[s] * SYMBOLS + SYMBOLS - 1 - s if on else i64(-1))
+    ratio, rest = ((TOTAL - places) << 16) // (total + 1), i64(TOTAL)
     for s in range(SYMBOLS):
-        if s < possible or s == SYMBOLS - 1:
-            total += hist[s]
-            if hist[s] > most:
-                best, most = i64(s), hist[s]
-    ratio = ((TOTAL - places) << 16) // (total + 1)
-    rest = i64(TOTAL)
-    for s in range(SYMBOLS):
-        freq[s] = 0
-        if s < possible or s == SYMBOLS - 1:
-            freq[s] = 1 + ((hist[s] * ratio) >> 16)
-            rest -= freq[s]
-    freq[best] += rest
+        freq[s] = 1 + ((hist[s] * ratio) >> 16) if s < possible or s == SYMBOLS - 1 else 0
+        rest -= freq[s]
+    freq[SYMBOLS - 1 - best % SYMBOLS] += rest
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def from_octaves(levels: Any, q: int, last: int, freq: Any) -> None:
     """Fill `freq` with the frequencies of a sent row of 16 levels."""
     weights = np.zeros(SYMBOLS, np.int64)
@@ -114,13 +112,15 @@ def cost(counts: Any, freq: Any) -> int:
     return total
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def gather_counts(banks: Any, counts: Any) -> None:
     """Sum the banks of all threads, uint32 [threads·BANKS·COUNTS], into `counts` [32][16]."""
     counts[:] = 0
     for bank in range(len(banks) // COUNTS):
-        for i in range(TABLE_ROWS * SYMBOLS):
-            counts[i // SYMBOLS, i % SYMBOLS] += banks[bank * COUNTS + i]
+        for q in range(TABLE_ROWS):
+            at = bank * COUNTS + SYMBOLS * q
+            for s in range(SYMBOLS):
+                counts[q, s] += banks[at + s]
 
 
 @njit(**KERNEL)
@@ -144,9 +144,11 @@ def choose_tables(hist: Any, last: int, counts: Any, may_send: bool, freq: Any, 
     return sent
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def choose_block(count: int, counts: Any, freq: Any) -> int:
     """Return the log2 of the block size for a frame of `count` values with these symbol counts."""
+    if count <= 1 << AUTO_BLOCK_LOG2:
+        return i64(AUTO_BLOCK_LOG2)
     total, raw = i64(0), i64(0)
     for q in range(TABLE_ROWS):
         total += cost(counts[q], freq[q])
@@ -162,7 +164,7 @@ def choose_block(count: int, counts: Any, freq: Any) -> int:
 
 @njit(**KERNEL)
 def learn(hist: Any, counts: Any) -> None:
-    """Add a frame's counts to the histograms (docs/asc.md, "After a frame")."""
+    """Add a frame's counts to the histograms (docs/reference/asc.md, "After a frame")."""
     for q in range(TABLE_ROWS):
         scale = max(i64(0), bit_length(counts[q].sum()) - COUNT_BITS)
         fade = i64(1) if hist[q].sum() > FADE_ABOVE else i64(0)
@@ -170,23 +172,24 @@ def learn(hist: Any, counts: Any) -> None:
             hist[q, s] = (hist[q, s] >> fade) + (counts[q, s] >> scale)
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def encoder_table(freq: Any, table: Any) -> None:
     """Fill the encoder's table: an entry for each context and magnitude, then for each class context."""
+    begin = u64(table.ctypes.data)
     for q in range(TABLE_ROWS):
-        c = i64(0)
+        c, at = i64(0), begin + u64(4 << STRIDE_LOG2) * u64(q)
         for s in range(SYMBOLS):
             entry = freq[q, s] | (c & (TOTAL - 1)) << CUMULATIVE_AT
             if q >= VALUE_ROWS:
                 table[CLASS_TABLE + SYMBOLS * (q - VALUE_ROWS) + s] = entry
-            else:
-                entry |= SIZES[s] << BITS_AT
-                at = q << STRIDE_LOG2
-                table[at + BASES[s] : at + BASES[s + 1]] = entry
+            else:  # 32 at a time: what reaches beyond is overwritten by what comes next
+                entries = spread(entry | SIZES[s] << BITS_AT)
+                for m in range(BASES[s], BASES[s + 1], LANES):
+                    store32(at + u64(4 * m), entries)
             c += freq[q, s]
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def step_table(freq: Any, table: Any) -> None:
     """Fill the part of the encoder's table that is looked up in registers; table: viewed as uint16."""
     for c in range(SYMBOLS):
@@ -208,25 +211,29 @@ def step_table(freq: Any, table: Any) -> None:
         table[at + 128 + s] = SIZES[s]
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def decoder_table(freq: Any, searched: bool, table: Any) -> None:
     """Fill the decoder's table: an entry for each table row and slot.
 
     searched: skip the contexts of values; `search_table` takes their place.
+
+    Entries are stored 32 at a time. What reaches beyond a symbol's last slot is overwritten by the next
+    symbol, or lies behind the table, where there is room.
     """
-    for q in range(VALUE_ROWS if searched else 0, TABLE_ROWS):
-        at = q << PROB_BITS
+    first, begin = VALUE_ROWS if searched else 0, u64(table.ctypes.data)
+    for q in range(first, TABLE_ROWS):
+        at = begin + u64(4 << PROB_BITS) * u64(q)
         for s in range(SYMBOLS):
             f = freq[q, s]
             same = f | (
                 SIZES[s] << BITS_AT | BASES[s] << SYMBOL_AT if q < VALUE_ROWS else i64(s) << SYMBOL_AT
             )
-            for i in range(f):
-                table[at + i] = same | i << CUMULATIVE_AT
-            at += f
+            for i in range(0, f, LANES):
+                store32(at + u64(4 * i), ((lane_numbers() + i) << CUMULATIVE_AT) + same)
+            at += u64(4 * f)
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def search_table(freq: Any, table: Any) -> None:
     """Fill the part of the decoder's table in which symbols are searched for; table: viewed as uint16.
 
@@ -255,20 +262,17 @@ def search_table(freq: Any, table: Any) -> None:
         table[at + 96] = SIZES[s]
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def tables_of_encoder(
-    banks: Any, lows: Any, highs: Any, width: int, count: int, log2: int, may_send: bool, searched: bool,
-    hist: Any, counts: Any, freq: Any, levels: Any, table: Any, steps: Any,
-) -> tuple[int, int, int, int, int]:  # fmt: skip
+    banks: Any, low: int, high: int, count: int, log2: int, may_send: bool, searched: bool,
+    hist: Any, counts: Any, freq: Any, levels: Any, table: Any,
+) -> tuple[int, int, int]:  # fmt: skip
     """Do all that comes between a frame's survey and its blocks, and learn; return what was chosen.
 
-    banks: of the survey; lows, highs: extreme values of its groups; log2: asked for, or 0. counts to steps:
-    filled, as the functions above say. Returns the least and the largest value, the last symbol, the mask of
-    sent rows, and the block size's log2. Does nothing more where these values do not fit `width`.
+    banks: of the survey; low, high: extreme values of the frame; log2: asked for, or 0. counts to table:
+    filled, as the functions above say. Returns the last symbol, the mask of sent rows, and the block size's
+    log2.
     """
-    low, high = i64(lows.min()), i64(highs.max())
-    if low < -(i64(1) << (width - 1)) or high >= i64(1) << (width - 1):
-        return low, high, i64(0), i64(0), i64(0)
     largest, last = min(i64(LIMIT - 1), max(high, -low)), i64(SYMBOLS - 1)
     while BASES[last] > largest:
         last -= 1
@@ -278,20 +282,20 @@ def tables_of_encoder(
         log2 = choose_block(count, counts, freq)
     encoder_table(freq, table)
     if searched:
-        step_table(freq, steps)
+        step_table(freq, table.view(np.uint16))
     learn(hist, counts)
-    return low, high, last, sent, i64(log2)
+    return last, sent, i64(log2)
 
 
-@njit(**KERNEL)
-def tables_of_decoder(freq: Any, searched: bool, table: Any, thresholds: Any) -> None:
+@njit(**PART)
+def tables_of_decoder(freq: Any, searched: bool, table: Any) -> None:
     """Fill the decoder's tables as `decoder_table` and `search_table` say."""
     decoder_table(freq, searched, table)
     if searched:
-        search_table(freq, thresholds)
+        search_table(freq, table.view(np.uint16))
 
 
-@njit(**KERNEL)
+@njit(**PART)
 def learn_from(banks: Any, counts: Any, hist: Any) -> None:
     """Sum the banks of all threads into `counts`, and add them to the histograms."""
     gather_counts(banks, counts)

@@ -226,7 +226,7 @@ lowest, highest = _reduction("smin"), _reduction("smax")
 
 @intrinsic
 def quotient(typing: Any, x: Any, f: Any) -> Any:
-    """Return x // f for 0 <= x < 2^14·f and 1 <= f <= 1024; exact (docs/asc.md, "Division").
+    """Return x // f for 0 <= x < 2^14·f and 1 <= f <= 1024; exact (docs/reference/asc.md, "Division").
 
     A float division has an instruction for vectors; an integer division has none.
     """
