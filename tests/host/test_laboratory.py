@@ -14,6 +14,7 @@ from oscar.cli import main
 CONFIGS = Path(__file__).parents[2] / "configs"
 SMOKE = {  # command: the extras that it takes
     "bench call --values 20000 --turns 1 --nodes 3": "",
+    "bench frames --turns 1 --values 1000": "",
     "bench gpu --hook --values 20000 --turns 2 --ranks 2": "torch",
     "bench ladder --blocks 2 --steps 1 30 --seeds 2 --width 8 --rates 0.02": "torch",
     "bench rate --models numpy-digits --nodes 4 --iterations 3 --learning 1 --links 1": "",
