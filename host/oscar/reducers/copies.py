@@ -1,6 +1,6 @@
 """Messages of tasks that several ranks compute: the first copy counts, and later ones are dropped unread.
 
-docs/protocol.md, "Redundant tasks". Nothing here knows what a message means.
+docs/reference/protocol.md, "Redundant tasks". Nothing here knows what a message means.
 """
 
 from __future__ import annotations

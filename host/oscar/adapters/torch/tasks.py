@@ -16,7 +16,7 @@ from oscar.transports.tcp import TcpTransport
 
 
 class OscarTasks:
-    """Sets the gradients of a module to their mean over all tasks (docs/ddp.md, "Slow ranks").
+    """Sets the gradients of a module to their mean over all tasks (docs/how-to/ddp.md, "Slow ranks").
 
     Making one is collective between the ranks of `process_group`. The weights must be equal on all ranks.
 
