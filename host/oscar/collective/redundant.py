@@ -1,7 +1,7 @@
 """The redundant schedule: several ranks can compute each task, and nobody waits for a slow one.
 
-docs/reference/schedules.md, "Redundant tasks". `oscar.reducers.tasks` runs it. The actions here are those of
-ranks that are equally fast.
+docs/reference/schedules.md, "Redundant tasks". `oscar.reducers.tasks` runs it. The actions here are
+those of ranks that are equally fast.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """One rank's part of AllReduces whose tasks several ranks can compute.
 
-docs/reference/protocol.md, "Redundant tasks". All ranks add the same integers of the same tasks, whichever copy of a task counts.
+docs/reference/protocol.md, "Redundant tasks", is the contract. All ranks add the same integers of the same
+tasks, whichever copy of a task counts.
 """
 
 from __future__ import annotations

@@ -26,7 +26,9 @@ Compute = Callable[[int], Sequence[Any]]
 
 
 class TaskCommunicator(Communicator):
-    """AllReduce of the gradients of tasks, which several ranks can compute (docs/reference/schedules.md).
+    """AllReduce of the gradients of `tasks` tasks, which several ranks can compute.
+
+    docs/reference/schedules.md has the rules.
 
     A task is a piece of the batch, for example a micro-batch. The configuration's schedule must be
     `redundant`. Arguments are those of Communicator. All ranks must get the same bits for a task, so their
