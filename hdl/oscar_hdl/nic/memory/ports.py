@@ -6,7 +6,7 @@ from myhdl import SignalType
 
 from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums
 from oscar_hdl.coder.encode.ports import CodedSource
-from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
+from oscar_hdl.coder.ports import RawSource
 from oscar_hdl.coder.unit.ports import THREAD_BITS, WIDTH
 from oscar_hdl.nic.ports import FRAME_ROW_BITS, ROW_BITS, STREAM_BITS, BankBlock, MadeRows, TopPort
 from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
@@ -85,12 +85,10 @@ class AddedRows:
 
     on: level, in phase 2 of the turns from the one in which `row` may be read until the last one's sums and
     descriptor are written. row: the next one; last: those before it since this one may be under way.
-    under_way: level, none is read now, but one's sums are on their way.
     """
 
     def __init__(self, row_bits: int) -> None:
-        self.on, self.under_way = bit(), bit()
-        self.row, self.last = word(row_bits), word(row_bits)
+        self.on, self.row, self.last = bit(), word(row_bits), word(row_bits)
 
 
 class BankAdds:
@@ -215,15 +213,11 @@ class UnitRows:
         self.sources, self.encode_blocks = sources, encode_blocks
 
 
-class RawUnits:
-    """Ports of raw_decoder and raw_packer, and the first rows of their blocks, held from start to done."""
+class RawRows:
+    """The rows of raw_packer, and the first one of its block, held from start to done."""
 
-    def __init__(
-        self, position: RawPosition, sums: SumPort, source: RawSource, decode_row: SignalType,
-        encode_row: SignalType,
-    ) -> None:  # fmt: skip
-        self.position, self.sums, self.source = position, sums, source
-        self.decode_row, self.encode_row = decode_row, encode_row
+    def __init__(self, source: RawSource, first: SignalType) -> None:
+        self.source, self.first = source, first
 
 
 class PlannedRows:
@@ -236,14 +230,14 @@ class PlannedRows:
 class MemoryPort:
     """Memory's side of a nic_core (docs/engine.md, "NIC core and units").
 
-    phase u4 (out). rows, raw: rows of units, and of raw blocks. top: the largest symbol of a frame to send.
+    phase u4 (out). rows, raw: rows of units, and of raw_packer. top: the largest symbol of a frame to send.
     clear: strobe, clear_rows u14 rows from clear_row u20 on are to read as zeros; both hold until `cleared`
     (strobe). rows_rst (out): resets what takes packets of rows. bad_packets u3: strobes, to be counted.
     planned: sums for the next plan. made: packets of rows that count for a list.
     """
 
     def __init__(
-        self, rows: UnitRows, raw: RawUnits, top: TopPort, planned: PlannedRows, made: MadeRows
+        self, rows: UnitRows, raw: RawRows, top: TopPort, planned: PlannedRows, made: MadeRows
     ) -> None:
         self.phase, self.rows, self.raw, self.top = word(4), rows, raw, top
         self.clear, self.cleared = bit(), bit()
