@@ -69,9 +69,9 @@ def test_classes_sizes_and_symbols_of_rows() -> None:
     clk, phase, totals = bit(), word(4), word(128)
     outputs = [word(4), word(3), word(4)]
     eights = [row[at : at + 8] for row in rows for at in (0, 8, 16, 24)]
-    words = [sum((v & 0xFFFF) << 16 * i for i, v in enumerate(eight)) for eight in eights]
+    words = [sum((v & 0xFFFF) << 16 * i for i, v in enumerate(eight)) for eight in eights] + [0] * 12
     items = [((n + 2) % 16, lanes) for n, lanes in enumerate(words)]  # the first one in clock 30 of a turn
-    seen = run(sum_sizes(clk, phase, totals, *outputs), clk, [phase, totals], outputs, [*items, (0, 0)])
+    seen = run(sum_sizes(clk, phase, totals, *outputs), clk, [phase, totals], outputs, items)
     for n, row in enumerate(rows):
         fits = next(
             i for i, b in enumerate((3, 4, 5, 8, 16), 1) if all(-(1 << b - 1) <= v < 1 << b - 1 for v in row)
