@@ -25,17 +25,16 @@ from oscar_hdl.streams.joined import joined
 
 
 @block
-def decode_turns(
-    clk, rst, phase, job, enough, fresh, group, looked, position, plan, plan9, plan17, plan33, classes35
-):
+def decode_turns(clk, rst, phase, job, enough, fresh, group, looked, position, plans, classes35):
     """Order the turns of all threads, ask for their rows, and give each turn's plan with the answer.
 
     job: DecoderJob. enough u8: threads whose next turn has its bytes; fresh u8: whose block had no turn
-    yet. group: GroupClasses. looked: Looked. position: CodedPosition. plan, plan9, plan17, plan33:
-    DecodePlan, of clock 1 and again of 9, 17 and 33. classes35: of raw_classes.
+    yet. group: GroupClasses. looked: Looked. position: CodedPosition. plans: DecodePlan of clocks
+    1, 5, .. 33, of which the first is given. classes35: of raw_classes.
     """
     thread, some, back, word1 = word(THREAD_BITS), bit(), word(THREADS), word(32)
     looked1, goes9 = word(4), bit()
+    plan, _, plan9, _, plan17, _, _, _, plan33 = plans
     context, chosen, decision = ports.DecodeContext(), ports.DecodeChoice(), ports.DecodeDecision()
     choice = thread_choice(clk, rst, phase, job.start, job.thread, back, enough, thread, some)
     records = thread_records(clk, phase, job, thread, chosen, decision, context, fresh)
@@ -151,16 +150,14 @@ def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *
     A number in a name is the clock in which a signal belongs to a turn's first lanes, 0 that of its answer.
     """
     plans = [ports.DecodePlan() for _ in range(9)]
-    plan, plan5, plan9, plan13, plan17, plan21, plan25, plan29, plan33 = plans
+    _, plan5, plan9, plan13, plan17, plan21, plan25, plan29, plan33 = plans
     group, levels, found, settled = ports.GroupClasses(), ports.LaneLevels(), ports.Found(), ports.Settled()
     taken, alive33, begins = [ports.LaneBytes() for _ in range(WIDTH)], bit(), bit()
     two_of, twos24 = [lane.two24 for lane in taken], word(WIDTH)
     enough, fresh, over, ended, wrongs = (word(THREADS) for _ in range(5))
     upper35, looked, classes35 = word(3), ports.Looked(), [word(4) for _ in range(SAMPLED)]
 
-    order = decode_turns(
-        clk, rst, phase, job, enough, fresh, group, looked, position, plan, plan9, plan17, plan33, classes35
-    )
+    order = decode_turns(clk, rst, phase, job, enough, fresh, group, looked, position, plans, classes35)
     stages = [copied_fields(clk, *two, load=begins) for two in pairwise(plans)]  # a turn later each
     level = lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33, alive33, levels)
     lanes = decode_lanes(

@@ -26,12 +26,12 @@ WINDOW = 11  # turns in which a row that was given to a decoder isn't given agai
 class SideWrite:
     """A row's distances (`distances`) and header (`header`), or classes of 0 (`clear`), for a bank.
 
-    clear: of the eight rows from `row` on that `lanes` u8 say. kind: all of a header but the mean. row,
-    lanes: of all banks, each of which has strobes and data of its own.
+    clear: of the eight rows from `row` on that `lanes` u8 say. row, lanes: of all banks, each of which has
+    strobes and data of its own.
     """
 
     def __init__(self, row: SignalType, lanes: SignalType) -> None:
-        self.distances, self.header, self.clear, self.kind = bit(), bit(), bit(), bit()
+        self.distances, self.header, self.clear = bit(), bit(), bit()
         self.row, self.lanes = row, lanes
         self.data, self.header_data = word(DISTANCE_BITS), word(HEADER_BITS)
 
@@ -144,7 +144,7 @@ class BankLanes(Bundle):
 
     source, source_distances = word(GROUP_BITS), word(DISTANCES_BITS)
     local, distances = word(GROUP_BITS), word(DISTANCES_BITS)
-    shown, shown_distances, hidden = word(GROUP_BITS), word(DISTANCES_BITS), bit()
+    shown, hidden = word(GROUP_BITS), bit()
 
 
 class GroupWrite:
@@ -160,13 +160,11 @@ class GroupWrite:
 class GroupRead:
     """A row to read, of all banks, which holds from a phase 0 to a phase 3, and what a bank gives of it.
 
-    descriptor, mean: in the next turn, mean from its phase 2 on; data, distances: in the turn behind it,
-    eight lanes a clock. data are 0 of a row of class 0.
+    descriptor: in the next turn; data: in the turn behind it, eight lanes a clock, 0 of a row of class 0.
     """
 
     def __init__(self, row: SignalType) -> None:
-        self.row, self.descriptor, self.mean = row, word(DESCRIPTOR_BITS), word(MEAN_BITS)
-        self.data, self.distances = word(GROUP_BITS), word(DISTANCES_BITS)
+        self.row, self.descriptor, self.data = row, word(DESCRIPTOR_BITS), word(GROUP_BITS)
 
 
 class BankTop:
@@ -182,10 +180,9 @@ class BankTop:
 
 
 class RowsRead(Bundle):
-    """What was read of a bank: eight lanes a clock; descriptor and mean in the first three of four."""
+    """What was read of a bank: eight lanes a clock."""
 
-    data, distances = word(GROUP_BITS), word(DISTANCES_BITS)
-    descriptor, mean = word(DESCRIPTOR_BITS), word(MEAN_BITS)
+    data = word(GROUP_BITS)
 
 
 class LineRead:

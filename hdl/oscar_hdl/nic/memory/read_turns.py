@@ -25,15 +25,10 @@ def read_turns(
     moves, free, gave = bit(), bit(), bit()  # moves: high in phase 3; gave: the third had the last turn
     # Every four clocks a row goes on: it is looked for, its descriptor is there, its lanes are.
     whose0, whose1, whose2, whose3 = word(3), word(3), word(3), word(3)
-    bank0, bank1, bank2 = word(BANKS), word(BANKS), word(BANKS)
-    data, distances = word(len(found.data)), word(len(found.distances))
-    descriptor, mean = word(len(found.descriptor)), word(len(found.mean))
+    bank0, bank1, bank2, data = word(BANKS), word(BANKS), word(BANKS), word(len(found.data))
     all_data, all_kinds = word(len(line.data)), word(len(line.descriptor))
     trees = [
         hot_tree(None, [read.data for read in reads], bank2, data),
-        hot_tree(None, [read.distances for read in reads], bank2, distances),
-        hot_tree(None, [read.descriptor for read in reads], bank1, descriptor),
-        hot_tree(None, [read.mean for read in reads], bank1, mean),
         joined([read.data for read in reads], all_data),
         joined([read.descriptor for read in reads], all_kinds),
     ]
@@ -84,11 +79,8 @@ def read_turns(
     @always(clk.posedge)
     def show():
         found.data.next = data
-        found.distances.next = distances
         line.data.next = all_data
         if moves:
-            found.descriptor.next = descriptor
-            found.mean.next = mean
             line.descriptor.next = all_kinds
 
     return trees, choose, tell, move, show
