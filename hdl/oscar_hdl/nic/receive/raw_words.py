@@ -37,7 +37,7 @@ def raw_words(clk, rst, begins, valid, value, rooms: Sequence, raw: RawWord, may
     states = enum("REST", "LOAD", "WAIT")
     state = Signal(states.REST)
     memory, gathered, full = [word(WORD_BITS) for _ in range(2 * WORDS)], word(WORD_BITS), bit()
-    number, write_at, read_at, half, beat = word(3), word(3), word(3), bit(), word(2)
+    number, write_at, read_at, half, left = word(3), word(3), word(3), bit(), word(2)
     begun, whole, room = word(2), word(2), bit()  # rows that are kept, and those of them that are whole
     comes, leaves = bit(), bit()
     REST = WORD_BITS - 16
@@ -45,9 +45,9 @@ def raw_words(clk, rst, begins, valid, value, rooms: Sequence, raw: RawWord, may
 
     @always_comb
     def look():
-        read_at.next = concat(half, ~beat)
+        read_at.next = concat(half, left)
         comes.next = full and write_at[2:] == WORDS - 1
-        leaves.next = raw.land and beat == WORDS - 1
+        leaves.next = raw.land and left == 0
         may.next = begun != 2
         idle.next = begun == 0
 
@@ -90,7 +90,7 @@ def raw_words(clk, rst, begins, valid, value, rooms: Sequence, raw: RawWord, may
             state.next = states.WAIT
         elif raw.land:
             raw.want.next = False
-            beat.next = beat + 1
+            left.next = left - 1
             state.next = states.LOAD
             if leaves:
                 half.next = not half
@@ -98,7 +98,7 @@ def raw_words(clk, rst, begins, valid, value, rooms: Sequence, raw: RawWord, may
         if rst:
             state.next = states.REST
             raw.want.next = False
-            beat.next = 0
+            left.next = WORDS - 1
             half.next = False
 
     return looks, look, gather, count, give
