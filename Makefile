@@ -1,6 +1,6 @@
 # Targets with one line of explanation each; `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help setup torch everything extras allreduce test seeds lint clean bench results tools vhdl cosim fpga formal sim stress \
+.PHONY: help setup torch everything extras allreduce test seeds mutants lint clean bench results tools vhdl cosim fpga formal sim stress \
   rtl verilator overlap \
   dist docs board ultrascale
 SHELL := /bin/bash
@@ -70,6 +70,9 @@ test: setup ## run all tests
 
 seeds: setup ## run each test that takes a seed with 50 new ones (SEEDS=50); hours for all, so name files (ARGS=tests/host)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --seeds $(SEEDS) $(ARGS)
+
+mutants: setup ## change the code in one place at a time, and list the changes that no test notices (ARGS="--count 30 coding")
+	@$(BIN)/python tests/mutants.py $(ARGS)
 
 lint: setup ## ruff and mypy
 	@$(BIN)/ruff check .

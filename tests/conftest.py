@@ -1,4 +1,6 @@
-"""Lists at the end what was skipped and why; with OSCAR_TESTS_COMPLETE=1 only a missing GPU may skip.
+"""Lists at the end the slowest files, and what was skipped and why.
+
+With OSCAR_TESTS_COMPLETE=1 only a missing GPU may skip.
 
 .ci/run has two runs: OSCAR_TESTS_PASSED, the first's junitxml, leaves out of the second the tests of hardware
 that passed, even if another Python ran them. No option: pytest takes a file behind an unknown one for a test.
@@ -31,6 +33,8 @@ settings.load_profile("oscar")
 
 COMPLETE = os.environ.get("OSCAR_TESTS_COMPLETE", "") not in ("", "0")
 PASSED = os.environ.get("OSCAR_TESTS_PASSED")
+BUDGET_S = 20.0  # of a file: 10 minutes of two cores are shared by some 130 files
+SLOWEST = 10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -119,7 +123,22 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def _files_by_time(terminalreporter: pytest.TerminalReporter) -> list[tuple[str, float]]:
+    """Return the files of a run with their seconds, the slowest first."""
+    seconds: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    return seconds.most_common()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    files = _files_by_time(terminalreporter)
+    if len(files) > 1:
+        terminalreporter.section(f"slowest files, of a budget of {BUDGET_S:.0f} s each")
+        for file, seconds in files[:SLOWEST]:
+            terminalreporter.line(f"{seconds:6.1f} s  {file}", yellow=seconds > BUDGET_S)
     counts = _skipped(config)
     if not counts:
         return

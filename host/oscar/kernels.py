@@ -53,6 +53,11 @@ def njit(*args: Any, **options: Any) -> Any:
     return decorate
 
 
+def part(*args: Any, **options: Any) -> Any:
+    """Return `njit` of a function that only kernels call: it is compiled with its callers."""
+    return njit(*args, nogil=True, no_cpython_wrapper=True, **options)
+
+
 def _plain(function: Any) -> Any:
     """Return a kernel as Python runs it, for numba without its compiler: some have no such form."""
 

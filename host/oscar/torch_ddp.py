@@ -3,6 +3,6 @@
 docs/how-to/ddp.md. The extra `torch` is needed. The names live in oscar.adapters.torch.
 """
 
-from oscar.adapters.torch import OscarState, oscar_hook
+from oscar.adapters.torch import OscarState, OscarTasks, oscar_hook
 
-__all__ = ["OscarState", "oscar_hook"]
+__all__ = ["OscarState", "OscarTasks", "oscar_hook"]

@@ -12,20 +12,24 @@ import numpy as np
 
 from oscar.array import sizes_of
 from oscar.checkpoint import digest
+from oscar.collective.redundant import Redundant
+from oscar.collective.schedules import make_schedule
 from oscar.config import Config
-from oscar.errors import PeerError
+from oscar.errors import ConfigError, PeerError
 from oscar.numerics.tensors import split
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator, PeerResult, PeerStats
+from oscar.reducers.tasks import TaskCommunicator
 from oscar.tables import Table
 from oscar.transports.base import Transport, TransportError
 from oscar.transports.handshake import flatten
 from oscar_studies.recording import open_workload
 from oscar_studies.workloads import Workload
-from oscar_studies.workloads.base import DataParallel
+from oscar_studies.workloads.base import Batched, DataParallel
 
 DIGITS = 16  # of the digest of a mean
 REPORT_BYTES = 300  # of one iteration in a rank's report, at most
+LOSS_BYTES = 40  # of a task's loss in it
 TABLE = Table(
     "iteration >9", "loss >8.4f", "sent_bytes:bytes >10,", "bits_per_value:bits/value >10.3f", "ms >8.2f",
     "waited_ms:waited ms >9.2f", "identical: identical <",
@@ -33,18 +37,34 @@ TABLE = Table(
 _DONE = struct.Struct("<Q")
 
 
+def of_tasks(config: Config) -> Config:
+    """Return the configuration of the training in one process, whose nodes are the tasks of all ranks.
+
+    Raises ConfigError for a schedule that does not fit the number of ranks.
+    """
+    section = config.schedule
+    if section.name != Redundant.name:
+        return config
+    try:
+        schedule = make_schedule(section.name, config.nodes, copies=section.copies, pieces=section.pieces)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    assert isinstance(schedule, Redundant)
+    return config.variant(nodes=schedule.tasks, schedule="network")
+
+
 class RankRun:
     """One rank's training: gradients of its own worker, the mean of all applied, and a log of both.
 
     A communicator is made here: collective. Where `config.transport.survive`, a rank's death is survived by
-    those that are left, as far as the transport can; `transport` is then theirs. workload: that of `config`,
-    where it is open already.
+    those that are left, as far as the transport can; `transport` is then theirs. With the schedule redundant,
+    ranks compute tasks of each other. workload: that of `of_tasks(config)`, where it is open already.
     """
 
     def __init__(self, config: Config, transport: Transport, workload: Workload | None = None) -> None:
         self.config = config
         self.worker = transport.rank  # whose batches these are; stays when ranks are renumbered
-        self.workload = open_workload(config) if workload is None else workload
+        self.workload = open_workload(of_tasks(config)) if workload is None else workload
         self.values = sum(sizes_of(self.workload.tensor_shapes))
         self.log: list[dict[str, Any]] = []
         self.last: list[np.ndarray] = []
@@ -56,13 +76,18 @@ class RankRun:
         whole = self.config.model_dump(mode="json")
         extra = {**flatten(whole["workload"], "workload"), "iterations": self.config.iterations}
         extra["transport.survive"] = self.config.transport.survive
-        return Communicator(self.config, transport, timeout_s=self.config.transport.timeout_s, extra=extra)
+        redundant = self.config.schedule.name == Redundant.name
+        kind = TaskCommunicator if redundant else Communicator
+        return kind(self.config, transport, timeout_s=self.config.transport.timeout_s, extra=extra)
 
     def run(self, hear: Callable[[dict[str, Any]], None] | None = None) -> None:
         """Train for the configured iterations; raises PeerError when a peer fails and is not survived.
 
         hear: is given the row of each iteration, of all ranks, as soon as there is one; on all ranks or none.
         """
+        if isinstance(self.communicator, TaskCommunicator):
+            self._train_tasks(self.communicator)
+            return
         while len(self.log) < self.config.iterations:
             tensors, loss = self._gradients()
             result = self._reduce(tensors)
@@ -73,6 +98,35 @@ class RankRun:
             if hear is not None:
                 every = self.communicator.gather(json.dumps(self.log[-1]).encode(), REPORT_BYTES)
                 hear(make_row(len(self.log) - 1, [json.loads(text) for text in every], self.values))
+
+    def _train_tasks(self, communicator: TaskCommunicator) -> None:
+        workload, batches = self.workload, isinstance(self.workload, Batched)
+        if isinstance(workload, DataParallel) and not batches:
+            raise ConfigError(
+                f"workload {workload.name}: its nodes keep a state, so ranks cannot compute each other's "
+                "tasks; take another schedule than redundant"
+            )
+        while len(self.log) < self.config.iterations:
+            losses: dict[int, float] = {}
+            recorded = [] if batches else workload.gradients()
+
+            def compute(
+                task: int, recorded: Sequence[Any] = recorded, losses: dict[int, float] = losses
+            ) -> list[np.ndarray]:
+                if isinstance(workload, Batched):
+                    tensors, losses[task] = workload.node_gradients(task)
+                    return [tensor.copy() for tensor in tensors]
+                losses[task] = float(workload.loss)
+                return list(recorded[task])
+
+            result = communicator.allreduce_tasks(compute)
+            if isinstance(workload, Batched):
+                for task in {*range(communicator.gradients)} - losses.keys():
+                    workload.next_batch(task)  # others learnt from it
+            self._apply(result.mean, math.fsum(losses.values()) / max(1, len(losses)), result.stats)
+            self.log[-1]["losses"] = losses
+        communicator.drain()
+        self.lost = sum(ended < communicator.copies.call for ended in communicator.copies.dead.values())
 
     def _gradients(self) -> tuple[list[np.ndarray], float]:
         if isinstance(self.workload, DataParallel):
@@ -135,8 +189,12 @@ class RankRun:
         return True
 
     def reports(self) -> list[list[dict[str, Any]]]:
-        """Return every rank's log, by rank; collective."""
+        """Return every rank's log, by rank; collective. Only this rank's where tasks survived a death."""
         cap = REPORT_BYTES * self.config.iterations
+        if isinstance(self.communicator, TaskCommunicator):
+            cap += LOSS_BYTES * self.communicator.gradients * self.config.iterations
+            if self.lost:
+                return [self.log]
         return [json.loads(text) for text in self.communicator.gather(json.dumps(self.log).encode(), cap)]
 
 
@@ -159,6 +217,7 @@ def summarise(
         "iterations": iterations,
         "clipped": sum(row["clipped"] for row in iterations),
         "clipped_energy": max((row["clipped_energy"] for row in iterations), default=0.0),
+        "compared": "means, losses and bytes" if of_tasks(config) is config else "means and losses",
         "checked": 0 if run.lost else min(check, len(iterations)),
         "wrong": wrong,
         "ok": not wrong,
@@ -170,9 +229,12 @@ def make_row(number: int, entries: Sequence[dict[str, Any]], values: int) -> dic
     ranks = len(entries)
     sent = sum(entry["sent"] for entry in entries)
     crossed = 2 * (ranks - 1) * values
+    losses = [entry["loss"] for entry in entries]
+    if "losses" in entries[0]:  # of each task once
+        losses = [*{int(t): loss for entry in entries for t, loss in entry["losses"].items()}.values()]
     return {
         "iteration": number,
-        "loss": math.fsum(entry["loss"] for entry in entries) / ranks,
+        "loss": math.fsum(losses) / len(losses),
         "sent_bytes": sent,
         "bits_per_value": 8 * sent / crossed if crossed else 0.0,
         "seconds": max(entry["seconds"] for entry in entries),
@@ -186,7 +248,8 @@ def make_row(number: int, entries: Sequence[dict[str, Any]], values: int) -> dic
 
 def _differences(config: Config, iterations: Sequence[dict[str, Any]]) -> list[str]:
     """Say where ranks differ from the same training in one process."""
-    workload, cluster, wrong = open_workload(config), LocalCluster(config), []
+    whole = of_tasks(config)
+    workload, cluster, wrong = open_workload(whole), LocalCluster(whole), []
     for came in iterations:
         result = cluster.allreduce(workload.gradients())
         workload.apply(result.mean)
@@ -195,7 +258,8 @@ def _differences(config: Config, iterations: Sequence[dict[str, Any]]) -> list[s
             ("loss", float(workload.loss), came["loss"]),
             ("bytes", result.stats.wire_bytes, came["sent_bytes"]),
         ):
-            if here != there and not (here != here and there != there):
+            redundant = what == "bytes" and whole is not config  # they depend on who was slow
+            if here != there and not redundant and not (here != here and there != there):
                 wrong.append(f"iteration {came['iteration']}: {what} is {there}, in one process {here}")
     return wrong
 
@@ -223,7 +287,7 @@ def text_summary(report: dict[str, Any]) -> str:
         lines.append(f"# {report['lost']} ranks died and were survived; not compared with one process")
     elif not report["wrong"]:
         lines.append(
-            f"# means, losses and bytes of the first {report['checked']} iterations are those of one process"
+            f"# {report['compared']} of the first {report['checked']} iterations are those of one process"
         )
     lines += [f"# WRONG: {text}" for text in report["wrong"]]
     return "\n".join(lines)

@@ -496,19 +496,9 @@ def warm_pair(params: AscParams = SMALL) -> tuple[Encoder, Decoder]:
     return encoder, decoder
 
 
-def test_state_dict_moves_a_link_to_new_ends() -> None:
-    encoder, decoder = warm_pair()
-    saved, received = encoder.state_dict(), decoder.state_dict()
-    frames = [encoder.encode(lcg(900, 8, 6), step=step) for step in (3, 4)]
-    new_encoder, new_decoder = Encoder(SMALL), Decoder(SMALL)
-    new_encoder.load_state_dict(saved)
-    new_decoder.load_state_dict(received)
-    assert same_state(new_encoder, new_decoder)  # a state_dict is a copy
-    assert [new_encoder.encode(lcg(900, 8, 6), step=step) for step in (3, 4)] == frames
-    for step, frame in zip((3, 4), frames, strict=True):
-        np.testing.assert_array_equal(new_decoder.decode(frame, step=step), lcg(900, 8, 6))
+def test_a_state_of_other_parameters_is_refused() -> None:
     with pytest.raises(ValueError, match="saved under other parameters"):
-        Encoder(AscParams(tables="pooled")).load_state_dict(saved)
+        Encoder(AscParams(tables="pooled")).load_state_dict(warm_pair()[0].state_dict())
 
 
 def test_the_format_before_is_refused_by_name() -> None:
@@ -546,19 +536,6 @@ def test_ends_need_context_and_tables_alike_and_nothing_else() -> None:
             Decoder(params).decode(frame, step=0)
     for params in (AscParams(), AscParams(sent_rows=False, block_log2=17)):  # a sender's own business
         np.testing.assert_array_equal(Decoder(params).decode(frame, step=0), values)
-
-
-def test_a_frame_has_its_step_and_its_place_in_the_sequence() -> None:
-    encoder, decoder = warm_pair()
-    first, second = (encoder.encode(lcg(50, seed, 5), step=3) for seed in (3, 4))
-    with pytest.raises(FrameError, match="sequence 3, expected 2: lost"):
-        decoder.decode(second, step=3)
-    with pytest.raises(FrameError, match="step 3, expected 4"):
-        decoder.decode(first, step=4)
-    decoder.decode(first, step=3)
-    with pytest.raises(FrameError, match="sequence 2, expected 3: lost, repeated"):
-        decoder.decode(first, step=3)
-    np.testing.assert_array_equal(decoder.decode(second, step=3), lcg(50, 4, 5))
 
 
 def test_a_new_step_starts_from_the_step_below() -> None:
@@ -607,18 +584,11 @@ def test_bad_arguments_say_what_was_expected() -> None:
     values, least = np.arange(9), np.array([-(1 << 31), *[1] * 1100])
     context = partial(encoder.encode, values, step=0)
     cases: list[tuple[type[Exception], str, Callable[[], Any]]] = [
-        (TypeError, "quantise the tensor first", lambda: encoder.encode(values / 2, step=0)),
-        (ValueError, r"use \.ravel\(\)", lambda: encoder.encode(values.reshape(3, 3), step=0)),
-        (ValueError, "more than 32 signed bits", lambda: encoder.encode(values << 40, step=0)),
-        (ValueError, "more than 4 signed bits", lambda: encoder.encode(values, step=0, width=4)),
         # The least value of all has no magnitude; a kernel that counted it would write elsewhere.
         (ValueError, "from -2147483648 to 1", lambda: encoder.encode(least, step=0, width=8)),
-        (ValueError, "width is 1 to 32 bits, got 33", lambda: encoder.encode(values, step=0, width=33)),
-        (ValueError, "step is 0 to 65535", lambda: encoder.encode(values, step=-1)),
         (ValueError, "for each of 9 values", lambda: context(context=np.zeros(8, int))),
         (ValueError, "integer class", lambda: context(context=np.zeros(9))),
         (ValueError, r"0\.\.15, got 0\.\.16", lambda: context(context=values * 2)),
-        (ValueError, "does not fit its place", lambda: context(chunk=1 << 16)),
         (ValueError, "block_log2 must be 0 or 10 to 17, got 18", lambda: AscParams(block_log2=18)),
         (TypeError, "block_log2 is an integer", lambda: AscParams(block_log2=12.0)),  # type: ignore[arg-type]
         (TypeError, "sent_rows true or false", lambda: AscParams(sent_rows=1)),  # type: ignore[arg-type]

@@ -18,9 +18,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from needs import needs
 from oscar import checkpoint
 from oscar.coding.arrays import load_array
-from oscar.config import Config
 from oscar.errors import ConfigError
-from oscar.reducers.cluster import LocalCluster
 from oscar.state import Saved
 from oscar_studies.workloads import Workload, exact_mean, make_workload, trace
 
@@ -217,25 +215,3 @@ def test_a_saved_state_is_a_copy_and_fits_its_workload_only(tmp_path: Path) -> N
     other = make_workload("numpy-lm", nodes=3, seed=1, **SMALL)
     with pytest.raises(ConfigError, match="workload state: expected nodes 3, got 2"):
         other.load_state_dict(state)
-
-
-@pytest.mark.parametrize("schedule", ["ring", "boomerang"])
-def test_a_cluster_state_survives_the_file(tmp_path: Path, schedule: str) -> None:
-    config = Config().variant(
-        nodes=3,
-        schedule={"name": schedule},
-        plan={"name": "snake", "granule": 64},
-        quantiser={"error_feedback": True, "coarseness": 1.0},
-    )
-    random = np.random.default_rng(4)
-    calls = [[[random.laplace(size=700).astype(np.float32)] for _ in range(3)] for _ in range(4)]
-    cluster, resumed = LocalCluster(config), LocalCluster(config)
-    for gradients in calls[:2]:
-        cluster.allreduce(gradients)
-    checkpoint.save(tmp_path / "state", cluster.state_dict())
-    resumed.load_state_dict(checkpoint.load(tmp_path / "state"))
-    for gradients in calls[2:]:
-        one, two = cluster.allreduce(gradients), resumed.allreduce(gradients)
-        assert np.array_equal(one.sums, two.sums)
-        assert one.stats.frames == two.stats.frames
-    assert checkpoint.digest(cluster.state_dict()) == checkpoint.digest(resumed.state_dict())

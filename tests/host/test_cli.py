@@ -28,7 +28,6 @@ from oscar.cli.progress import COMPILING, compiling_said
 from oscar.config import Config, load_config
 from oscar.errors import REQUIRED
 from oscar.planning.costs import method_cost
-from oscar.plotting import spread_labels
 from oscar.timeline import nic
 
 ROOT = Path(__file__).parents[2]
@@ -432,32 +431,6 @@ def test_frame_round_trip_with_classes(tmp_path: Path) -> None:
     assert np.array_equal(np.load(tmp_path / "w.npy"), values)
 
 
-@pytest.mark.parametrize("classes", [np.full(3, 16), np.full(3, -1), np.zeros(3)])
-def test_codec_refuses_classes(
-    classes: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.save(tmp_path / "v.npy", np.arange(3))
-    np.save(tmp_path / "c.npy", classes)
-    assert run(["codec", tmp_path / "v.npy", "--classes", tmp_path / "c.npy"]) == 2
-    assert "expected position classes, integers from 0 to 15" in capsys.readouterr().err
-
-
-def test_codec_refuses_fewer_classes_than_values(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Kernels read a class for each value: of 64 they would read far beyond the array."""
-    np.save(tmp_path / "v.npy", np.arange(200_000) % 100)
-    np.save(tmp_path / "c.npy", np.zeros(64, np.uint8))
-    assert run(["codec", tmp_path / "v.npy", "--classes", tmp_path / "c.npy"]) == 2
-    told = "context is one integer class 0..15 for each of 200000 values, got uint8 of shape (64,)"
-    assert told in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("nodes", [0, -3])
-def test_codec_refuses_no_nodes(nodes: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save(tmp_path / "v.npy", np.arange(3))
-    assert run(["codec", tmp_path / "v.npy", "--nodes", nodes]) == 2
-    assert f"--nodes: expected 1 or more, got {nodes}" in capsys.readouterr().err
-
-
 def test_codec_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "v.npy", np.arange(-50, 50, dtype=np.int16))
     classes = np.repeat(np.arange(10, dtype=np.uint8), 10)
@@ -484,19 +457,33 @@ def test_codec_all_leaves_out_who_cannot_take_the_values(
     assert "no codec takes it" in capsys.readouterr().err
 
 
-BAD_ARRAYS = {
-    "nan": (np.array([1.0, np.nan], np.float32), "(nan); replace them before coding"),
-    "inf": (np.array([1.0, np.inf]), "Inf"),
-    "complex": (np.zeros(3, complex), "expected integers or floats, got complex128"),
-    "wide": (np.array([1 << 40]), "more than 32 signed bits"),
-}
+CLASSES = "expected position classes, integers from 0 to 15"
+BAD_ARRAYS: dict[str, tuple[np.ndarray, np.ndarray | None, list[Any], str]] = {  # classes, options, error
+    "nan": (np.array([1.0, np.nan], np.float32), None, [], "(nan); replace them before coding"),
+    "inf": (np.array([1.0, np.inf]), None, [], "Inf"),
+    "complex": (np.zeros(3, complex), None, [], "expected integers or floats, got complex128"),
+    "wide": (np.array([1 << 40]), None, [], "more than 32 signed bits"),
+    "objects": (np.array([{}], dtype=object), None, [], "allow_pickle=False"),
+    "no nodes": (np.arange(3), None, ["--nodes", 0], "--nodes: expected 1 or more, got 0"),
+    "negative nodes": (np.arange(3), None, ["--nodes", -3], "--nodes: expected 1 or more, got -3"),
+    "class 16": (np.arange(3), np.full(3, 16), [], CLASSES),
+    "class -1": (np.arange(3), np.full(3, -1), [], CLASSES),
+    "float classes": (np.arange(3), np.zeros(3), [], CLASSES),
+    "few classes": (  # kernels read a class for each value, and would read far beyond the array
+        np.arange(200_000) % 100, np.zeros(64, np.uint8), [],
+        "context is one integer class 0..15 for each of 200000 values, got uint8 of shape (64,)",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD_ARRAYS)
 def test_codec_refuses_arrays(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    array, said = BAD_ARRAYS[name]
-    np.save(tmp_path / "a.npy", array)
-    assert run(["codec", tmp_path / "a.npy"]) == 2
+    array, classes, words, said = BAD_ARRAYS[name]
+    np.save(tmp_path / "a.npy", array, allow_pickle=True)
+    if classes is not None:
+        np.save(tmp_path / "c.npy", classes)
+        words = ["--classes", tmp_path / "c.npy"]
+    assert run(["codec", tmp_path / "a.npy", *words]) == 2
     error = capsys.readouterr().err
     assert error.startswith("oscar codec: error: ")
     assert said in error
@@ -556,12 +543,6 @@ def test_codec_refuses_files(data: bytes, tmp_path: Path, capsys: pytest.Capture
         assert f"error: {path}: " in error
         assert "multi-line" not in error  # of Python's parser
     assert not (tmp_path / "o.npy").exists()
-
-
-def test_codec_refuses_pickles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save(tmp_path / "a.npy", np.array([{}], dtype=object), allow_pickle=True)
-    assert run(["codec", tmp_path / "a.npy"]) == 2
-    assert "allow_pickle=False" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------------------------------- predict
@@ -916,20 +897,3 @@ def test_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, tiny: Path) -> None:
 
     monkeypatch.setattr("oscar_studies.cli.report.read_results", interrupt)
     assert run(["report", tiny / "out" / "results.json"]) == 130
-
-
-def test_bench_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["bench"]) == 0
-    for line in capsys.readouterr().out.splitlines():
-        name, _, summary = line.partition(" ")
-        assert name
-        assert summary.strip()
-
-
-def test_labels_keep_their_distance() -> None:
-    wanted = [0.0, 0.1, 0.12, 0.9]
-    placed = spread_labels(wanted, 0.2)
-    gaps = np.diff(placed)
-    assert (gaps >= 0.2 - 1e-12).all()
-    assert placed[-1] == 0.9
-    assert placed[0] >= 0

@@ -13,7 +13,7 @@ from oscar.coding.registry import CODECS, make_codec
 from oscar.collective.local import Fault
 from oscar.collective.schedules import SCHEDULES
 from oscar.config import Config
-from oscar.errors import ConfigError, GradientError, PeerError, SaturationWarning
+from oscar.errors import ConfigError, PeerError, SaturationWarning
 from oscar.numerics.plans import PLANS
 from oscar.reducers.cluster import LocalCluster
 from oscar_studies.sampled import SampledCluster
@@ -50,11 +50,15 @@ def same(a: Any, b: Any) -> None:
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 5, 8])
 def test_the_sum_does_not_depend_on_codec_plan_schedule_or_subframes(nodes):
+    """All plans and schedules by ASC, and each other codec with some of them."""
     expected: list[Any] = []
     odd = itertools.cycle([1, 3])
-    for codec, plan, name in itertools.product(LOSSLESS, PLANS, SCHEDULES):
-        if codec in SLOW and (plan != "splitter" or nodes > 3):
-            continue
+    pairs = list(itertools.product(PLANS, SCHEDULES))
+    others = [name for name in LOSSLESS if name != "asc" and not (name in SLOW and nodes > 3)]
+    some = zip(
+        itertools.chain(*[others] * 3), itertools.cycle(pairs[:: len(SCHEDULES) // 2 + 1]), strict=False
+    )
+    for codec, (plan, name) in [*(("asc", pair) for pair in pairs), *some]:
         run = cluster(codec, plan={"name": plan, "granule": 16}, schedule=name, subframes=next(odd))
         for iteration in range(2):
             given = gradients(nodes, iteration)
@@ -75,27 +79,6 @@ def test_the_sum_does_not_depend_on_codec_plan_schedule_or_subframes(nodes):
             assert np.array_equal(result.sums, expected[iteration].sums)
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
-@pytest.mark.parametrize(
-    "codec", [name for name, codec in ALL.items() if codec.domain == "float" or not codec.lossless]
-)
-@pytest.mark.parametrize("nodes", [1, 2, 5])
-def test_floats_and_lossy_codecs_leave_all_nodes_identical_too(codec, nodes):
-    for plan in PLANS:
-        run = cluster(codec, plan={"name": plan, "granule": 16})
-        for iteration in range(2):
-            given = gradients(nodes, iteration)
-            result = run.allreduce(given)
-            assert result.stats.identical
-            assert result.stats.exact == (ALL[codec].lossless)
-            if ALL[codec].lossless:
-                for t, mean in enumerate(result.mean):
-                    assert np.allclose(mean, np.mean([n[t] for n in given], axis=0), rtol=1e-4, atol=1e-4)
-    if nodes > 1:
-        with pytest.raises(ConfigError, match="schedule boomerang needs a lossless integer codec"):
-            cluster(codec, schedule="boomerang")
-
-
 @pytest.mark.parametrize("plan", ["equal", "snake"])
 def test_64_nodes_with_fewer_values_than_nodes(plan):
     run = cluster(plan={"name": plan, "granule": 1})
@@ -104,18 +87,6 @@ def test_64_nodes_with_fewer_values_than_nodes(plan):
         result = run.allreduce(given)
         assert result.stats.exact
         assert result.stats.values == 22
-
-
-def test_nothing_to_reduce_is_reduced():
-    for shapes in ([], [(0,)], [(0, 4), (0,)]):
-        run = cluster(quantiser={"error_feedback": True})
-        for _ in range(2):
-            result = run.allreduce([[np.zeros(s, np.float32) for s in shapes]] * 3)
-            assert [m.shape for m in result.mean] == shapes
-            assert (
-                result.stats.wire_bytes
-                == run.allreduce([[np.zeros(s, np.float32) for s in shapes]] * 3).stats.wire_bytes
-            )
 
 
 def test_tables_steps_and_classes_are_learnt():
@@ -142,77 +113,6 @@ def test_wide_integers_get_wide_sums(width, nodes, dtype):
         result = run.allreduce(gradients(nodes, iteration, shapes))
         assert result.stats.exact
         assert result.sums.dtype == dtype
-
-
-@pytest.mark.filterwarnings("ignore::oscar.errors.SaturationWarning")
-def test_gradients_of_any_size_saturate_and_stay_exact():
-    run = cluster()
-    for scale in (1, 1e30, 1e-30, 0, 1e-44, 3e3):
-        given = [[(t * scale).astype(np.float32) for t in node] for node in gradients(3)]
-        result = run.allreduce(given)
-        assert result.stats.exact
-        assert all(np.isfinite(m).all() for m in result.mean)
-
-
-CONFIGS = {
-    "default": {},
-    "splitter, feedback, stochastic": {
-        "plan": {"name": "splitter", "granule": 16},
-        "quantiser": {"error_feedback": True, "rounding": "stochastic", "coarseness": 1.0},
-    },
-    "8g, snake, forward": {
-        "plan": {"name": "snake", "granule": 16},
-        "quantiser": {"scale": "max"},
-        "schedule": "ring",
-    },
-    "sub-frames, duplex": {"schedule": "duplex", "subframes": 2},
-}
-configs = pytest.mark.parametrize("name", CONFIGS)
-
-
-@configs
-@pytest.mark.parametrize("codec", ["asc", "asc-paper", "zstd"])
-def test_a_resumed_cluster_sends_the_same_frames(name, codec):
-    original = cluster(codec, **CONFIGS[name])
-    copy = cluster(codec, **CONFIGS[name])
-    copy.load_state_dict(original.state_dict())  # before anything was reduced
-    original.allreduce(gradients(3, 0))
-    original.allreduce(gradients(3, 1))
-    state = original.state_dict()
-    ahead = [original.allreduce(gradients(3, i)) for i in (2, 3, 4)]
-    copy.load_state_dict(state)
-    for iteration, expected in zip((2, 3, 4), ahead, strict=True):
-        result = copy.allreduce(gradients(3, iteration))
-        same(result, expected)
-        assert result.stats.iteration == expected.stats.iteration
-
-
-@configs
-@pytest.mark.parametrize("first", [0, 1, 2])
-def test_after_any_failed_call_the_next_is_as_if_it_had_not_been(name, first):
-    """A call that fails leaves no trace, not even in steps. first: calls that succeed before it."""
-    calm, struck = cluster(**CONFIGS[name]), cluster(**CONFIGS[name])
-    for iteration in range(first):
-        same(struck.allreduce(gradients(3, iteration)), calm.allreduce(gradients(3, iteration)))
-    other = [[100 * t for t in node] for node in gradients(3, 77)]
-    poisoned = gradients(3, 78)
-    poisoned[1][3] = np.full(129, np.nan, np.float32)
-    for _ in range(2):
-        with pytest.raises(PeerError):
-            struck.allreduce(other, faults=[Fault("kill", 1, 10)])
-        with pytest.raises(GradientError, match="node 1, tensor 3"):
-            struck.allreduce(poisoned)
-        with pytest.raises(PeerError):
-            struck.allreduce(gradients(4, 9, [(40,)]), faults=[Fault("corrupt", 2, 12)])
-        with pytest.raises(GradientError, match="node 1, tensor 0 has shape"):
-            struck.allreduce([[np.zeros(2, np.float32)], [np.zeros(3, np.float32)]])
-        with pytest.raises(GradientError, match=r"node 0, tensor 0: .* NaN"):
-            struck.allreduce([[np.array([np.nan], np.float32)]])
-    for iteration in range(first, first + 2):
-        result, expected = struck.allreduce(gradients(3, iteration)), calm.allreduce(gradients(3, iteration))
-        same(result, expected)
-        assert result.stats.exact
-        assert not result.stats.reset
 
 
 def test_a_codec_too_narrow_for_the_nodes_is_refused_at_the_first_call():
@@ -295,69 +195,12 @@ def test_other_shapes_or_nodes_start_anew_and_say_so():
         same(result, fresh)
 
 
-def test_nodes_that_do_not_match_are_named():
-    run, good = cluster(), gradients(3)
-    with pytest.raises(
-        GradientError, match=r"node 2, tensor 3 has shape \(128,\), on node 0 it has \(129,\)"
-    ):
-        run.allreduce([*good[:2], [*good[2][:3], np.zeros(128, np.float32), *good[2][4:]]])
-    with pytest.raises(GradientError, match="node 1 has 6 tensors, node 0 has 7"):
-        run.allreduce([good[0], good[1][:6]])
-    with pytest.raises(GradientError, match="1 to 256 nodes, got 0"):
-        run.allreduce([])
-    with pytest.raises(TypeError, match="node 1, tensor 0: expected float32, got int64"):
-        run.allreduce([[np.zeros(3, np.float32)], [np.zeros(3, np.int64)]])
-
-
-def test_what_callers_do_with_the_result_changes_nothing_later():
-    one, two = cluster(), cluster()
-    for iteration in range(4):
-        kept, spoilt = (c.allreduce(gradients(3, iteration)) for c in (one, two))
-        same(kept, spoilt)
-        with pytest.raises(ValueError, match="read-only"):  # the next steps follow from them
-            spoilt.sums[:] = 99
-        for mean in spoilt.mean:
-            mean[...] = np.nan
-
-
 @pytest.mark.parametrize("schedule", ["ring", "boomerang", "direct"])
 def test_the_reference_nic_sends_the_frames_of_the_compiled_one(schedule):
     shapes = [(2500,), (3, 7)]
     runs = [cluster(nic=nic, schedule=schedule, subframes=2) for nic in ("reference", "compiled")]
     for iteration in range(3):
         same(*(run.allreduce(gradients(2, iteration, shapes)) for run in runs))
-
-
-@pytest.mark.parametrize("stage", ["_tell", "_finish", "_stats"])
-def test_a_call_interrupted_after_the_ring_never_happened(
-    stage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C between the last frame and the result: the repeated call does what an undisturbed one does."""
-    random = np.random.default_rng(5)
-    calls = [[[random.laplace(size=900).astype(np.float32)] for _ in range(3)] for _ in range(3)]
-    config = Config().variant(
-        quantiser={"error_feedback": True},
-        plan={"name": "splitter", "granule": 64},
-        schedule={"name": "duplex"},
-    )
-    calm, struck = LocalCluster(config), LocalCluster(config)
-    for gradients in calls[:2]:
-        calm.allreduce(gradients)
-        struck.allreduce(gradients)
-    real = getattr(struck, stage)
-
-    def interrupted(*args: Any, **how: Any) -> Any:
-        real(*args, **how)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(struck, stage, interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        struck.allreduce(calls[2])
-    monkeypatch.undo()
-    expected, came = calm.allreduce(calls[2]), struck.allreduce(calls[2])
-    assert came.stats.iteration == expected.stats.iteration
-    assert came.stats.frames == expected.stats.frames
-    assert np.array_equal(came.mean[0], expected.mean[0])
 
 
 def test_the_largest_floats_saturate_instead_of_overflowing() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from needs import needs
-from oscar.errors import ConfigError
 from oscar_lab.trials import convergence
 
 needs("torch")
@@ -32,20 +31,3 @@ def test_the_default_converges_with_momentum_and_the_papers_form_says_that_it_ma
     assert max(safe["cases"]["mlp sgd"]["losses"]) < 1.3 * fp32
     assert min(paper["cases"]["mlp sgd"]["losses"]) > 2 * fp32
     assert "may diverge" in paper["cases"]["mlp sgd"]["caution"]
-
-
-def test_a_caution_in_one_case_does_not_excuse_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    def train(model: str, optimiser: str, method: Any, **_: Any) -> dict[str, Any]:
-        worse = method.get("method") != "fp32"
-        caution = "it may diverge" if worse and model == "mlp" else None
-        return {"loss": 2.0 if worse else 1.0 + 0.1 * (_["seed"] % 2), "bits": 8.0, "caution": caution}
-
-    monkeypatch.setattr(convergence, "train", train)
-    words = ["--optimisers", "sgd", "--methods", "asc", "--seeds", "1", "--models"]
-    assert run(*words, "mlp")["ok"]
-    assert not run(*words, "mlp", "cnn")["ok"]
-
-
-def test_a_band_needs_seeds() -> None:
-    with pytest.raises(ConfigError, match="as many seeds and 2, got 200, 3 and 1"):
-        run("--band-seeds", "1")

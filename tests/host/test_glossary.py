@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from oscar.planning.tuning import policy
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = "host/oscar", "host/oscar_gpu", "host/oscar_studies", "host/oscar_lab", "sim/oscar_sim"
-PAGE = ROOT / "docs" / "reference" / "glossary.md"
-ROWS = re.findall(r"^\| ([a-z][^|]*) \| ([^|]+) \| ([^|]+) \|$", PAGE.read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -26,20 +23,6 @@ def test_no_two_public_classes_share_a_name(package: str) -> None:
                 homes[node.name].append(str(path.relative_to(ROOT)))
     assert homes
     assert not {name: files for name, files in homes.items() if len(files) > 1}
-
-
-def test_every_term_of_the_glossary_has_one_home() -> None:
-    terms = [term for term, _, _ in ROWS if term != "term"]
-    assert len(terms) > 40
-    assert len(set(terms)) == len(terms)
-    for term, _, home in ROWS:
-        if term == "term":
-            continue
-        found = re.fullmatch(r"`(.+)`|\[.+\]\(([\w/.-]+)(#[\w-]+)?\)", home)
-        assert found is not None, (term, home)
-        file, page = found[1], found[2]
-        places = [PAGE.parent / page] if page else [ROOT / "host/oscar" / file, ROOT / file]
-        assert any(place.is_file() for place in places), (term, home)
 
 
 def test_a_public_name_of_before_is_found_with_a_warning() -> None:

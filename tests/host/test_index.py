@@ -142,22 +142,6 @@ def test_mutated_streams_are_refused_or_decode(seed: int) -> None:
     assert {"popular 900 of 70000", "gaps 4 of 9"} <= result["subjects"].keys()
 
 
-def damage(stream: Array, what: str) -> Array:
-    data = stream.copy()
-    if what == "flipped":
-        data[3] ^= 4
-    return data[:-1] if what == "cut" else np.append(data, np.uint8(0)) if what == "long" else data
-
-
-@pytest.mark.parametrize("name", INDEX_CODECS)
-@pytest.mark.parametrize("what", ["flipped", "cut", "long"])
-def test_damage_is_named(name: str, what: str) -> None:
-    codec = make_index(name)
-    stream = codec.encode(np.array([3, 5, 90]), 100)
-    with pytest.raises(FrameError, match=r"expected a CRC-32 of 0x\w{8}, got 0x\w{8}: damaged"):
-        make_index(name).decode(damage(stream, what), 100)
-
-
 @pytest.mark.parametrize(
     ("name", "data", "size", "text"),
     [
@@ -216,20 +200,6 @@ def test_states_are_saved_and_refused() -> None:
         Popular().load_state_dict({"counts": np.full((2, 16), -1)})
 
 
-@pytest.mark.parametrize("name", INDEX_CODECS)
-def test_wrong_arguments_are_refused(name: str) -> None:
-    codec = make_index(name)
-    for positions in ([3, 3], [4, 3], [-1], [5]):
-        with pytest.raises(ValueError, match="positions ascend and lie in 0 to 4"):
-            codec.encode(np.array(positions), 5)
-    with pytest.raises(ValueError, match="positions are 1-D int64, got 1-D int32"):
-        codec.encode(np.array([1], np.int32), 5)
-    with pytest.raises(ConfigError, match="split the tensor"):
-        codec.encode(np.array([1]), (1 << 32) + 1)
-    with pytest.raises(FrameError, match="at least 6 bytes, got 0"):
-        codec.decode(np.zeros(0, np.uint8), 5)
-
-
 def test_popular_refuses_classes_that_are_none() -> None:
     for classes, text in (
         (np.zeros(4, np.uint8), r"expected uint8 classes of 5 positions, got uint8 \(4,\)"),
@@ -245,12 +215,6 @@ def test_names_and_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyroaring", None)
     with pytest.raises(ConfigError, match=r"needs the package pyroaring.*pip install -e '.\[peers\]'"):
         make_index("roaring")
-
-
-def test_roaring_carries_sets(seed: int) -> None:
-    codec = make_index("roaring")
-    for size, positions in sets(np.random.default_rng(seed)):
-        assert codec.decode(codec.encode(positions, size), size).tolist() == positions.tolist()
 
 
 def zipf(draw: Draw, iterations: int) -> Any:

@@ -42,49 +42,6 @@ def config(**changes: Any) -> Config:
     return Config.model_validate(base | changes)
 
 
-CONFIGS = {
-    "direct": config(schedule={"name": "direct", "subframes": 2}),
-    "hierarchical": config(schedule={"name": "hierarchical", "group": 2}),
-    "exchange": config(schedule={"name": "exchange", "group": 3, "subframes": 2}),
-    "star": config(schedule={"name": "star", "subframes": 3}, plan={"name": "equal"}),
-    "boomerang": config(schedule={"name": "boomerang"}),
-    "duplex, sub-frames": config(schedule={"name": "duplex", "subframes": 3}, plan={"name": "snake"}),
-    "ring, stochastic": config(
-        schedule={"name": "ring", "subframes": 2}, quantiser={"rounding": "stochastic"}
-    ),
-    "fp32": config(method="fp32", schedule={"name": "ring"}),
-    "fp32, direct": config(method="fp32", schedule={"name": "direct"}),
-    "lossy": config(method="int8", schedule={"name": "ring"}),
-    "lossy, hierarchical": config(method="int8", schedule={"name": "hierarchical"}),
-}
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("nodes", [1, 2, 5])
-def test_ranks_send_and_compute_what_the_cluster_does(name: str, nodes: int) -> None:
-    chosen = CONFIGS[name]
-    if (group := chosen.schedule.group) is not None:
-        chosen = chosen.variant(schedule={**chosen.schedule.model_dump(), "group": min(group, nodes)})
-    cluster = LocalCluster(chosen)
-    expected = [cluster.allreduce(gradients(nodes, i)) for i in range(3)]
-
-    def work(transport: ThreadTransport) -> list[PeerResult]:
-        communicator = Communicator(chosen, transport, timeout_s=20)
-        return [communicator.allreduce(gradients(nodes, i)[transport.rank]) for i in range(3)]
-
-    ranks = on_ranks(local_transports(nodes), work)
-    for iteration, result in enumerate(expected):
-        for rank, came in enumerate(results[iteration] for results in ranks):
-            assert [m.tobytes() for m in came.mean] == [m.tobytes() for m in result.mean]
-            assert [m.shape for m in came.mean] == SHAPES
-            assert np.array_equal(came.sums, result.sums)
-            assert came.stats.frames == result.stats.frames.of_sender(rank)
-            assert came.stats.iteration == iteration
-        sent = sum(results[iteration].stats.sent_bytes for results in ranks)
-        assert sent == result.stats.wire_bytes
-        assert sum(results[iteration].stats.clipped for results in ranks) == result.stats.clipped
-
-
 def test_ranks_compare_the_width_that_auto_means() -> None:
     codec = make_codec("asc")
     for nodes, bits in ((2, 12), (64, 10)):
@@ -109,25 +66,6 @@ def test_keys_have_state_of_their_own_and_shapes_may_change() -> None:
     for results in ranks:
         assert [r.sums.tobytes() for r in results] == [e.sums.tobytes() for e in expected]
         assert [r.stats.reset for r in results] == [False] * 4 + [True]
-
-
-def test_a_resumed_rank_sends_the_same_frames() -> None:
-    chosen = config()
-
-    def work(transport: ThreadTransport) -> tuple[PeerResult, PeerResult]:
-        rank, original = transport.rank, Communicator(chosen, transport, timeout_s=20)
-        original.allreduce(gradients(3, 0)[rank])
-        state = original.state_dict()
-        ahead = original.allreduce(gradients(3, 1)[rank])
-        copy = Communicator(chosen, transport, timeout_s=20)
-        with pytest.raises(ConfigError, match="resume with the configuration"):
-            copy.load_state_dict({**state, "rank": rank + 1})
-        copy.load_state_dict(state)
-        return ahead, copy.allreduce(gradients(3, 1)[rank])
-
-    for ahead, again in on_ranks(local_transports(3), work):
-        assert np.array_equal(ahead.sums, again.sums)
-        assert ahead.stats.frames == again.stats.frames
 
 
 @pytest.mark.parametrize(

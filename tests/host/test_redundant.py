@@ -1,257 +1,374 @@
-"""Redundancy: exact sums in any order of arrival, equal tables on both ends of a link, deaths survived."""
+"""Redundant tasks: no rank waits for a slow one, a death is survived and reported, and all bits are equal."""
 
 from __future__ import annotations
 
-import argparse
-from collections import deque
+import json
+import random
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from oscar.coding.registry import make_codec
-from oscar.errors import ConfigError, PeerError
-from oscar.numerics.quantiser import sum_width
-from oscar.timeline.link import LinkModel
-from oscar_lab.bench import redundancy
-from oscar_lab.rivals.redundant_nodes import RedundantNode
-from oscar_lab.rivals.redundant_tasks import Kind, Redundancy
-from oscar_lab.rivals.redundant_time import Race
+from needs import needs
+from oscar import Config
+from oscar.collective.check import check
+from oscar.collective.redundant import Redundant
+from oscar.errors import CautionWarning, ConfigError, PeerError
+from oscar.reducers.cluster import LocalCluster
+from oscar.reducers.communicator import Communicator
+from oscar.reducers.copies import AHEAD
+from oscar.reducers.tasks import TaskCommunicator
+from oscar.transports.base import TASK_TAG, Transport
+from oscar.transports.tcp import Lines, TcpTransport
+from oscar.transports.threads import local_transports
+from oscar_lab.lab.launch import launch
+from oscar_studies.ranks import RankRun, summarise
+from support.ranks import on_ranks
 
-CUT = "cut"
-
-
-def width(workers: int) -> int:
-    return sum_width(8, workers)
-
-
-class Rounds:
-    """Ranks whose work and messages happen in a random order; `deaths`: how many ranks die on the way."""
-
-    def __init__(self, draw, nodes, copies, iterations, *, deaths=0, sizes=(0, 1, 40, 700)):
-        self.draw, self.plan, self.deaths = draw, Redundancy(nodes, copies), deaths
-        random = np.random.default_rng(draw.randrange(1 << 32))
-        self.tasks, self.bounds, self.classes = [], [], []
-        for _ in range(iterations):
-            cut = [draw.choice(sizes) for _ in range(nodes)]
-            self.bounds.append((0, *np.cumsum(cut).tolist()))
-            scale = random.integers(1, 40)
-            drawn = random.normal(0, scale, (nodes, sum(cut))).round().clip(-127, 127).astype(np.int16)
-            self.tasks.append(drawn)
-            self.classes.append(random.integers(0, 16, sum(cut), dtype=np.uint8))
-        chosen = make_codec("asc")
-        self.nodes = [RedundantNode(rank, self.plan, chosen, width) for rank in range(nodes)]
-        self.links = {(i, j): deque() for i in range(nodes) for j in range(nodes) if i != j}
-        self.results = [[] for _ in range(nodes)]
-        self.begun, self.dead, self.bytes = [0] * nodes, set(), 0
-
-    def run(self, *, without=(), until=lambda: False):
-        """Let things happen until nothing is left, but for the deliveries of a link `without`."""
-        while events := [event for event in self._events() if event[1:] != without]:
-            if until():
-                break
-            kind, *who = self.draw.choice(events)
-            getattr(self, f"_{kind}")(*who)
-        return self
-
-    def _events(self):
-        events = []
-        for rank, node in enumerate(self.nodes):
-            if rank in self.dead:
-                continue
-            ready = not self.begun[rank] or node.done
-            if ready and self.begun[rank] < len(self.tasks):
-                events.append(("begin", rank))
-            if self.begun[rank] and node.wanted is not None:
-                events.append(("work", rank))
-            if self.deaths and self.draw.random() < 0.02:
-                events.append(("die", rank))
-        events += [
-            ("deliver", *link) for link, queue in self.links.items() if queue and link[1] not in self.dead
-        ]
-        return events
-
-    def _send(self, messages):
-        for message in messages:
-            assert message.sender not in self.dead
-            self.bytes += message.size
-            self.links[message.sender, message.receiver].append(message)
-
-    def _begin(self, rank):
-        at = self.begun[rank]
-        if at:
-            self.results[rank].append(self.nodes[rank].now.sums.copy())
-        self.begun[rank] += 1
-        self._send(self.nodes[rank].begin(self.bounds[at], self.classes[at]))
-
-    def _work(self, rank):
-        node = self.nodes[rank]
-        self._send(node.finish(node.wanted, self.tasks[node.now.number][node.wanted]))
-
-    def _deliver(self, sender, receiver):
-        message = self.links[sender, receiver].popleft()
-        node = self.nodes[receiver]
-        self._send(node.lost(sender) if message is CUT else node.receive(message))
-
-    def _die(self, rank, *, whole=False):
-        self.deaths = max(0, self.deaths - 1)
-        self.dead.add(rank)
-        for (sender, _), queue in self.links.items():
-            if sender == rank:
-                for _ in range(0 if whole else self.draw.randint(0, len(queue))):
-                    queue.pop()
-                queue.append(CUT)
-
-    def check(self):
-        """All living ranks have all sums, to the bit, and the same tables on both ends of each link."""
-        living = [node for node in self.nodes if node.rank not in self.dead]
-        for node in living:
-            assert node.done
-            got = [*self.results[node.rank], node.now.sums]
-            assert len(got) == len(self.tasks)
-            for sums, tasks in zip(got, self.tasks, strict=True):
-                assert np.array_equal(sums, tasks.sum(axis=0, dtype=np.int64))
-            for (way, kind, peer), end in node.ends.items():
-                if way != "decode" or peer in self.dead:
-                    continue
-                other = self.nodes[peer].ends["encode", kind, node.rank if kind is Kind.TASK else -1]
-                mine, theirs = end.states, other.states
-                assert mine.keys() == theirs.keys()
-                for key in mine:
-                    assert mine[key].sequence == theirs[key].sequence
-                    assert np.array_equal(mine[key].hist, theirs[key].hist)
+NODES, TASKS, SLOW = 4, 12, 3  # a part has three tasks
+SPIKE = 5  # the step whose gradients are so much larger that ranks agree on new step sizes
+Bits = list[bytes]
 
 
-def test_sums_are_exact_and_tables_equal_in_any_order_of_arrival(draw):
-    drained = 0
-    for _ in range(40):
-        n = draw.randint(1, 6)
-        rounds = Rounds(draw, n, draw.randint(1, n), 3).run()
-        rounds.check()
-        drained += sum(node.drained for node in rounds.nodes)
-        if rounds.plan.copies == 1:
-            assert not any(node.drained for node in rounds.nodes)
-    assert drained  # copies did come late
+class Died(Exception):
+    """A rank is gone, without a word to the others."""
 
 
-def test_deaths_are_survived_while_tasks_have_copies(draw):
-    died = 0
-    for _ in range(120):
-        n = draw.randint(3, 6)
-        copies = draw.randint(2, n)
-        rounds = Rounds(draw, n, copies, 3, deaths=draw.randint(1, copies - 1)).run()
-        rounds.check()
-        died += len(rounds.dead)
-    assert died > 30
+def config(copies: int = 2, **more: Any) -> Config:
+    return Config(nodes=NODES, schedule={"name": "redundant", "copies": copies}, **more)
 
 
-def test_frames_of_a_dead_rank_that_others_have_outlived_are_left(draw):
-    """Rank 2 hears nothing of rank 0 until it is two iterations on: its tables are then of no use."""
-    rounds = Rounds(draw, 3, 3, 3, sizes=(1, 40))  # the others do all tasks without it
-    slow = rounds.links[0, 2]
-    rounds.run(without=(0, 2), until=lambda: any(message.iteration == 1 for message in slow))
-    rounds._die(0, whole=True)
-    rounds.run(without=(0, 2))
-    assert rounds.begun[2] == 3
-    assert len({message.iteration for message in slow if message is not CUT}) == 2
-    rounds.run().check()
-    assert rounds.nodes[2].dead == {0}
+def tcp_transports(nodes: int) -> list[Transport]:
+    ends: list[dict[int, socket.socket]] = [{} for _ in range(nodes)]
+    for a, b in combinations(range(nodes), 2):
+        ends[a][b], ends[b][a] = socket.socketpair()
+    result: list[Transport] = []
+    for rank, connections in enumerate(ends):
+        transport = TcpTransport.__new__(TcpTransport)
+        transport._lines = Lines(connections)
+        transport._begin(rank, list(range(nodes)))
+        result.append(transport)
+    return result
 
 
-def test_a_task_without_a_copy_is_named():
-    nodes = [RedundantNode(rank, Redundancy(4, 2), make_codec("asc"), width) for rank in range(4)]
-    for node in nodes:
-        node.begin((0, 2, 4, 6, 8), None)
-    nodes[3].lost(1)
-    assert nodes[3].owner(1) == 2
-    with pytest.raises(PeerError, match=r"no copy of task 2 is left for chunk 1: its workers 2, 1 are dead"):
-        nodes[3].lost(2)
+MAKERS: dict[str, Callable[[int], Sequence[Transport]]] = {"threads": local_transports, "tcp": tcp_transports}
 
 
-def test_a_copy_is_counted_once_even_if_it_is_sent_again():
-    nodes = [RedundantNode(rank, Redundancy(3, 2), make_codec("asc"), width) for rank in range(3)]
-    for node in nodes:
-        node.begin((0, 3, 6, 9), np.zeros(9, np.uint8))
-    ones = np.ones(9, np.int16)
-    for rank, task in ((0, 0), (0, 1), (1, 1), (2, 2)):
-        for message in nodes[rank].finish(task, ones * (task + 1)):
-            if message.receiver == 2:
-                nodes[2].receive(message)
-    assert nodes[2].drained == 1
-    assert nodes[2].now.sums[6:].tolist() == [6, 6, 6]
-    with pytest.raises(ValueError, match=r"rank 2 does tasks \(2, 0\) once each, got 2"):
-        nodes[2].finish(2, ones)
+def gradient(seed: int, step: int, task: int) -> list[np.ndarray]:
+    draw = np.random.default_rng([seed, step, task])
+    size = (1 + task) * (300.0 if step == SPIKE else 1.0)
+    return [size * draw.standard_normal(700, np.float32), draw.standard_normal((3, 5), np.float32)]
 
 
-def test_bad_frames_are_named():
-    nodes = [RedundantNode(rank, Redundancy(3, 2), make_codec("asc"), width) for rank in range(3)]
-    for node in nodes:
-        node.begin((0, 3, 6, 9), None)
-    first, second = nodes[0].finish(0, np.ones(9, np.int16))
-    where = r"rank 1: the frame of task 0, chunk 1, from rank 0 is bad"
-    with pytest.raises(PeerError, match=where):
-        nodes[1].receive(first._replace(frame=bytes(first.frame[:-1]) + b"?"))
-    with pytest.raises(
-        PeerError, match=r"task 2, chunk 1, from rank 0 .* \(3, 8, 1, 0\), expected \(3, 8, 1, 2\)"
-    ):
-        nodes[1].receive(first._replace(task=2))
-    with pytest.raises(PeerError, match="it is of iteration -1, at 0"):
-        nodes[2].receive(second._replace(iteration=-1))
+def bits_of(means: Sequence[np.ndarray]) -> bytes:
+    return b"".join(mean.tobytes() for mean in means)
 
 
-def test_what_would_not_be_exact_is_refused():
-    with pytest.raises(
-        ConfigError, match="redundancy 2: error feedback's residual would belong to 2 workers"
-    ):
-        Redundancy(8, 2, error_feedback=True)
-    Redundancy(8, 1, error_feedback=True)
-    with pytest.raises(ConfigError, match="got nodes=4, redundancy=5"):
-        Redundancy(4, 5)
-    with pytest.raises(ConfigError, match="expected a lossless codec of integers, got fp32"):
-        RedundantNode(0, Redundancy(2, 2), make_codec("fp32"), width)
+def in_one_process(seed: int, steps: int, **more: Any) -> Bits:
+    cluster = LocalCluster(Config(nodes=TASKS, **more))
+    gradients = [[gradient(seed, step, task) for task in range(TASKS)] for step in range(steps)]
+    return [bits_of(cluster.allreduce(each).mean) for each in gradients]
 
 
-def test_a_slow_worker_is_not_waited_for():
-    """Two workers with chunks of one value, on a link of 1 ms a byte: by hand."""
-    link = LinkModel(bandwidth_bps=8e3, latency_s=0.5, codec_latency_s=0.25)
-    codec, size = make_codec("int16"), 8 + 24 + 2
-    tasks = [np.array([1, 2], np.int16), np.array([10, 20], np.int16)]
-    race = Race(Redundancy(2, 1), codec, width, link)
-    lap = race.lap(tasks, [[1.0], [50.0]], (0, 1, 2))
-    hop = 0.25 + size / 1e3 + 0.5 + 0.25
-    assert (lap.frames, lap.bytes, lap.drained) == (4, 4 * size, 0)
-    assert lap.covered_s == pytest.approx(50 + hop)
-    race = Race(Redundancy(2, 2), codec, width, link)
-    lap = race.lap(tasks, [[1.0, 1.0], [50.0, 50.0]], (0, 1, 2))
-    assert lap.covered_s == pytest.approx(2 + hop)  # rank 0 did both tasks; rank 1 adds them
-    assert lap.seconds == pytest.approx(2 + 2 * hop)
-    assert (lap.sums.tolist(), lap.finished) == ([11, 22], 2)
+def cut_off(transport: Transport, back: Callable[[], bool]) -> None:
+    """Let copies of tasks, from and to this rank, wait until `back()`."""
+    send, look = transport._send, transport.look
+    waiting: list[Any] = []
+
+    def delayed(peer: int, tag: int, parts: Any) -> None:
+        waiting.append((peer, tag, parts))
+        while waiting and (tag != TASK_TAG or back()):
+            send(*waiting.pop(0))
+
+    transport._send = delayed  # type: ignore[method-assign]
+    transport.look = lambda peer, tag: look(peer, tag) if back() else None  # type: ignore[method-assign]
 
 
-def test_laps_are_exact_whoever_is_slow_or_dies(draw):
-    late = 0
-    for _ in range(15):
-        n = draw.randint(2, 6)
-        copies = draw.randint(2, n)
-        race = Race(Redundancy(n, copies), make_codec("asc"), width, LinkModel.of(gbps=1, latency_us=20))
-        for lap_number in range(4):
-            bounds = (0, *np.cumsum([draw.choice([0, 5, 900]) for _ in range(n)]).tolist())
-            random = np.random.default_rng(draw.randrange(1 << 32))
-            tasks = random.integers(-20, 20, (n, bounds[-1])).astype(np.int16)
-            seconds = (random.exponential(30e-6, (n, copies))).tolist()
-            deaths = {draw.randrange(n): draw.uniform(0, 2e-4)} if lap_number == 2 else {}
-            lap = race.lap(tasks, seconds, bounds, deaths=deaths)
-            late += lap.drained
-            for rank in set(range(n)) - race.dead:
-                assert np.array_equal(race.nodes[rank].now.sums, tasks.sum(axis=0, dtype=np.int32))
-    assert late
+@pytest.mark.parametrize(
+    ("nodes", "copies", "pieces"), [(1, 1, 1), (2, 2, 1), (4, 2, 3), (5, 3, 2), (5, 5, 7)]
+)
+def test_the_schedule_keeps_the_rules_and_spreads_backups(nodes: int, copies: int, pieces: int) -> None:
+    schedule = Redundant(nodes, subframes=2, copies=copies, pieces=pieces)
+    check(schedule)
+    for task in range(schedule.tasks):
+        assert len(set(schedule.ranks_of(task))) == copies
+        assert schedule.ranks_of(task)[0] == task // pieces
+    for rank in range(nodes):
+        mine = [task for task in range(schedule.tasks) if rank in schedule.ranks_of(task)[1:]]
+        assert sorted(schedule.backups(rank)) == mine
+        for part in range(nodes):
+            first = [task for task in schedule.part(part) if schedule.ranks_of(task)[1:2] == (rank,)]
+            assert len(first) <= -(-pieces // max(1, nodes - 1))
 
 
-def test_the_benchmark_finds_redundancy_faster_and_exact(capsys):
-    parser = argparse.ArgumentParser()
-    redundancy.add_arguments(parser)
-    result = redundancy.run(parser.parse_args(["--iterations", "40", "--values", "512"]))
-    assert result["same"]
-    one, two, _ = result["rows"]
-    assert two["gain"] > 1.2
-    assert one["drained"] == 0 < two["drained"]
-    assert "redundancy 2: bar 1.5x" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        ({"schedule": {"name": "redundant", "copies": 0}}, "schedule.copies: .*1, got 0"),
+        ({"schedule": {"name": "redundant", "copies": 2.5}}, "schedule.copies: .*integer"),
+        ({"schedule": {"name": "redundant", "copies": "two"}}, "schedule.copies: .*integer"),
+        ({"schedule": {"name": "redundant", "pieces": 0}}, "schedule.pieces: .*1, got 0"),
+        ({"schedule": {"name": "direct", "copies": 3}}, "copies is for the schedule redundant"),
+        ({"schedule": "redundant", "quantiser": {"error_feedback": True}}, "error feedback"),
+        ({"schedule": "redundant", "method": "lhc"}, "the scheme lhc"),
+    ],
+)
+def test_wrong_options_are_refused(keys: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        Config(**keys)
+
+
+def test_a_schedule_that_does_not_fit_the_ranks_or_the_call_is_refused_by_all() -> None:
+    for kind, given, text in [
+        (TaskCommunicator, config(copies=5), "copies of 1 to 4, the ranks, got 5"),
+        (TaskCommunicator, Config(nodes=NODES), "expected the schedule redundant, got network"),
+        (Communicator, config(), "take oscar.reducers.tasks.TaskCommunicator"),
+        (TaskCommunicator, config(method="fp32"), "lossless integer codec"),
+    ]:
+        for error in on_ranks(local_transports(NODES), lambda t, kind=kind, given=given: kind(given, t)):
+            assert isinstance(error, ConfigError)
+            assert text in str(error)
+
+
+@pytest.mark.parametrize("transport", MAKERS)
+def test_others_go_on_without_a_slow_rank_which_then_catches_up(transport: str, seed: int) -> None:
+    """The slow rank computes nothing until the others are as far ahead as they may be."""
+    steps, ahead = 8, 1 + AHEAD
+    entered, gate = threading.Event(), threading.Event()
+    finished = threading.Barrier(NODES - 1, action=gate.set)
+
+    def work(transport: Transport) -> tuple[Bits, list[int]]:
+        result, counts = [], []
+        with TaskCommunicator(config(), transport) as communicator:
+            for step in range(steps):
+
+                def compute(task: int, step: int = step) -> list[np.ndarray]:
+                    if step == 1 and transport.rank == SLOW:
+                        entered.set()
+                        assert gate.wait(60)
+                    assert step != 1 or entered.wait(60)
+                    return gradient(seed, step, task)
+
+                reduced = communicator.allreduce_tasks(compute)
+                result.append(bits_of(reduced.mean))
+                counts.append(len(reduced.stats.tasks.computed))
+                if transport.rank != SLOW and step == ahead:
+                    finished.wait(60)
+            communicator.drain()
+        return result, counts
+
+    ranks = on_ranks(MAKERS[transport](NODES), work)
+    expected = in_one_process(seed, steps)
+    assert [bits for bits, _ in ranks] == [expected] * NODES
+    assert ranks[SLOW][1][1:ahead] == [1, *[0] * (ahead - 2)]  # it only follows the calls that it missed
+    for step in range(1, ahead):
+        assert sum(ranks[rank][1][step] for rank in range(SLOW)) >= TASKS
+
+
+@pytest.mark.parametrize("codec", ["asc", "int16"])
+def test_a_late_copy_is_drained_and_leaves_equal_tables(codec: str, seed: int) -> None:
+    """In every other call the slow rank's part leaves only when the others have ended the call without it."""
+    steps = 7
+    ended = [threading.Event() for _ in range(steps)]
+
+    def work(transport: Transport) -> tuple[Bits, int, dict[str, Any]]:
+        result, drained, step = [], 0, 0
+        if transport.rank == SLOW:
+            cut_off(transport, lambda: step % 2 == 0 or ended[step].is_set())
+        with TaskCommunicator(config(method=codec), transport) as communicator:
+            for step in range(steps):
+                reduced = communicator.allreduce_tasks(lambda task, step=step: gradient(seed, step, task))
+                ended[step].set()
+                result.append(bits_of(reduced.mean))
+                drained += reduced.stats.tasks.drained
+            communicator.drain()
+            state = communicator.state_dict()["states"][0]["links"]
+        return result, drained + communicator.copies.counts.drained, state
+
+    ranks = on_ranks(local_transports(NODES), work)
+    expected = in_one_process(seed, steps, method=codec)
+    for bits, _, state in ranks:
+        assert bits == expected
+        np.testing.assert_equal(state, ranks[0][2])
+    assert all(drained >= 2 for _, drained, _ in ranks[:SLOW])
+
+
+@pytest.mark.filterwarnings("ignore:rank .* died:oscar.errors.CautionWarning")
+@pytest.mark.parametrize("transport", MAKERS)
+def test_a_death_between_any_two_messages_is_survived_and_reported(transport: str, seed: int) -> None:
+    steps, draw = 9, random.Random(f"{seed} {transport}")
+    victim, last = draw.randrange(NODES), draw.randrange(6, 60)
+    naps = [draw.choice([0.0, 0.002]) for _ in range(NODES)]
+
+    def work(transport: Transport) -> tuple[Bits, tuple[int, ...]]:
+        send, sent = transport._send, 0
+
+        def limited(peer: int, tag: int, parts: Any) -> None:
+            nonlocal sent
+            sent += tag == TASK_TAG
+            if sent == last:
+                transport.close()
+                raise Died
+            send(peer, tag, parts)
+
+        if transport.rank == victim:
+            transport._send = limited  # type: ignore[method-assign]
+        communicator, result = TaskCommunicator(config(), transport), []
+        for step in range(steps):
+
+            def compute(task: int, step: int = step) -> list[np.ndarray]:
+                threading.Event().wait(naps[transport.rank])
+                return gradient(seed, step, task)
+
+            reduced = communicator.allreduce_tasks(compute)
+            result.append(bits_of(reduced.mean))
+        communicator.drain()
+        return result, tuple(communicator.copies.dead)
+
+    ranks = on_ranks(MAKERS[transport](NODES), work)
+    expected = in_one_process(seed, steps)
+    for rank, outcome in enumerate(ranks):
+        if rank == victim:
+            assert isinstance(outcome, Died) or outcome[0] == expected
+        else:
+            assert outcome[0] == expected
+            assert not isinstance(ranks[victim], Died) or outcome[1] == (victim,)
+
+
+def test_a_death_that_leaves_no_copy_is_an_error_on_all_ranks(seed: int) -> None:
+    def work(transport: Transport) -> None:
+        communicator = TaskCommunicator(config(copies=1), transport, timeout_s=4)
+        communicator.allreduce_tasks(lambda task: gradient(seed, 0, task))
+        if transport.rank == 1:
+            transport.close()
+            raise Died
+        communicator.allreduce_tasks(lambda task: gradient(seed, 1, task))
+
+    for rank, error in enumerate(on_ranks(local_transports(NODES), work)):
+        assert isinstance(error, Died if rank == 1 else PeerError)
+        assert rank == 1 or (
+            error.peer == 1 and "no copy of task 3 is left, as ranks 1 are dead" in str(error)
+        )
+
+
+def test_a_death_warns_once(seed: int) -> None:
+    def work(transport: Transport) -> None:
+        communicator = TaskCommunicator(config(), transport)
+        for step in range(3):
+            if transport.rank == 1 and step == 1:
+                transport.close()
+                return
+            communicator.allreduce_tasks(lambda task, step=step: gradient(seed, step, task))
+        communicator.drain()
+
+    with pytest.warns(CautionWarning, match="rank 1 died; the others compute its tasks") as caught:
+        assert on_ranks(local_transports(NODES), work) == [None] * NODES
+    assert len(caught) == NODES - 1
+
+
+def test_copies_that_differ_are_an_error(seed: int) -> None:
+    """The slow rank's part, of another gradient, leaves only when the others have ended the call."""
+    ended: list[int] = []
+
+    def work(transport: Transport) -> None:
+        step = 0
+        if transport.rank == SLOW:
+            cut_off(transport, lambda: step == 0 or len(ended) == NODES - 1)
+        communicator = TaskCommunicator(config(), transport, timeout_s=10)
+        for step in range(2):
+            wrong = transport.rank == SLOW and step == 1
+            communicator.allreduce_tasks(lambda task, s=seed + wrong, step=step: gradient(s, step, task))
+        ended.append(transport.rank)
+        communicator.drain()
+
+    errors = on_ranks(local_transports(NODES), work)
+    assert all(isinstance(error, PeerError) for error in errors[:SLOW])
+    assert any("the copies of the part of rank 3 from ranks" in str(error) for error in errors)
+
+
+def test_a_saved_state_resumes_bit_for_bit(seed: int) -> None:
+    steps, half = 8, 4
+    states: list[Any] = [None] * NODES
+
+    def work(transport: Transport, first: int, last: int) -> Bits:
+        with TaskCommunicator(config(), transport) as communicator:
+            if states[transport.rank] is not None:
+                communicator.load_state_dict(states[transport.rank])
+            result = [
+                bits_of(communicator.allreduce_tasks(lambda task, step=step: gradient(seed, step, task)).mean)
+                for step in range(first, last)
+            ]
+            communicator.drain()
+            states[transport.rank] = communicator.state_dict()
+        return result
+
+    before = on_ranks(local_transports(NODES), lambda transport: work(transport, 0, half))
+    after = on_ranks(local_transports(NODES), lambda transport: work(transport, half, steps))
+    expected = in_one_process(seed, steps)
+    assert [a + b for a, b in zip(before, after, strict=True)] == [expected] * NODES
+
+
+def test_states_that_differ_are_an_error(seed: int) -> None:
+    def work(transport: Transport) -> None:
+        communicator = TaskCommunicator(config(), transport, timeout_s=10)
+        communicator.allreduce_tasks(lambda task: gradient(seed, 0, task))
+        communicator.drain()
+        if transport.rank == 2:
+            communicator.states[0].scheme.iteration += 1
+        communicator.allreduce_tasks(lambda task: gradient(seed, 1, task))
+        communicator.drain()
+
+    errors = on_ranks(local_transports(NODES), work)
+    assert all(isinstance(error, PeerError) for error in errors)
+    assert any("another replicated state" in str(error) for error in errors)
+
+
+def test_a_training_of_a_worker_equals_that_of_one_process() -> None:
+    given = config(iterations=3, workload={"name": "numpy-digits", "options": {"hidden": 16, "batch": 4}})
+
+    def work(transport: Transport) -> tuple[RankRun, Any]:
+        run = RankRun(given, transport)
+        run.run()
+        return run, run.reports()
+
+    run, logs = on_ranks(local_transports(NODES), work)[0]
+    report = summarise(given, run, logs, check=3)
+    assert report["ok"], report["wrong"]
+    assert report["checked"] == 3
+
+
+STRUCK = """
+import os, signal, sys
+from oscar.cli import main
+from oscar.reducers.tasks import TaskCommunicator
+reduce, calls = TaskCommunicator.allreduce_tasks, []
+def struck(self, compute, **how):
+    calls.append(0)
+    if len(calls) == 3 and self.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return reduce(self, compute, **how)
+TaskCommunicator.allreduce_tasks = struck
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_processes_over_mpi_train_on_without_one_that_is_killed(tmp_path: Path) -> None:
+    needs("mpi")
+    given, report, script = tmp_path / "c.yaml", tmp_path / "report.json", tmp_path / "struck.py"
+    given.write_text(
+        "iterations: 6\nschedule: {name: redundant}\n"
+        "workload: {name: numpy-digits, options: {hidden: 16, batch: 4}}\n"
+    )
+    script.write_text(STRUCK)
+    program = [str(script), "worker", str(given), "--transport", "mpi", "--json", str(report)]
+    ended = launch("mpi", NODES, program, limit_s=120.0, token=str(given))
+    assert ended.status == 0, ended.output
+    assert not ended.orphans
+    assert "rank 1 died; the others compute its tasks" in ended.output
+    result = json.loads(report.read_text())
+    assert (result["ok"], result["lost"], len(result["iterations"])) == (True, 1, 6)

@@ -19,8 +19,7 @@ from oscar.numerics.plans import ChunkPlan
 from oscar.numerics.renewal import COARSE, SATURATED
 from oscar.numerics.steps import StepTracker
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.communicator import Communicator
-from oscar.transports.threads import ThreadTransport, local_transports
+from oscar.transports.threads import local_transports
 from oscar_lab.lab.methods import CheckedCommunicator
 from support.ranks import on_ranks
 
@@ -176,31 +175,6 @@ def test_a_rank_with_small_values_in_every_call_costs_no_pass(monkeypatch: pytes
         stats = cluster.allreduce(gradients(call, 4, lambda call, rank, _: 0.05 if rank == 1 else 1.0)).stats
         assert stats.exact
     assert asked == [[]] * (12 - STRUCK)  # once a call, for all workers of the process
-
-
-@pytest.mark.parametrize("schedule", ["direct", "ring", "duplex"])
-def test_ranks_agree_with_one_process_through_spikes(schedule: str, seed: int) -> None:
-    """Means, states and what is saved in between; rank 1 begins anew from its saved state on the way."""
-    dice = np.random.default_rng(seed)
-    factors = np.exp2(dice.integers(-20, 21, (9, 3, len(SHAPES))) * (dice.random((9, 3, 1)) < 0.4))
-    every = [gradients(call, 3, lambda call, rank, tensor: factors[call, rank, tensor]) for call in range(9)]
-    made = config(schedule, nodes=3)
-    cluster = LocalCluster(made)
-    expected = [cluster.allreduce(given) for given in every]
-
-    def work(transport: ThreadTransport) -> tuple[list[bytes], Any]:
-        with Communicator(made, transport, timeout_s=60) as communicator:
-            means = []
-            for call, given in enumerate(every):
-                if call == 5:
-                    communicator.load_state_dict(communicator.state_dict())
-                means += [mean.tobytes() for mean in communicator.allreduce(given[transport.rank]).mean]
-            return means, communicator.state_dict()["states"][0]
-
-    for rank, (means, state) in enumerate(on_ranks(local_transports(3), work)):
-        assert means == [mean.tobytes() for result in expected for mean in result.mean]
-        assert digest(state["scheme"]) == digest(cluster.state_dict()["scheme"])
-        assert digest(state["workers"][0]) == digest(cluster.state_dict()["workers"][rank])
 
 
 def test_a_call_that_fails_between_its_messages_changes_nothing() -> None:

@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 
 from oscar.cli import build_parser
-from oscar.planning.schedule_figure import draw_points, schedule_points
-from oscar.plotting import figure, numbers_in
-from oscar.timeline.link import LinkModel
+from oscar.plotting import numbers_in
 from oscar.version import METHOD_VERSIONS
 from oscar_lab.cli.bench import PACKAGES, modules
 from support.page_tables import PICTURES
@@ -37,6 +35,7 @@ def load_measure() -> Any:
 
 measure = load_measure()
 PAGES = measure.read_pages()
+PARSER, MODULES = build_parser(), {kind: modules(kind) for kind in PACKAGES}
 COMMANDS = sorted({command for page in PAGES.values() for command in page.commands})
 
 
@@ -65,9 +64,9 @@ def test_commands_of_pages_parse(command: str) -> None:
         assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text(encoding="utf-8")
         return
     assert words[0] == "oscar"
-    parsed = build_parser().parse_args(words[1:])
+    parsed = PARSER.parse_args(words[1:])
     if words[1] in PACKAGES:
-        assert words[2] in modules(words[1])
+        assert words[2] in MODULES[words[1]]
         parser = argparse.ArgumentParser()
         importlib.import_module(f"{PACKAGES[words[1]]}.{words[2]}").add_arguments(parser)
         parser.parse_args(parsed.rest)
@@ -108,31 +107,12 @@ def test_a_picture_is_what_its_table_gives(name: str, tmp_path: Path) -> None:
     assert numbers_in(IMAGES / f"{name}.png") == drawn
 
 
-def test_the_picture_of_schedules_shows_what_the_model_gives(tmp_path: Path) -> None:
-    draw_points(schedule_points([2, 4, 8], 288_440, LinkModel()), tmp_path / "a.png")
-    (few,), (kept,) = numbers_in(tmp_path / "a.png") or [], numbers_in(IMAGES / "schedules.png") or []
-    assert len(few["lines"]) > 6
-    assert [heights[:3] for heights in kept["lines"]] == few["lines"]
-
-
 def test_every_picture_keeps_its_numbers_and_is_shown() -> None:
     there = {path.stem for path in IMAGES.glob("*.png")}
     assert {name for name in there if numbers_in(IMAGES / f"{name}.png") is None} == UNHELD
     pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
     shown = {name for page in pages for name in re.findall(r"images/(\w+\.\w+)\)", page.read_text("utf-8"))}
     assert {path.name for path in IMAGES.iterdir()} == shown
-
-
-def test_numbers_are_those_drawn(tmp_path: Path) -> None:
-    with figure(tmp_path / "a.png", height=2, title="") as drawn:
-        left, right = drawn.subplots(1, 2)
-        left.barh([0, 1], [0.25, 1 / 3])
-        right.plot([1, 2], [3, 4])
-        right.plot([0, 1], [0, 1], transform=right.transAxes)  # a leader, which is no data
-    assert numbers_in(tmp_path / "a.png") == [
-        {"bars": [0.25, 0.33333], "lines": []},
-        {"bars": [], "lines": [[3, 4]]},
-    ]
 
 
 def test_a_change_of_a_source_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

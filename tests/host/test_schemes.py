@@ -22,18 +22,15 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
 from oscar.schemes.base import Channel, Message, Scheme, Worker
 from oscar.schemes.fields import field_bits, field_limit, pack_fields, packed_bytes, unpack_fields
-from oscar.schemes.registry import is_lossless, make_scheme, scheme_names
 from oscar.schemes.selection import ProbableNonZeros, largest
 from oscar.state import crc
 from oscar.timeline.link import LinkModel
 from support.gradients import related
-from support.lockstep import lockstep
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::oscar.errors.OscarWarning"
 )  # narrow fields clip, and some schemes are noisy
 SHAPES = [(40, 7), (33,), (0,), (5, 3, 2, 2)]
-OWN = ["oscar-sw", "oscar-sw-best"]
 
 
 def gradients(nodes: int, iteration: int, *, shapes: Any = SHAPES) -> list[list[np.ndarray]]:
@@ -130,26 +127,6 @@ def test_a_chosen_value_stays_until_another_is_larger_by_the_hysteresis() -> Non
         assert chosen.positions.tolist() == [expected]
 
 
-@pytest.mark.parametrize("name", OWN)
-@pytest.mark.parametrize("coded", [False, True])
-def test_every_replica_makes_the_same_mean(name: str, coded: bool) -> None:
-    """Four schemes without shared state end bit-identical with the one that an in-process cluster shares."""
-    nodes, options = 4, {"share": 0.2, "lane_bits": 10, "coded": coded}
-    cluster = LocalCluster(config(name, nodes, **options))
-    alone = [make_scheme(name, options, shapes=SHAPES, nodes=nodes, seed=0) for _ in range(nodes)]
-    workers, link = [Worker(rank) for rank in range(nodes)], wire(nodes, alone[0].coded_channels())
-    for iteration in range(6):
-        theirs = gradients(nodes, iteration)
-        mean = np.concatenate([m.ravel() for m in cluster.allreduce(theirs).mean])
-        flat = [np.concatenate([t.ravel() for t in node]) for node in theirs]
-        running = [s.messages(w, f) for s, w, f in zip(alone, workers, flat, strict=True)]
-        totals, _ = lockstep(running, lambda messages: link.combine(messages)[0])
-        for scheme, worker in zip(alone, workers, strict=True):
-            assert np.array_equal(scheme.finish(totals), mean)
-            scheme.forget()
-            worker.commit()
-
-
 @pytest.mark.parametrize("spread", [False, True])
 def test_the_sweep_loses_nothing(spread: bool) -> None:
     """Gradients given equal gradients applied plus the residual, once all parts of `spread` were sent."""
@@ -222,48 +199,6 @@ def test_without_feedback_a_period_of_equal_gradients_has_their_mean() -> None:
     assert all(worker.residual is None for worker in cluster.workers)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", OWN)
-def test_a_call_that_fails_never_happened(name: str) -> None:
-    one, two = (LocalCluster(config(name, share=0.2, lane_bits=10, coded=True)) for _ in range(2))
-    for iteration in range(4):
-        bad = gradients(4, iteration)
-        bad[2][0][3, 3] = np.nan
-        with pytest.raises(GradientError, match="node 2, tensor 0"):
-            one.allreduce(bad)
-        good = gradients(4, iteration)
-        pairs = zip(one.allreduce(good).mean, two.allreduce(good).mean, strict=True)
-        assert all(np.array_equal(a, b) for a, b in pairs)
-
-
-@pytest.mark.parametrize("name", sorted(scheme_names()))
-def test_a_failure_at_the_very_end_never_happened(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does a call with other shapes, which starts anew, leave a trace; nor a state that does not load."""
-    one, two = LocalCluster(config(name)), LocalCluster(config(name))
-    for cluster in (one, two):
-        cluster.allreduce(gradients(4, 0))
-    kind = type(one.scheme)
-    real = kind.finish
-
-    def fail(scheme: Scheme, totals: list[np.ndarray]) -> None:
-        real(scheme, totals)
-        raise KeyboardInterrupt
-
-    for shapes in (SHAPES, [(50,)]):
-        with monkeypatch.context() as patch:
-            patch.setattr(kind, "finish", fail)
-            with pytest.raises(KeyboardInterrupt):
-                one.allreduce(gradients(4, 1, shapes=shapes))
-    broken = two.state_dict()
-    del broken["scheme"]["iteration"]
-    with pytest.raises(ConfigError, match=r"state\.scheme\.iteration: expected a value"):
-        one.load_state_dict(broken)
-    for iteration in (1, 2):
-        a, b = (cluster.allreduce(gradients(4, iteration)) for cluster in (one, two))
-        assert all(np.array_equal(x, y) for x, y in zip(a.mean, b.mean, strict=True))
-        assert a.stats.frames == b.stats.frames
-        assert not a.stats.reset
-
-
 def test_a_failure_leaves_even_a_state_with_nan_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(scheme: Scheme, worker: Worker, values: np.ndarray) -> None:
         scheme.iteration += 1
@@ -286,19 +221,6 @@ def test_a_failure_leaves_even_a_state_with_nan_as_it_was(monkeypatch: pytest.Mo
     assert crc(cluster.state_dict()) == held
 
 
-@pytest.mark.parametrize("name", sorted(scheme_names()))
-def test_every_scheme_resumes_bit_for_bit(name: str) -> None:
-    whole = LocalCluster(config(name))
-    for iteration in range(3):
-        whole.allreduce(gradients(4, iteration))
-    resumed = LocalCluster(config(name))
-    resumed.load_state_dict(whole.state_dict())
-    for iteration in range(3, 6):
-        theirs = gradients(4, iteration)
-        pairs = zip(whole.allreduce(theirs).mean, resumed.allreduce(theirs).mean, strict=True)
-        assert all(np.array_equal(a, b) for a, b in pairs)
-
-
 def test_statistics_name_the_plan_and_compare_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = gradients(4, 0)
     plain, coded = (LocalCluster(config("oscar-sw-best", coded=on)) for on in (False, True))
@@ -310,41 +232,3 @@ def test_statistics_name_the_plan_and_compare_the_nodes(monkeypatch: pytest.Monk
     monkeypatch.setattr(Node, "result", lambda node: result(node) ^ np.int32(node.rank == 2))
     assert not coded.allreduce(theirs).stats.identical
     assert plain.allreduce(theirs).stats.identical
-
-
-@pytest.mark.parametrize("name", sorted(scheme_names()))
-def test_degenerate_gradients_pass(name: str) -> None:
-    for shapes in ([(1,)], [(0,), (3,)], [(64, 64)]):
-        for nodes in (1, 3):
-            cluster = LocalCluster(config(name, nodes))
-            for _ in range(2):
-                zero = [[np.zeros(s, np.float32) for s in shapes] for _ in range(nodes)]
-                result = cluster.allreduce(zero)
-                assert all(not m.any() for m in result.mean)
-            result = cluster.allreduce(gradients(nodes, 0, shapes=shapes))
-            assert all(np.isfinite(m).all() for m in result.mean)
-
-
-@pytest.mark.parametrize("name", [name for name in scheme_names() if is_lossless(name)])
-def test_lossless_schemes_sum_exactly(name: str) -> None:
-    cluster = LocalCluster(config(name))
-    assert all(cluster.allreduce(gradients(4, iteration)).stats.exact for iteration in range(5))
-
-
-def test_wrong_options_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"no option 'shares'; did you mean 'share'\?"):
-        make_scheme("oscar-sw", {"shares": 0.1}, shapes=SHAPES, nodes=2, seed=0)
-    with pytest.raises(ConfigError, match="option share: expected float, got 'x'"):
-        make_scheme("oscar-sw", {"share": "x"}, shapes=SHAPES, nodes=2, seed=0)
-    with pytest.raises(ConfigError, match="share is a part of all values"):
-        make_scheme("oscar-sw", {"share": 2.0}, shapes=SHAPES, nodes=2, seed=0)
-    for name, options, text in (
-        ("oscar-sw", {"rows": 0}, "1 to 5 rows, got 0"),
-        ("oscar-sw", {"ratio": -0.1}, "ratio is cells"),
-        ("oscar-sw-best", {"zero_shift": -17}, "-16 to 16 octaves, got -17"),
-        ("count-sketch", {"rows": 6}, "1 to 5 rows, got 6"),
-    ):
-        with pytest.raises(ConfigError, match=f"scheme {name}: .*{text}"):
-            make_scheme(name, options, shapes=SHAPES, nodes=2, seed=0)
-    with pytest.raises(ConfigError, match=r"scheme oscar-sw: .* 2 bits hold no sum over 9 workers"):
-        make_scheme("oscar-sw", {"lane_bits": 2}, shapes=SHAPES, nodes=9, seed=0)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from oscar.config import Config
-from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
 from oscar.schemes.base import Message, Scheme, Worker
 from oscar.schemes.fields import field_limit, pack_fields, packed_bytes, unpack_fields
@@ -18,27 +17,6 @@ from oscar_studies.peers.powersgd import orthonormalise
 from support.lockstep import lockstep
 
 SHAPES = [(40, 50), (0,), (16, 3, 3, 5), (33,), (1,)]
-LOSSLESS: list[tuple[str, dict[str, Any]]] = [
-    ("lhc", {}),
-    ("lhc", {"cells": "values"}),
-    ("lhc", {"lanes": 16, "hashes": 4, "ratio": 1.0}),
-    ("oscar-sw-lossless", {}),
-    ("oscar-sw-lossless", {"stages": 1, "widths": 0}),
-    ("oscar-sw-lossless", {"stages": 4, "widths": 3}),
-    ("oscar-sw-lossless", {"cells": "sketch"}),
-    ("oscar-sw-lossless", {"message_bits": 3000}),
-]
-PEERS: list[tuple[str, dict[str, Any]]] = [
-    ("s2-reducer", {"error_feedback": True}),
-    ("s2-reducer", {"index": "gather"}),
-    ("terngrad", {}),
-    ("terngrad", {"clip": 0.0, "error_feedback": True}),
-    ("qsgd", {}),
-    ("qsgd", {"norm": "l2", "bucket": 7, "error_feedback": True}),
-    ("powersgd", {}),
-    ("powersgd", {"rank": 3, "warm_start": False}),
-]
-EVERY = pytest.mark.parametrize(("name", "options"), LOSSLESS + PEERS)
 
 
 def combine(messages: list[Message]) -> np.ndarray:
@@ -94,82 +72,6 @@ def gradients(nodes: int, iteration: int, size: int) -> np.ndarray:
     random = np.random.default_rng((2, iteration))
     noise = random.laplace(size=(nodes, size)) + 0.5 * random.laplace(size=size)
     return (noise * scales).astype(np.float32)
-
-
-@pytest.mark.parametrize("nodes", [1, 2, 17])
-@pytest.mark.parametrize(("name", "options"), LOSSLESS)
-def test_lossless_sums_are_those_of_the_integers(name: str, options: dict[str, Any], nodes: int) -> None:
-    for coarseness in (0.125, 4.0):
-        scheme, workers = start(name, options | {"coarseness": coarseness}, nodes)
-        plain, others = start("lhc", {"coarseness": coarseness, "cells": "values"}, nodes)
-        for iteration in range(4):
-            values = gradients(nodes, iteration, scheme.values)
-            if iteration == 2:
-                values[:, 100:2000] = 0
-            mean, _ = iterate(scheme, workers, values)
-            sums = np.sum([worker.integers for worker in workers], axis=0)
-            assert np.array_equal(scheme.reference_sums(), sums)
-            assert sums.any()
-            assert np.array_equal(mean, iterate(plain, others, values)[0])
-
-
-@EVERY
-@pytest.mark.parametrize("shapes", [[(7, 11), (4,)], [(1,)], [(0,), (0, 3)], []])
-def test_zeros_give_zeros_and_what_follows_still_arrives(
-    name: str, options: dict[str, Any], shapes: Any
-) -> None:
-    nodes = 3
-    scheme, workers = start(name, options, nodes, shapes)
-    for scale in (0, 1, 0, 1, 1):
-        mean, _ = iterate(scheme, workers, scale * np.ones((nodes, scheme.values), np.float32))
-        if scale == 0 and not any(worker.residual is not None for worker in workers):
-            assert not mean.any()
-    # The median of a sketch may be wrong, though not of most; everything else brings every value.
-    assert np.count_nonzero(mean > 0) >= scheme.values * (0.6 if name == "s2-reducer" else 1)
-
-
-@EVERY
-def test_a_failed_iteration_and_a_saved_state_change_nothing(name: str, options: dict[str, Any]) -> None:
-    nodes = 3
-    scheme, workers = start(name, options, nodes)
-    twin, others = start(name, options, nodes)
-    for iteration in range(5):
-        values = gradients(nodes, iteration, scheme.values)
-        if iteration == 2:
-            exchange(twin, others, 3 * values)  # never finished
-            twin.forget()
-        if iteration == 3:
-            state, states = twin.state_dict(), [worker.state_dict() for worker in others]
-            iterate(twin, others, 7 * values)
-            twin, others = start(name, options, nodes)
-            twin.load_state_dict(state)
-            for worker, saved in zip(others, states, strict=True):
-                worker.load_state_dict(saved)
-        assert np.array_equal(iterate(twin, others, values)[0], iterate(scheme, workers, values)[0])
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("lhc", {"coarseness": 2.0}),
-        ("oscar-sw-lossless", {"coarseness": 2.0}),
-        ("terngrad", {"error_feedback": True}),
-        ("qsgd", {"error_feedback": True, "levels": 2}),
-        ("powersgd", {}),
-    ],
-)
-def test_error_feedback_loses_nothing(name: str, options: dict[str, Any]) -> None:
-    nodes = 4
-    scheme, workers = start(name, options, nodes)
-    given, applied = np.zeros(scheme.values), np.zeros(scheme.values)
-    for iteration in range(6):
-        values = gradients(nodes, iteration, scheme.values)
-        given += values.mean(axis=0)
-        applied += iterate(scheme, workers, values)[0]
-    waiting = np.mean([worker.residual for worker in workers], axis=0)
-    scale = np.abs(given).max()
-    assert np.abs(given - applied - waiting).max() < 1e-5 * scale
-    assert np.abs(waiting).max() > 1e-3 * scale
 
 
 def test_split_takes_a_tenth_less_than_lhc_at_its_best() -> None:
@@ -312,15 +214,6 @@ def test_terngrad_cuts_what_is_beyond_and_its_fields_hold_every_worker_at_the_to
     assert sent[-1].bits == 6  # 35 levels
 
 
-@pytest.mark.parametrize("scale", [1e-44, 1e-30, 1e30])
-@pytest.mark.parametrize(("name", "options"), PEERS)
-def test_extreme_scales_stay_finite(name: str, options: dict[str, Any], scale: float) -> None:
-    scheme, workers = start(name, options, 3)
-    for iteration in range(2):
-        values = (gradients(3, iteration, scheme.values).astype(np.float64) * scale).astype(np.float32)
-        assert np.isfinite(iterate(scheme, workers, values)[0]).all()
-
-
 def test_powersgd_finds_a_matrix_of_its_rank_and_leaves_small_tensors_alone() -> None:
     nodes, shapes = 3, [(30, 4, 5), (9,), (3, 2)]
     random = np.random.default_rng(5)
@@ -351,26 +244,3 @@ def test_orthonormal_columns_are_and_dependent_ones_vanish() -> None:
     orthonormalise(p)
     assert not p[:, 2].any()
     assert np.allclose(p.T @ p, np.diag([1, 1, 0, 1]), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("lhc", {"cells": "none"}, "cells is one of sketch, values"),
-        ("lhc", {"bits": 1}, "2 to 16 bits"),
-        ("lhc", {"ratio": 0.5}, "1 to 16 cells per key"),
-        ("lhc", {"hashes": 1}, "2 to 8 hashes"),
-        ("lhc", {"message_bits": -1}, "message_bits is 0 or more"),
-        ("oscar-sw-lossless", {"stages": 0}, "1 to 4 stages"),
-        ("oscar-sw-lossless", {"widths": 5}, "0 to 4 widths"),
-        ("s2-reducer", {"index": "xor"}, "index is one of or, gather"),
-        ("terngrad", {"clip": -1.0}, "standard deviations"),
-        ("qsgd", {"levels": 0}, "levels, got 0"),
-        ("qsgd", {"bucket": 0}, "at least one value"),
-        ("qsgd", {"norm": "l1"}, "norm is one of max, l2"),
-        ("powersgd", {"rank": 0}, "rank must be 1 to 256"),
-    ],
-)
-def test_wrong_options_say_what_is_right(name: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        start(name, options, 2)

@@ -344,37 +344,3 @@ def test_a_threshold_keeps_noise_from_feeding_itself(threshold, grows):
     job = Job(SketchedSgd(options, shapes=[(6000,)], nodes=2, seed=3))
     applied = [np.linalg.norm(job.step([normal(7 * k + n, 6000) for n in range(2)])) for k in range(12)]
     assert (max(applied) > 20 * np.sqrt(6000)) == grows
-
-
-@pytest.mark.parametrize("exact", [False, True])
-def test_a_saved_sketched_sgd_continues_bit_for_bit(exact):
-    def fresh():
-        options = SketchedSgdOptions(exact=exact, momentum=0.0 if exact else 0.9)
-        return Job(SketchedSgd(options, shapes=SHAPES, nodes=3, seed=8))
-
-    whole, other = fresh(), fresh()
-    for iteration in range(3):
-        whole.step(gradients(3, iteration))
-    other.scheme.load_state_dict(whole.scheme.state_dict())
-    for a, b in zip(other.workers, whole.workers, strict=True):
-        a.load_state_dict(b.state_dict())
-    for iteration in range(3, 6):
-        assert np.array_equal(whole.step(gradients(3, iteration)), other.step(gradients(3, iteration)))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: CountSketchOptions(ratio=0.0), "ratio is cells"),
-        (lambda: CountSketchOptions(estimate="mode"), "estimate must be one of median, mean"),
-        (lambda: CountSketchOptions(bits=1), "2 to 16 bits, got 1"),
-        (lambda: CountSketchOptions(cell_bits=32), "4 to 28 bits"),
-        (lambda: CountSketchOptions(threshold=-1.0), "threshold is in units"),
-        (lambda: SketchedSgdOptions(share=0.0), "share is a part"),
-        (lambda: SketchedSgdOptions(momentum=1.0, exact=False), "momentum < 1"),
-        (lambda: SketchedSgdOptions(momentum=0.9), "set exact to false, or momentum to 0"),
-    ],
-)
-def test_options_say_what_is_wrong(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

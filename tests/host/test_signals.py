@@ -83,7 +83,7 @@ def test_a_signal_ends_a_command_and_its_workers(command: str, number: int, tmp_
         stop = time.monotonic() + FOREVER_S
         while time.monotonic() < stop and run.poll() is None:
             workers = [run.pid] if command == "train" else children(run.pid)
-            busy = [pid for pid in workers if spent(pid) > (4 if command == "train" else 1)]
+            busy = [pid for pid in workers if spent(pid) > (3 if command == "train" else 1)]
             if len(busy) == (1 if command == "train" else 2):
                 break
             time.sleep(0.1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from needs import needs
 from oscar.numerics.sketch import RUN, CountSketch, SketchHashes
 from oscar.numerics.sketch.count_sketch import columns_for
 from oscar.numerics.sketch.hashing import PRIME
@@ -168,20 +165,6 @@ def test_the_error_is_that_of_the_theory():
 
 
 # Speed: the benchmark compares cells and estimates with torch's in every turn
-
-
-def test_the_benchmark_runs_and_torch_agrees(capsys):
-    needs("torch")
-    from oscar_lab.bench import sketch as bench
-
-    parser = argparse.ArgumentParser()
-    bench.add_arguments(parser)
-    result = bench.run(parser.parse_args(["--values", "5003", "--turns", "1", "--ratios", "0.3"]))
-    assert set(result["speedups"]) == {"encode, ratio 0.3", "decode, ratio 0.3"}
-    assert sum(row["operation"].startswith("torch") for row in result["table"]) == 8
-    assert "# encode, ratio 0.3: " in capsys.readouterr().out
-    with pytest.raises(ValueError, match="1 turn and 1 value at least"):
-        bench.run(parser.parse_args(["--turns", "0"]))
 
 
 # What is refused

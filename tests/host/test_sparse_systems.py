@@ -8,34 +8,16 @@ import numpy as np
 import pytest
 
 from oscar.config import Config
-from oscar.errors import ConfigError
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.communicator import Communicator
-from oscar.schemes.registry import make_scheme
 from oscar.schemes.selection import largest
 from oscar.schemes.sparse.frequency import Cosines, basis
 from oscar.schemes.sparse.partitions import mixed
-from oscar.schemes.sparse.sparsifier import SparseWorker
 from oscar.schemes.sparse.top_k import shared_out
-from oscar.transports.threads import local_transports
 from oscar_studies.peers.ok_topk import cut_of, reached
-from support.ranks import on_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:scheme .*:oscar.errors.CautionWarning")
 
 Options = dict[str, Any]
-SYSTEMS: list[tuple[str, Options]] = [
-    ("oktopk", {"density": 0.05, "reuse": 3, "regions": 2}),
-    ("oktopk", {"density": 0.1, "controller": "released", "uneven": 1.0, "index": "coo"}),
-    ("adatopk", {"density": 0.05}),
-    ("fedft", {"density": 0.1, "chunk": 16}),
-    ("fedft", {"values": "asc", "index": "popular"}),
-    ("demo", {}),
-    ("demo", {"values": "int8", "decay": 0.5, "chunk": 7}),
-    ("spafl", {}),
-]
-EVERY = pytest.mark.parametrize(("name", "options"), SYSTEMS, ids=str)
-SPARSE = [system for system in SYSTEMS if system[0] != "spafl"]
 SHAPES: list[tuple[int, ...]] = [(41, 16), (3,), (0, 4), (7, 3, 5), ()]
 
 
@@ -62,92 +44,6 @@ def gradients(random: np.random.Generator, nodes: int) -> list[list[np.ndarray]]
 
 def flat(tensors: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([tensor.ravel() for tensor in tensors])
-
-
-@pytest.mark.parametrize("nodes", [1, 2, 3, 8])
-@EVERY
-def test_ranks_get_what_one_process_gets(name: str, options: Options, nodes: int, seed: int) -> None:
-    random = np.random.default_rng([seed, nodes])
-    config = Config(nodes=nodes, method=name, scheme=options, seed=seed)
-    every = [gradients(random, nodes) for _ in range(4)]
-    one = LocalCluster(config)
-    expected = [one.allreduce(gradient).mean for gradient in every]
-    assert all(flat(mean).any() for mean in expected)
-
-    def work(transport: Any) -> list[list[np.ndarray]]:
-        reducer = Communicator(config, transport, timeout_s=20)
-        return [reducer.allreduce(gradient[transport.rank]).mean for gradient in every]
-
-    for came in on_ranks(local_transports(nodes), work):
-        if isinstance(came, BaseException):
-            raise came
-        for mine, theirs in zip(came, expected, strict=True):
-            assert [x.tobytes() for x in mine] == [x.tobytes() for x in theirs]
-
-
-@EVERY
-def test_a_resumed_run_goes_on_bit_for_bit(name: str, options: Options, seed: int) -> None:
-    random = np.random.default_rng(seed)
-    first, second = cluster(name, 4, options), cluster(name, 4, options)
-    for _ in range(3):
-        first.allreduce(gradients(random, 4))
-    second.load_state_dict(first.state_dict())
-    for _ in range(3):
-        every = gradients(random, 4)
-        results = [one.allreduce(every) for one in (first, second)]
-        assert all(np.array_equal(a, b) for a, b in zip(results[0].mean, results[1].mean, strict=True))
-        assert results[0].stats.frames == results[1].stats.frames
-
-
-@pytest.mark.parametrize(("name", "options"), SPARSE, ids=str)
-def test_what_is_sent_and_what_is_kept_is_all_there_was(
-    name: str, options: Options, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bit for bit, of values or of coefficients; and the mean is that of what was sent."""
-    random, nodes = np.random.default_rng(seed), 5
-    one, held = cluster(name, nodes, options), {}
-    keep = SparseWorker.keep
-
-    def spy(worker: SparseWorker, acc: np.ndarray, positions: np.ndarray, sent: np.ndarray) -> None:
-        held[worker.rank] = acc.copy(), positions, sent.copy()
-        keep(worker, acc, positions, sent)
-
-    monkeypatch.setattr(SparseWorker, "keep", spy)
-    before = [np.float32(0)] * nodes
-    for _ in range(5):
-        every = gradients(random, nodes)
-        mean, scheme = flat(one.allreduce(every).mean), one.states[0].scheme
-        workers, summed = one.states[0].workers, np.zeros(mean.size)
-        for worker, own, was in zip(workers, every, before, strict=True):
-            acc, positions, sent = held[worker.rank]
-            values = flat(own)
-            if name in ("fedft", "demo"):
-                values = scheme.cosines.forward(values)
-            decay = np.float32(options.get("decay", 0.999 if name == "demo" else 1))
-            assert np.array_equal(acc, values + decay * was)
-            contributed = np.zeros_like(acc)
-            contributed[positions] = sent
-            assert np.array_equal(acc, contributed + worker.residual)
-            if name in ("oktopk", "adatopk"):
-                assert not set(positions) - set(worker.chosen), "what was not sent was taken"
-                assert not np.isin(positions, np.flatnonzero(worker.residual)).any()
-            summed += contributed
-        before = [worker.residual for worker in workers]
-        if name in ("fedft", "demo"):
-            summed = scheme.cosines.backward(summed.astype(np.float32))
-        assert np.allclose(mean, summed / nodes, rtol=1e-4, atol=1e-5 * np.abs(summed).max())
-
-
-@EVERY
-def test_nothing_few_and_one_value(name: str, options: Options) -> None:
-    """All zeros, tensors without values, a tensor smaller than a chunk, fewer values than ranks."""
-    for shapes in ([(6, 5), (2,)], [(0,)], [(1,)], [(3,)]):
-        one = cluster(name, 4, options)
-        for value in (0, 0, 1, 0):
-            mean = one.allreduce([[np.full(s, value, np.float32) for s in shapes] for _ in range(4)]).mean
-            assert all(np.isfinite(tensor).all() for tensor in mean)
-            if not value and name != "spafl" and one.scheme.iteration < 3:
-                assert not any(tensor.any() for tensor in mean)
 
 
 # Ok-Topk.
@@ -304,20 +200,6 @@ def test_spafl_sends_a_number_a_row_along_shared_signs(seed: int) -> None:
         assert rows == 41 + 3 + 7 + 1
         residual = [worker.residual for worker in one.states[0].workers]
     assert 0.3 < bits.mean() < 0.7
-
-
-@pytest.mark.parametrize(("name", "options", "message"), [
-    ("oktopk", {"values": "asc"}, "sets of their own"),
-    ("oktopk", {"reuse": 0}, "reuse >= 1"),
-    ("adatopk", {"rates": "1, x"}, "numbers above 0 with commas"),
-    ("adatopk", {"rates": "1, 2, 3"}, "a rate for each of 2 ranks, got 3"),
-    ("fedft", {"chunk": 1}, "2 to 1024 values"),
-    ("demo", {"decay": 1.5}, "a factor of 0 to 1"),
-    ("demo", {"density": 0.0}, "above 0 and at most 1"),
-])  # fmt: skip
-def test_wrong_options_say_what_is_right(name: str, options: Options, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_scheme(name, options, shapes=SHAPES, nodes=2, seed=0)
 
 
 def test_adatopk_chooses_no_zeros_and_takes_rates_of_any_size(seed: int) -> None:

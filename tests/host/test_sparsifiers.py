@@ -12,8 +12,6 @@ import pytest
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.communicator import Communicator
-from oscar.schemes.registry import make_scheme
 from oscar.schemes.sparse import micro as shared_threshold
 from oscar.schemes.sparse.deft import Deft, pack, pieces_of, shares_of
 from oscar.schemes.sparse.micro import (
@@ -25,7 +23,6 @@ from oscar.schemes.sparse.micro import (
     move_one,
     released,
 )
-from oscar.schemes.sparse.sparsifier import SparseWorker
 from oscar.schemes.sparse.thresholds import (
     LANES,
     above,
@@ -37,45 +34,14 @@ from oscar.schemes.sparse.thresholds import (
     top,
 )
 from oscar.state import crc
-from oscar.transports.threads import local_transports
 from oscar_studies.peers.sidco import fitted, threshold_of
-from support.ranks import on_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")
 Options = dict[str, Any]
-FORMS = ["fp32", "int8", "asc"]
-OWNED: list[tuple[str, Options]] = [
-    ("micro", {}),
-    ("micro", {"controller": "released"}),
-    ("micro", {"partition": "learnt"}),
-    ("exdyna", {}),
-    ("exdyna", {"partition": "released", "controller": "released"}),
-    ("deft", {}),
-    ("deft", {"controller": "released"}),
-]
-RULES: list[tuple[str, Options]] = [
-    *OWNED,
-    ("topk", {}),
-    ("topk", {"momentum": 0.9, "warmup": 3}),
-    ("clt-k", {}),
-    ("scalecom", {}),
-    ("hard-threshold", {}),
-    ("hard-threshold", {"controller": "released"}),
-    ("sidco", {}),
-    ("sidco", {"fit": "pareto", "controller": "released"}),
-    ("dct-threshold", {"every": 2}),
-    ("dct-threshold", {"every": 3, "controller": "released"}),
-]
-EVERY = pytest.mark.parametrize(("name", "options"), RULES, ids=str)
 
 
 def cluster(name: str, nodes: int, **options: Any) -> LocalCluster:
     return LocalCluster(Config(nodes=nodes, method=name, scheme=options))
-
-
-def shapes_of(random: np.random.Generator) -> list[tuple[int, ...]]:
-    """Return shapes of a few to some thousand values in all, with an empty tensor."""
-    return [(int(n),) for n in random.integers(1, [3, 40, 4000])] + [(0, 3), (7, 5)]
 
 
 def gradients(random: np.random.Generator, nodes: int, shapes: Any) -> list[list[np.ndarray]]:
@@ -87,61 +53,7 @@ def gradients(random: np.random.Generator, nodes: int, shapes: Any) -> list[list
     ]
 
 
-def flat(tensors: list[np.ndarray]) -> np.ndarray:
-    return np.concatenate([tensor.ravel() for tensor in tensors])
-
-
 # What is sent.
-
-
-@pytest.mark.parametrize("form", FORMS)
-@EVERY
-def test_what_is_sent_and_what_is_kept_is_all_there_was(
-    name: str, options: Options, form: str, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    random = np.random.default_rng([seed, FORMS.index(form)])
-    nodes, shapes = int(random.integers(1, 6)), shapes_of(random)
-    one = cluster(name, nodes, values=form, density=float(random.uniform(0.005, 0.3)), **options)
-    held: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-    keep = SparseWorker.keep
-
-    def spy(worker: SparseWorker, acc: np.ndarray, positions: np.ndarray, sent: np.ndarray) -> None:
-        held[worker.rank] = acc.copy(), positions, sent.copy()
-        keep(worker, acc, positions, sent)
-
-    monkeypatch.setattr(SparseWorker, "keep", spy)
-    before = [np.float32(0)] * nodes
-    for _ in range(4):
-        every = gradients(random, nodes, shapes)
-        mean = flat(one.allreduce(every).mean)
-        state = one.states[0]
-        summed, beta = np.zeros(mean.size), np.float32(getattr(one.scheme.options, "beta", 1))
-        for worker, own, was in zip(state.workers, every, before, strict=True):
-            acc, positions, sent = held[worker.rank]
-            # The residual of a tensor whose gradient is zero waits outside.
-            idle = flat([np.full(tensor.shape, not tensor.any()) for tensor in own])
-            waiting = np.where(idle, was, np.float32(0))
-            carried = was - waiting
-            if not options.get("momentum"):
-                assert np.array_equal(acc, flat(own) + carried)
-            contributed = np.zeros_like(acc)
-            contributed[positions] = sent
-            kept = acc - contributed
-            if name == "scalecom":  # a low-pass filter
-                kept = (kept * beta + (1 - beta) * carried).astype(np.float32)
-            assert np.array_equal(worker.residual, kept + waiting)
-            summed += contributed
-        before = [worker.residual for worker in state.workers]
-        largest = max(np.abs(acc).max() for acc, _, _ in held.values())
-        assert np.allclose(mean, summed / nodes, rtol=1e-5, atol=1e-6 * largest)
-        chosen = np.concatenate([worker.chosen for worker in state.workers])
-        # A threshold that starts too high chooses nothing (MiCRO). Of what is chosen something is sent.
-        assert not chosen.size or any(sent.any() for _, _, sent in held.values())
-        assert np.array_equal(held[0][1], np.unique(chosen))
-        assert one.scheme.united == np.unique(chosen).size
-        assert one.scheme.counts.tolist() == [worker.chosen.size for worker in state.workers]
-        if (name, options) in OWNED:
-            assert np.unique(chosen).size == chosen.size
 
 
 def test_the_union_of_top_k_may_be_n_times_k(seed: int) -> None:
@@ -189,61 +101,6 @@ def test_a_threshold_of_whole_gradients_gives_each_worker_k_at_first(name: str, 
 
 
 # Edges.
-
-
-@EVERY
-@pytest.mark.parametrize("density", [1e-9, 1.0])
-def test_edges(name: str, options: Options, density: float, seed: int) -> None:
-    """One value or all of them, more workers than values, one worker, zeros, a call that fails."""
-    random = np.random.default_rng(seed)
-    for nodes, shapes in ((1, [(9,)]), (5, [(2,)]), (3, [(1, 1), (0,), (40,)]), (8, [(300,), (7,)])):
-        one, twin = (cluster(name, nodes, density=density, **options) for _ in range(2))
-        for scale in (0, 1, 1, 0, 1):
-            every = [[scale * tensor for tensor in own] for own in gradients(random, nodes, shapes)]
-            held = crc(one.state_dict())
-            bad = [[tensor.copy() for tensor in own] for own in every]
-            bad[-1][-1].flat[0] = np.inf
-            with pytest.raises(GradientError, match=f"node {nodes - 1}"):
-                one.allreduce(bad)
-            assert crc(one.state_dict()) == held or not one.states
-            mean, other = (flat(c.allreduce(every).mean) for c in (one, twin))
-            assert np.array_equal(mean, other)
-            assert np.isfinite(mean).all()
-            if density == 1 and name == "topk":
-                assert options or not any(worker.residual.any() for worker in one.states[0].workers)
-
-
-@EVERY
-def test_a_resumed_run_ends_bit_for_bit_the_same(name: str, options: Options, seed: int) -> None:
-    random, nodes = np.random.default_rng(seed), 3
-    shapes, form = shapes_of(random), FORMS[int(random.integers(3))]
-    first, second = (cluster(name, nodes, values=form, density=0.05, **options) for _ in range(2))
-    for _ in range(6):
-        first.allreduce(gradients(random, nodes, shapes))
-    second.load_state_dict(first.state_dict())
-    for _ in range(6):
-        every = gradients(random, nodes, shapes)
-        a, b = first.allreduce(every), second.allreduce(every)
-        assert all(np.array_equal(x, y) for x, y in zip(a.mean, b.mean, strict=True))
-        assert a.stats.frames == b.stats.frames
-    assert crc(first.state_dict()) == crc(second.state_dict())
-
-
-@EVERY
-def test_ranks_get_what_one_process_gets(name: str, options: Options, seed: int) -> None:
-    random, nodes = np.random.default_rng(seed), 3
-    shapes, form = shapes_of(random), FORMS[int(random.integers(3))]
-    config = Config(nodes=nodes, method=name, scheme={"values": form, "density": 0.05, **options})
-    every = [gradients(random, nodes, shapes) for _ in range(4)]
-    one = LocalCluster(config)
-    expected = [[x.tobytes() for x in one.allreduce(gradient).mean] for gradient in every]
-
-    def work(transport: Any) -> list[list[bytes]]:
-        reducer = Communicator(config, transport, timeout_s=20)
-        return [[x.tobytes() for x in reducer.allreduce(gradient[transport.rank]).mean] for gradient in every]
-
-    for came in on_ranks(local_transports(nodes), work):
-        assert came == expected
 
 
 @pytest.mark.parametrize(("name", "key", "bad", "message"), [
@@ -301,24 +158,6 @@ def test_what_a_rank_cannot_have_sent_is_refused_and_leaves_no_trace(
 def _more(places: np.ndarray, key: str, by: int) -> np.ndarray:
     places[key][0] += by
     return places
-
-
-@pytest.mark.parametrize(("name", "options", "message"), [
-    ("micro", {"density": 0.0}, "density is a share of all values, above 0 and at most 1, got 0.0"),
-    ("exdyna", {"density": 1.5}, "density is a share .* got 1.5"),
-    ("exdyna", {"partition": "released", "blocks": 90}, "at most as many blocks as there are .*, got 90"),
-    ("exdyna", {"blocks": -1}, "blocks >= 0, got -1"),
-    ("exdyna", {"partition": "range"}, "partition is one of released, learnt, got 'range'"),
-    ("micro", {"partition": "hash"}, "partition is one of range, learnt, got 'hash'"),
-    ("micro", {"controller": "none"}, "controller is one of corrected, released, got 'none'"),
-    ("scalecom", {"beta": 0.0}, "beta is the weight .* got 0.0"),
-    ("sidco", {"stages": 0}, "expected 1 stage at least, got 0"),
-    ("sidco", {"fit": "normal"}, "fit is one of exponential, pareto, got 'normal'"),
-    ("dct-threshold", {"every": 0}, "expected every >= 1, got 0"),
-])  # fmt: skip
-def test_wrong_options_say_what_is_right(name: str, options: Options, message: str) -> None:
-    with pytest.raises(ConfigError, match=f"scheme {name}: .*{message}"):
-        make_scheme(name, options, shapes=[(80,)], nodes=2, seed=0)
 
 
 # The rules, each beside what is obviously right.
@@ -519,13 +358,6 @@ def test_every_range_has_another_owner_in_the_next_iteration(seed: int) -> None:
     assert isinstance(one.scheme, Micro)
     assert sorted(map(tuple, owners)) == sorted({tuple(o) for o in owners})
     assert all(sorted(column) == list(range(nodes)) for column in zip(*owners, strict=True))
-
-
-@EVERY
-def test_a_gradient_without_values_has_a_mean_without_values(name: str, options: Options) -> None:
-    one = cluster(name, 3, **options)
-    for _ in range(2):
-        assert one.allreduce([[np.zeros(0, np.float32)]] * 3).mean[0].size == 0
 
 
 @pytest.mark.parametrize("name", ["hard-threshold", "dct-threshold"])

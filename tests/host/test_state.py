@@ -24,6 +24,7 @@ FEEDBACK = {"error_feedback": True}
 CONFIGS = {
     "asc": Config.model_validate({"plan": {"name": "splitter", "granule": 16}, "quantiser": FEEDBACK}),
     "no feedback": Config(),
+    "value steps": Config.model_validate({"quantiser": {"step": "value", "coarseness": 1.0}}),
     "oscar-sw": Config(method="oscar-sw", scheme={"coded": True}),
     "sketched-sgd": Config(method="sketched-sgd", scheme={"exact": False}),
     "powersgd": Config(method="powersgd"),
@@ -118,6 +119,11 @@ CASES: list[tuple[str, Callable[[Any], None], str]] = [
     ),
     ("oscar-sw", put("scheme", "chosen", "positions", to=lambda p: p[::-1]), "expected positions that rise"),
     ("oscar-sw", put("scheme", to=lambda s: {**s, "more": 1}), "scheme: expected keys that are of iteration"),
+    (
+        "value steps",
+        put("scheme", "position", "shifts", to=lambda shifts: np.full_like(shifts, 9)),
+        r"state\.scheme\.position\.shifts: expected values of -8 to 8",
+    ),
     ("sketched-sgd", put("scheme", "waiting", to=lambda w: w[1:]), "waiting: expected int32"),
     ("powersgd", put("scheme", "factors", 0, to=lambda q: q.T), r"factors\[0\]: expected float32"),
 ]

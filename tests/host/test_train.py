@@ -24,7 +24,6 @@ from oscar.config import Config
 from oscar.errors import ConfigError, GradientError
 from oscar.reducers.cluster import LocalCluster
 from oscar.results import read_results
-from oscar.schemes.registry import scheme_names
 from oscar_studies.training import Run, Trainer, checkpoint_path, train, train_seeds
 from oscar_studies.training_results import make_results, smoothed, text_table
 from oscar_studies.workloads import make_workload
@@ -51,7 +50,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "fp32": {"method": "fp32", "schedule": {"name": "ring"}},
     "bursts": {"train": {"compute_ms": 1.0, "ring_every": 5}},
     "stochastic": {"quantiser": {"rounding": "stochastic"}, "schedule": {"name": "duplex"}},
-    **{name: {"method": name} for name in scheme_names()},
+    **{name: {"method": name} for name in ("oscar-sw", "zen", "powersgd", "demo")},
 }
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ import pytest
 from needs import TRANSPORTS, needs
 from oscar.errors import MissingExtraError
 from oscar.signals import stops_raise
-from oscar.transports.base import CONTROL_TAG, Notice, TransportError
+from oscar.transports.base import CONTROL_TAG, TransportError
 from oscar.transports.threads import local_transports
 from oscar_lab.lab import launch as launching
 from oscar_lab.lab.launch import Ended, launch
@@ -34,37 +32,6 @@ LIMIT_S = 120.0  # the two cores may be busy
 
 
 # ------------------------------------------------------------------------------------- in one process
-
-
-def test_messages_of_a_tag_come_in_order_and_tags_do_not_mix() -> None:
-    one, two = local_transports(2)
-    for text in (b"first", b"second"):
-        one.post_send(1, 7, text)
-    one.post_send(1, 8, b"other")
-    came = []
-    for tag in (8, 7, 7):
-        two.post_recv(0, tag, 10)
-        came.append(bytes(two.wait(0, tag, time.monotonic() + 5)))
-    assert came == [b"other", b"first", b"second"]
-
-
-def test_a_gather_gives_everyone_everything_even_nothing() -> None:
-    transports = local_transports(5)
-    texts = [b"", b"abc", b"\0" * 64, b"x", b"yz"]
-    results: dict[int, Any] = {}
-
-    def gather(rank: int) -> None:
-        deadline = time.monotonic() + 20
-        results[rank] = [transports[rank].gather(texts[rank], 64, deadline, "texts") for _ in range(3)]
-
-    threads = [threading.Thread(target=gather, args=(rank,)) for rank in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert results == {rank: [texts] * 3 for rank in range(5)}
-    with pytest.raises(ValueError, match="at most 64 bytes to gather, got 65"):
-        transports[0].gather(b"x" * 65, 64, 0.0, "too much")
 
 
 def test_silence_ends_early_and_a_sign_of_life_buys_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,18 +52,6 @@ def test_silence_ends_early_and_a_sign_of_life_buys_time(monkeypatch: pytest.Mon
         assert caught.value.kind == "silent"
         assert ("itself waits for a sign" in str(caught.value)) == sign
         assert least <= now[0] - 50 < most
-
-
-def test_a_notice_goes_before_the_death_of_its_sender() -> None:
-    one, two = local_transports(2)
-    notice = Notice(rank=1, peer=0, step=3, chunk=2, reason="a bad frame")
-    two.abort(notice)
-    two.close()
-    with pytest.raises(TransportError, match="rank 1 gave up: a bad frame") as caught:
-        one.wait(1, 5, time.monotonic() + 5)
-    assert caught.value.notice == notice
-    with pytest.raises(TransportError, match=r"rank 1 died \(its thread"):
-        one.wait(1, 5, time.monotonic() + 5)
 
 
 @pytest.mark.parametrize(
@@ -334,40 +289,6 @@ def test_a_real_fault_is_told_by_all_survivors(transport: str, kind: str, ranks:
     assert result["ok"], result["wrong"]
 
 
-def test_the_bench_sees_what_is_not_told() -> None:
-    case = {"kind": "kill", "victim": 1, "timeout_s": 2.0}
-    text = "peer 1 died while its frame of step 0 of the all-gather, chunk 1 was due"
-    good = {
-        "rank": 0, "type": "PeerError", "text": text, "peer": 1, "step": 0, "chunk": 1, "at": 6.0,
-        "untouched": True,
-    }  # fmt: skip
-
-    def judged(
-        status: int = 75, hung: bool = False, orphans: int = 0, launcher_hung: bool = False, **changes: Any
-    ) -> str:
-        lines = [{"struck": 5.0}, good | changes]
-        output = "\n".join(json.dumps(line) for line in lines)
-        ended = Ended(status, (status,), output, hung, orphans, launcher_hung)
-        why = transport_faults.judge(case, ended, ranks=2)[1]
-        assert (transport_faults._outcome(ended, why) == "mpirun") == (launcher_hung and not why)
-        return why
-
-    assert judged() == judged(137, launcher_hung=True) == ""
-    assert "were changed" in judged(137, launcher_hung=True, untouched=False)
-    for wrong, why in (
-        ({"hung": True}, "hung"),
-        ({"orphans": 1}, "processes left: 1"),
-        ({"status": 0}, "exit status"),
-        ({"rank": 1}, "said nothing"),
-        ({"at": 9.5}, "4.5 s after"),
-        ({"untouched": False}, "were changed"),
-        ({"peer": 0}, "blames rank 0"),
-        ({"type": "RuntimeError"}, "RuntimeError blames"),
-        ({"chunk": 0}, "names no step"),
-    ):
-        assert why in judged(**wrong)
-
-
 def test_a_launch_ends_what_hangs_and_what_is_stopped() -> None:
     sleeping = run_here("tcp", 2, "import time; time.sleep(60)", limit_s=1)
     assert sleeping.hung
@@ -375,34 +296,6 @@ def test_a_launch_ends_what_hangs_and_what_is_stopped() -> None:
     stopping = "import os, signal; os.environ['RANK'] == '1' and os.kill(os.getpid(), signal.SIGSTOP)"
     stopped = run_here("tcp", 2, stopping, limit_s=20)
     assert (stopped.hung, stopped.statuses, stopped.orphans) == (False, (0, -9), 0)
-
-
-LAUNCHER = """#!/bin/sh
-# An mpirun that does not end after its ranks.
-while [ "$1" != "$PYTHON" ]; do shift; done
-shift 3
-"$PYTHON" "$@"
-sleep 60
-"""
-
-
-def test_a_launcher_that_goes_on_after_its_ranks_is_no_rank_that_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fake = tmp_path / "mpirun"
-    fake.write_text(LAUNCHER)
-    fake.chmod(0o700)
-    monkeypatch.setenv("PYTHON", sys.executable)
-    monkeypatch.setattr(launching, "mpirun", lambda: str(fake))
-    monkeypatch.setattr(launching, "LOOK_S", 0.1)
-    monkeypatch.setattr(launching, "LONE_S", 0.5)
-    ended = run_here("mpi", 1, "import time; time.sleep(1)", limit_s=50)
-    assert (ended.launcher_hung, ended.hung, ended.orphans) == (True, False, 0)
-    monkeypatch.setattr(launching, "LONE_S", 99)
-    ended = run_here("mpi", 1, "import time; time.sleep(0.5)", limit_s=4)
-    assert (ended.launcher_hung, ended.hung) == (True, False)
-    ended = run_here("mpi", 1, "import time; time.sleep(60)", limit_s=2)
-    assert (ended.launcher_hung, ended.hung) == (False, True)
 
 
 UP = "import time; print('up', flush=True); time.sleep(60)"
@@ -420,45 +313,6 @@ def test_an_interrupted_launch_leaves_nothing_behind(transport: str) -> None:
     with pytest.raises(KeyboardInterrupt):
         launch(transport, 2, ["-c", UP, token], limit_s=LIMIT_S, token=token, hear=interrupt)
     assert launching._named(token) == set()
-
-
-def test_ranks_that_were_started_before_one_could_not_be_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    start, token = launching._start, f"oscar-{time.monotonic_ns()}"
-
-    def third_fails(command: list[str], extra: dict[str, str], output: Any) -> Any:
-        if extra["RANK"] == "2":
-            raise OSError("no more processes")
-        return start(command, extra, output)
-
-    monkeypatch.setattr(launching, "_start", third_fails)
-    with pytest.raises(OSError, match="no more processes"):
-        launch("tcp", 3, ["-c", UP, token], limit_s=LIMIT_S, token=token)
-    assert launching._named(token) == set()
-
-
-def test_sigterm_takes_a_benchmark_down_with_its_ranks() -> None:
-    needs("torch")
-    words = ["trial", "transport_faults", "--transport", "tcp", "--kinds", "stop", "--points", "1"]
-    bench = subprocess.Popen(
-        [sys.executable, "-m", "oscar", *words, "--ranks", "2", "--timeout-s", "100"],
-        stdout=subprocess.DEVNULL,
-    )
-    ranks: set[int] = set()
-    stop = time.monotonic() + LIMIT_S
-    while len(ranks) < 2 and time.monotonic() < stop:
-        time.sleep(0.1)
-        ranks = {pid for pid in launching._named("oscar_lab.trials._struck_rank") if parent(pid) == bench.pid}
-    bench.send_signal(signal.SIGTERM)
-    assert bench.wait(30) == 128 + signal.SIGTERM
-    assert len(ranks) == 2
-    assert not ranks & launching._named("oscar_lab.trials._struck_rank")
-
-
-def parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return -1
 
 
 def test_sigterm_has_its_handler_back_afterwards() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 from collections.abc import Callable
@@ -29,17 +28,12 @@ from oscar.planning.tuning.policy import (
     load_policy,
     pruned,
 )
-from oscar.timeline.engine import AFTER, BEFORE, CODEC, COMPUTE, CRYPTO, PORT, Step
+from oscar.timeline.engine import AFTER, BEFORE, CODEC, CRYPTO, PORT, Step
 from oscar.timeline.equal import equal_time
 from oscar.timeline.lanes import seconds_at
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import core
-from oscar_lab.bench import tuner
-from oscar_lab.bench._tuner_figure import draw as draw_figure
-from oscar_lab.rivals.oracles import EVERY, brute, select
-from oscar_lab.rivals.preset import Preset, tree
-from oscar_lab.rivals.tree import COMPRESS, DECOMPRESS, FIRST, FLAT, INSIDE, SECOND, ways
-from oscar_studies.espresso import offloaded
+from oscar_lab.rivals.oracles import select
 
 ASC = MethodPrice("asc", 5.5, FrameCost(Cost(1.2e-9, 5e-5), Cost(1.1e-9, 5e-5)), Cost(1.8e-9, 1e-4), 66)
 BF16 = MethodPrice("bf16", 16, FrameCost(Cost(1.2e-8, 0), Cost(2e-9, 0)), coded=False)
@@ -99,81 +93,6 @@ def test_the_programme_finds_what_brute_force_finds(draw: random.Random) -> None
         select(drawn(draw, 3, 5), "milp")
     with pytest.raises(ConfigError, match="up to 12 tensors"):
         select(drawn(draw, 13, 1), "milp")
-
-
-def test_offloading_the_nearest_equals_brute_force_where_the_network_is_free(draw: random.Random) -> None:
-    """Any of k equal tensors on either processor: those ready first go, as many as are best."""
-    for _ in range(30):
-        count, size, cost = draw.randrange(2, 7), draw.randrange(1000, 10**6), draw.choice([1e-9, 1e-8])
-        steps, curves = (Step(COMPUTE, BEFORE, 0), Step(PORT, BEFORE, 0)), (line(cost), line(0.0))
-        same = Option(f"asc {SAME}", steps, curves)
-        ready = np.cumsum([cost * size * draw.uniform(0, 2) for _ in range(count)])
-        problem = PolicyProblem((size,) * count, ready, (same, same.on_other()))
-        start = Policy.uniform(count, 0)
-        found, tried = offloaded(problem, start, farthest=False)
-        best, every = brute(problem, groups=False)
-        assert (tried, every) == (count + 1, 2**count)
-        assert problem.time(found) == pytest.approx(problem.time(best), rel=1e-9)
-        other, _ = offloaded(problem, start)
-        assert problem.time(best) <= problem.time(other) <= problem.time(start)
-
-
-def test_the_tree_has_the_published_number_of_ways() -> None:
-    every = list(ways())
-    assert len(every) == len(set(every)) == 4341
-    assert (
-        sum(
-            all(action.where == FLAT for action in way if action.routine not in (COMPRESS, DECOMPRESS))
-            for way in every
-        )
-        == 63
-    )
-    for way in every:
-        compressed = False
-        for routine, _ in way:
-            assert routine != COMPRESS or not compressed
-            assert routine != DECOMPRESS or compressed
-            if routine in FIRST[True] + FIRST[False] + ("allreduce",):
-                assert compressed == (routine in FIRST[True])
-            compressed = routine == COMPRESS or (compressed and routine != DECOMPRESS)
-        assert not compressed
-        inside = [routine for routine, where in way if where == INSIDE]
-        if inside:
-            place = [*FIRST[False], *FIRST[True]].index(inside[0]) % 2
-            assert inside[1] == SECOND[place]
-
-
-def test_ways_cost_what_the_released_formulas_say() -> None:
-    preset = Preset(nodes=4)
-    five = {option.name: option for option in preset.options()}
-
-    def network(option: Option, values: int) -> float:
-        pairs = zip(option.steps, option.curves, strict=True)
-        return sum(seconds_at(curve, values) for step, curve in pairs if step.lane not in (COMPUTE, CODEC))
-
-    chains = {
-        "fp32": "reduce-scatter allreduce allgather",
-        f"two-level {SAME}": "compress alltoall decompress compress alltoall decompress compress allgather "
-        "allgather decompress",
-    }
-    for name, chain in chains.items():
-        found = [
-            way
-            for way in ways()
-            if " ".join(action.routine for action in way) == chain and way[-1].where != FLAT
-        ]
-        found = [
-            way for way in found if way[0].where in (INSIDE, SAME) and any(a.where == INSIDE for a in way)
-        ]
-        for values in (1000, 10**6, 10**8):
-            assert network(preset.option(found[0]), values) == pytest.approx(network(five[name], values)), (
-                name
-            )
-    assert network(five["fp32"], 250_000) == pytest.approx(300e-6 + 1e-6 * 1000 * (0.4 * 1.75 + 0.8 * 1.5))
-    flat = five[f"compressed {SAME}"].curves[0]
-    assert seconds_at(flat, 8 * 2**20) == pytest.approx(seconds_at(flat, 5)) == pytest.approx(100e-6)
-    assert seconds_at(flat, 16 * 2**20) == pytest.approx(200e-6)
-    assert 20 < len(tree(preset)) < 300
 
 
 def test_an_option_alone_takes_what_its_allreduce_takes() -> None:
@@ -249,16 +168,6 @@ def test_dominated_options_are_dropped_and_ties_keep_the_first() -> None:
     slow = Option("d", raw[0].steps, (line(0.6, 1.6),))
     other = Option("e", (Step(CODEC, BEFORE, 0),), (line(9, 9),))
     assert [option.name for option in pruned([slow, *raw, other])] == ["a", "b", "e"]
-
-
-def test_published_keeps_what_is_before_the_last_bubble() -> None:
-    """Small early tensors hide behind the backward pass; only the last ones are worth compressing."""
-    own = PRICED[1.0]
-    problem = PolicyProblem((1000, 1000, 500_000, 500_000), np.array([0.1, 0.2, 0.3, 0.31]), tuple(own))
-    assert problem.bubble(Policy.uniform(4, own.index(next(o for o in own if not o.compresses)))) == 2
-    found = select(problem, "espresso").policy
-    assert [problem.options[o].compresses for o in found.options] == [False, False, True, True]
-    assert set(EVERY) == {"joint", "espresso", "espresso-released", "brute", "milp"}
 
 
 def test_a_policy_comes_back_from_its_file_and_fits_one_model_only(
@@ -415,35 +324,3 @@ def test_zen_is_for_tensors_that_are_sparse(capsys: pytest.CaptureFixture[str], 
     assert re.search(r"tensor 4, 192,000 values: zen (same|other) ring", text)
     assert re.search(r"asc other ring for every tensor", text)  # though zen is better where it can be taken
     assert "may change the loss" not in text  # it is exact
-
-
-def test_the_figure_shows_timelines_and_rates(tmp_path: Path, draw: random.Random) -> None:
-    problem = drawn(draw, 6)
-    runs = {name: problem.timeline(select(problem, name).policy) for name in ("espresso", "joint")}
-    draw_figure(tmp_path / "tuning.png", runs, RATES, {"none": RATES, "joint": RATES[::-1]})
-    assert (tmp_path / "tuning.png").read_bytes()[:4] == b"\x89PNG"
-
-
-def test_the_benchmark_makes_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser()
-    tuner.add_arguments(parser)
-    words = [
-        "--tables",
-        "a",
-        "b",
-        "offload",
-        "preset",
-        "--cases",
-        "3",
-        "3",
-        "--methods",
-        "fp32",
-        "asc",
-        "zstd",
-    ]
-    rows = tuner.run(parser.parse_args(words))["rows"]
-    assert {row["table"] for row in rows} == {"a", "b", "offload", "preset"}
-    assert all(row["met"] for row in rows if row["what"].startswith("joint"))
-    assert len(tuner.resnet101_sizes()) == 314
-    assert sum(tuner.resnet101_sizes()) == 44_549_160
-    assert len(capsys.readouterr().out.splitlines()) == len(rows) + 2

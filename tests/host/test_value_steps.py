@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import arrays
 
 from oscar import cores
 from oscar.config import Config
-from oscar.errors import ConfigError, GradientError, PeerError
+from oscar.errors import GradientError, PeerError
 from oscar.numerics import quantiser_kernels
 from oscar.numerics.plans import make_plan
 from oscar.numerics.quantiser import QuantiserParams, Rounding, WorkerQuantiser
@@ -258,66 +258,7 @@ def test_steps_follow_a_tensor_that_changes_its_size(factor: float) -> None:
     assert np.median(np.abs(mean - exact) / np.abs(exact)) < 0.2
 
 
-def test_feedback_loses_nothing_over_iterations() -> None:
-    own, sent, wanted = cluster(error_feedback=True, coarseness=4.0), np.zeros(1207), np.zeros(1207)
-    for iteration in range(20):
-        given_now = gradients(iteration)
-        wanted += np.mean([np.concatenate([t.ravel() for t in n]) for n in given_now], axis=0, dtype=float)
-        sent += np.concatenate([t.ravel() for t in own.allreduce(given_now).mean])
-    held = np.mean([worker.residual for worker in own.workers], axis=0, dtype=float)
-    assert np.abs(held).max() > 0
-    assert np.abs(sent + held - wanted).max() < 1e-5 * np.abs(wanted).max()
-
-
-@pytest.mark.parametrize("method", ["asc", "int16", "rans0"])
-def test_a_saved_state_goes_on_bit_for_bit_and_is_checked(method: str) -> None:
-    own = cluster(method, error_feedback=True)
-    for iteration in range(5):
-        own.allreduce(gradients(iteration))
-    state = own.state_dict()
-    other = cluster(method, error_feedback=True)
-    other.load_state_dict(state)
-    for iteration in range(5, 8):
-        means = [one.allreduce(gradients(iteration)).mean for one in (own, other)]
-        assert all(np.array_equal(*pair) for pair in zip(*means, strict=True))
-    assert own.scheme is not None
-    assert other.scheme is not None
-    assert own.scheme.digests() == other.scheme.digests()
-    bad = [(np.full(1207, 9, np.int8), "values of -8 to 8"), (np.zeros(1206, np.int8), r"int8 \(1207,\)")]
-    for shifts, message in bad:
-        state["scheme"]["position"]["shifts"] = shifts
-        with pytest.raises(ConfigError, match=rf"state\.scheme\.position\.shifts: expected {message}"):
-            other.load_state_dict(state)
-    with pytest.raises(ConfigError, match="state was saved under"):
-        LocalCluster(Config.model_validate({"method": method})).load_state_dict(own.state_dict())
-
-
-def test_a_call_that_fails_leaves_steps_as_they_were() -> None:
-    struck, calm = cluster(), cluster()
-    for iteration in range(4):
-        bad = gradients(iteration)
-        bad[1][0][2, 2] = np.inf
-        with pytest.raises(GradientError):
-            struck.allreduce(bad)
-        means = [one.allreduce(gradients(iteration)).mean for one in (struck, calm)]
-        assert all(np.array_equal(*pair) for pair in zip(*means, strict=True))
-
-
 CONFIG = Config.model_validate({"quantiser": {**QUANTISER, "error_feedback": True}})
-
-
-def test_ranks_with_states_of_their_own_agree_with_a_cluster() -> None:
-    def work(transport: ThreadTransport) -> Any:
-        communicator = Communicator(CONFIG, transport, timeout_s=20)
-        means = [communicator.allreduce(gradients(i)[transport.rank]).mean for i in range(6)]
-        return means, communicator.states[0].scheme.digests()
-
-    ranks, own = on_ranks(local_transports(3), work), LocalCluster(CONFIG)
-    expected = [own.allreduce(gradients(i)).mean for i in range(6)]
-    for means, digests in ranks:
-        assert digests == own.scheme.digests()  # type: ignore[union-attr]
-        for came, wanted in zip(means, expected, strict=True):
-            assert all(np.array_equal(*pair) for pair in zip(came, wanted, strict=True))
 
 
 def _drift(name: str) -> Callable[[Any], None]:
@@ -348,21 +289,6 @@ def test_one_small_exchange_in_the_first_iteration_is_all_it_costs() -> None:
     costs = [own.allreduce(gradients(i)).stats.exchange_bytes for i in range(10)]
     assert costs[0] > 0
     assert not any(costs[1:])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"scale": "max"}, 'step "value" needs scale "sigma"'),
-        ({"controller": "bandit"}, "bandit moves the steps of tensors; set step to tensor"),
-        ({"step": "row"}, r"quantiser\.step.*'tensor' or 'value'"),
-    ],
-)
-def test_what_cannot_go_with_it_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Config.model_validate({"quantiser": {**QUANTISER, **changes}})
-    with pytest.raises(ValueError, match='step must be "tensor" or "value"'):
-        QuantiserParams(step="row")  # type: ignore[arg-type]
 
 
 def test_summaries_of_a_tensor_without_a_step_keep_the_profile() -> None:

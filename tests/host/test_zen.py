@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
@@ -11,12 +9,9 @@ from oscar.coding.index import make_index
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError, GradientError
 from oscar.reducers.cluster import LocalCluster
-from oscar.reducers.communicator import Communicator
-from oscar.schemes.registry import make_scheme
 from oscar.schemes.sparse.exchanges import AllGather
 from oscar.schemes.sparse.partitions import NAMES, Grains, Memory, deal, make_partition, servers
 from oscar.schemes.sparse.zen import Zen
-from oscar.transports.threads import local_transports
 
 SHAPES = [(300, 24), (77,), (5, 4, 3), (0, 8)]
 EXCHANGES = ["auto", "balanced", "doubling", "all-gather", "blocks", "dense"]
@@ -135,48 +130,6 @@ def test_rows_below_half_a_step_are_left_out_and_change_no_sum(seed: int) -> Non
     assert chosen[1] == chosen[2] == 0
 
 
-@pytest.mark.parametrize(
-    "options", [*({"exchange": name} for name in EXCHANGES), {"values": "asc", "error_feedback": True}]
-)
-def test_ranks_get_what_one_process_gets(options: dict[str, str], seed: int) -> None:
-    random, nodes = np.random.default_rng(seed), 3
-    config = Config(nodes=nodes, method="zen", scheme=options)
-    every = [gradients(random, nodes) for _ in range(4)]
-    cluster = LocalCluster(config)
-    expected = [cluster.allreduce(gradient).mean for gradient in every]
-
-    def work(transport: object) -> list[list[np.ndarray]]:
-        reducer = Communicator(config, transport, timeout_s=20)  # type: ignore[arg-type]
-        return [reducer.allreduce(gradient[transport.rank]).mean for gradient in every]  # type: ignore[attr-defined]
-
-    with ThreadPoolExecutor(nodes) as pool:
-        for came in pool.map(work, local_transports(nodes)):
-            for mine, theirs in zip(came, expected, strict=True):
-                assert [x.tobytes() for x in mine] == [x.tobytes() for x in theirs]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"partition": "learnt", "exchange": "balanced"},
-        {"values": "asc", "push": "popular", "error_feedback": True},
-    ],
-)
-def test_a_resumed_run_goes_on_bit_for_bit(options: dict[str, str], seed: int) -> None:
-    random = np.random.default_rng(seed)
-    config = Config(nodes=4, method="zen", scheme=options)
-    first, second = LocalCluster(config), LocalCluster(config)
-    for _ in range(3):
-        first.allreduce(gradients(random, 4))
-    second.load_state_dict(first.state_dict())
-    for _ in range(2):
-        every = gradients(random, 4)
-        results = [cluster.allreduce(every) for cluster in (first, second)]
-        assert all(np.array_equal(a, b) for a, b in zip(results[0].mean, results[1].mean, strict=True))
-        assert results[0].stats.frames == results[1].stats.frames
-
-
 def test_a_message_that_does_not_fit_its_positions_is_refused(seed: int) -> None:
     random, grains = np.random.default_rng(seed), Grains.of(np.array([0, 600]), [6])
     exchange = AllGather(grains, 2, make_index("coo"))
@@ -211,18 +164,6 @@ def test_a_set_that_does_not_fit_its_memory_raises_and_leaves_the_state(seed: in
         cluster.allreduce(gradients(random, 2))
     after = cluster.state_dict()
     assert str(before) == str(after)
-
-
-@pytest.mark.parametrize(("options", "message"), [
-    ({"exchange": "balance"}, "exchange is one of auto, balanced"),
-    ({"values": "asc", "exchange": "doubling"}, "exchange is auto, all-gather or dense there"),
-    ({"below": 2.0}, "0 <= below <= 1"),
-    ({"tries": 0}, "1 to 16 tries"),
-    ({"partition": "hashed"}, "partition is one of range, interleave, hash, learnt"),
-])  # fmt: skip
-def test_wrong_options_say_what_is_right(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_scheme("zen", options, shapes=SHAPES, nodes=2, seed=0)
 
 
 def test_a_tensor_whose_first_gradient_is_zero_is_not_taken_for_a_sparse_one(seed: int) -> None:

@@ -177,7 +177,20 @@ def _print(args: argparse.Namespace, case: Any, result: Any) -> None:
     if case.schedule.nodes > 1:
         print(breakeven_text(result))
     print(_verdict(result, case.schedule.nodes, coded, lambda s: f"{s * scale:.{digits}f} {unit}"))
+    if case.schedule.name == "redundant":
+        print(_copies(args.values, case))
     print(_assumed(args, case, result))
+
+
+def _copies(values: int, case: Any) -> str:
+    """Return what the schedule redundant sends, and how much more where others compute a slow rank's part."""
+    schedule, frame = case.schedule, values * case.bits / 8e6
+    sent = schedule.nodes * (schedule.nodes - 1) * frame
+    more = (schedule.copies - 1) * schedule.pieces * (schedule.nodes - 1) * frame
+    return (
+        f"# all ranks send {sent:.3g} MB a step; where others compute the {schedule.pieces} tasks of a slow "
+        f"rank, up to {more:.3g} MB more"
+    )
 
 
 def _assumed(args: argparse.Namespace, case: Any, result: Any) -> str:

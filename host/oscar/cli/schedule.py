@@ -216,11 +216,12 @@ def refuse_strangers(name: str, options: dict[str, tuple[Any, tuple[str, ...]]])
 
 def _schedule(args: argparse.Namespace) -> Any:
     """Return the schedule that is named: a built-in one, or one from a file."""
+    from oscar.collective.redundant import Redundant
     from oscar.collective.schedule_file import read_schedule
     from oscar.collective.schedules import GROUPED, SCHEDULES, make_schedule
     from oscar.collective.trees import Star, Switch
 
-    names, there = (*SCHEDULES, Switch.name), Path(args.schedule).exists()
+    names, there = (*SCHEDULES, Switch.name, Redundant.name), Path(args.schedule).exists()
     if not there and args.schedule not in names and (near := did_you_mean(args.schedule, names).strip()):
         raise ConfigError(f"{args.schedule}: no such file, nor schedule; {near}")
     name = "a file" if there or args.schedule not in names else args.schedule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oscar.collective.exchange import ExchangeSchedule
+from oscar.collective.redundant import Redundant, usual_pieces
 from oscar.collective.ring import Boomerang, Duplex, Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedule_file import FileSchedule, read_schedule
@@ -12,7 +13,9 @@ SCHEDULES: dict[str, type[Schedule]] = {
     kind.name: kind for kind in (Ring, Boomerang, Duplex, Direct, Hierarchical, ExchangeSchedule, Star)
 }
 GROUPED = Hierarchical, ExchangeSchedule  # have the option `group`
-KINDS: dict[str, type[Schedule]] = SCHEDULES | {FileSchedule.name: FileSchedule}  # built-in, and from a file
+KINDS: dict[str, type[Schedule]] = SCHEDULES | {  # built-in, from a file, and of tasks
+    kind.name: kind for kind in (FileSchedule, Redundant)
+}
 
 
 def make_schedule(
@@ -25,6 +28,8 @@ def make_schedule(
     root: int = 0,
     slices: int = 1,
     file: str | None = None,
+    copies: int = 2,
+    pieces: int | None = None,
 ) -> Schedule:
     """Return the schedule `name` for `nodes` ranks.
 
@@ -33,6 +38,8 @@ def make_schedule(
     group: ranks in a group, for hierarchical and exchange (None: about the square root of `nodes`).
     root: the rank that adds, for star.
     file: path of a schedule file, for file.
+    copies: ranks that can compute a task, for redundant.
+    pieces: tasks of a rank's part, for redundant (None: one for each other rank, at most 8).
     slices: for switch, which has so many ranks more, without values; no host runs it.
 
     Raises ValueError for arguments out of range, ConfigError for a file that cannot be used.
@@ -48,6 +55,8 @@ def make_schedule(
         if file is None:
             raise ValueError("schedule file: expected the path of a schedule file, got none")
         return read_schedule(file, nodes=nodes, subframes=subframes, adopt=adopt)
+    if name == Redundant.name:
+        return Redundant(nodes, subframes, adopt, copies=copies, pieces=pieces or usual_pieces(nodes))
     kind = SCHEDULES[name]
     adopt = adopt and not kind.integers
     if issubclass(kind, GROUPED):

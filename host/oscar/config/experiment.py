@@ -122,9 +122,28 @@ class Config(Choice):
                 f"ranks, which these may not fit; set {', '.join(fixed.values())}, or "
                 "transport.survive to false"
             )
+        wrong = dict(self._not_redundant()) if self.schedule.name == "redundant" else {}
+        if wrong:
+            raise ValueError(
+                f"schedule redundant cannot go with {', '.join(wrong)}: every rank must make the same "
+                f"integers of a task; set {', '.join(wrong.values())}, or take another schedule"
+            )
         if method.codec is not None:
             self.check_width(method.codec, self.nodes)
         return self
+
+    def _not_redundant(self) -> Iterator[tuple[str, str]]:
+        """Yield (what redundant tasks cannot have, what to set instead)."""
+        if method_info(self.method).codec is None:
+            yield f"the scheme {self.method}", "method to a lossless codec of integers, such as asc"
+        if self.quantiser.error_feedback:
+            yield "error feedback, whose residual belongs to one rank", "quantiser.error_feedback to false"
+        if self.quantiser.controller != "fixed":
+            yield f"the controller {self.quantiser.controller}", "quantiser.controller to fixed"
+        if self.transport.survive:
+            yield "transport.survive", "transport.survive to false: deaths are survived anyway"
+        if self.nic not in SOFTWARE:
+            yield f"nic {self.nic}", "nic to compiled"
 
     def _for_one_count(self) -> Iterator[tuple[str, str]]:
         """Yield (what fits some numbers of ranks alone, what to set instead)."""

@@ -25,6 +25,7 @@ SCHEDULE_OF_GATHER = {
 GATHER_HINT = "is called schedule now (ring.gather: forward is schedule: ring)"
 OPTIONS = {  # options of some schedules alone
     "group": ("hierarchical", "exchange"), "root": ("star",), "file": ("file",),
+    "copies": ("redundant",), "pieces": ("redundant",),
 }  # fmt: skip
 BURST = 4  # consecutive iterations with the ring: link tables catch up, and the last iteration is measured
 POINT_SECTIONS = ("scheme", "quantiser", "asc")  # what a point of a contender may change
@@ -39,6 +40,8 @@ class ScheduleSection(Section):
     group: ranks of a group, of hierarchical and exchange; null: about the square root of the nodes.
     root: the rank that adds, of star.
     file: path of a schedule file, with the name file.
+    copies: ranks that can compute each task, of redundant.
+    pieces: tasks of a rank's part, of redundant; null: one for each other rank, at most 8.
     """
 
     name: str = BY_NETWORK
@@ -46,6 +49,8 @@ class ScheduleSection(Section):
     group: int | None = Field(default=None, ge=1, le=256)
     root: int = Field(default=0, ge=0, le=255)
     file: str | None = None
+    copies: int = Field(default=2, ge=1, le=256)
+    pieces: int | None = Field(default=None, ge=1, le=64)
 
     @model_validator(mode="before")
     @classmethod

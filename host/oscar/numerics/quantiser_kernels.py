@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic
 
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 
 FLOAT32_MAX = np.finfo(np.float32).max
 MOST_SHIFT = 8  # octaves that a value's step may be apart from its tensor's
@@ -65,7 +65,7 @@ def to_grids(
     return -1
 
 
-@njit(cache=True, nogil=True)
+@part
 def to_grid(
     tensor: Any, residual: Any, shifts: Any, grid: Any, at: int, places: Any, granule: int, noise: Any,
     out: Any, keep: Any,
@@ -145,7 +145,7 @@ def _round(tensor: Any, grid: Any, out: Any, keep: Any) -> tuple[int, int]:
     return clipped, energy
 
 
-@njit(cache=True, nogil=True)
+@part
 def _round_with(tensor: Any, residual: Any, grid: Any, out: Any, keep: Any) -> tuple[int, int]:
     factor, step, limit = grid
     clipped, energy = 0, 0
@@ -161,7 +161,7 @@ def _round_with(tensor: Any, residual: Any, grid: Any, out: Any, keep: Any) -> t
     return clipped, energy
 
 
-@njit(cache=True, nogil=True)
+@part
 def _round_by(tensor: Any, residual: Any, grid: Any, draws: Any, out: Any, keep: Any) -> tuple[int, int]:
     factor, step, limit = grid
     clipped, energy = 0, 0
@@ -186,7 +186,7 @@ def power(exponent: Any) -> Any:
     return np.int32((np.int32(127) + np.int32(exponent)) << 23).view(np.float32)
 
 
-@njit(cache=True, nogil=True)
+@part
 def round_each(
     tensor: Any, residual: Any, shifts: Any, grid: Any, draws: Any, out: Any, keep: Any
 ) -> tuple[int, int]:
@@ -238,7 +238,7 @@ def uniform(noise: Any, at: int, size: int, words: Any, draws: Any) -> Any:
     return draws[at & 3 : (at & 3) + size]
 
 
-@njit(cache=True, nogil=True)
+@part
 def _philox(a: Any, b: Any, c: Any, d: Any, key: Any, other: Any) -> None:
     """Do the ten rounds of Philox 4x64 (Salmon et al., "Parallel random numbers", 2011), in vectors."""
     for _ in range(10):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 from oscar.numerics.plans import scatter_range
 
 PIECE = 4096  # values whose squares of differences below 2^10 add up within 32 bits
@@ -71,7 +71,7 @@ def to_means(sums: Any, nodes: Any, step: Any, out: Any) -> None:
         out[i] = np.float32(np.float64(sums[i]) / nodes * step)
 
 
-@njit(cache=True, nogil=True)
+@part
 def to_shifted_means(sums: Any, factor: Any, out: Any) -> None:
     """Do what `to_means` does for int16 `sums` and a float32 step / nodes that is a normal power of two."""
     for i in range(sums.size):
@@ -92,7 +92,7 @@ def squares_of_changes(sums: Any, before: Any, left: int, right: int) -> tuple[i
     return energy, change
 
 
-@njit(cache=True, nogil=True)
+@part
 def _piece_squares(sums: Any, before: Any, left: int, right: int) -> tuple[int, int]:
     if left == 0 and right == 0:
         energy, change, small = _small_squares(sums, before)
@@ -102,7 +102,7 @@ def _piece_squares(sums: Any, before: Any, left: int, right: int) -> tuple[int, 
     return np.int64(squares[0]), np.int64(squares[1])
 
 
-@njit(cache=True, nogil=True)
+@part
 def _small_squares(sums: Any, before: Any) -> tuple[int, int, bool]:
     """Return both sums of squares modulo 2^32, and whether all magnitudes are small enough for that."""
     energy, change, small = np.int32(0), np.int32(0), True

@@ -15,7 +15,7 @@ import numpy as np
 from isal.isal_zlib import crc32
 
 from oscar.array import Array
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 from oscar.numerics.plans import scatter_range
 from oscar.numerics.quantiser_kernels import MOST_SHIFT, power
 from oscar.numerics.sum_kernels import PIECE, find_classes
@@ -61,7 +61,7 @@ def settle_values(
     return fine, fine_rest, coarse, coarse_rest
 
 
-@njit(cache=True, nogil=True)
+@part
 def to_means_each(sums: Any, nodes: float, step: float, shifts: Any, out: Any) -> None:
     """Write float32(sums / nodes * (step * 2^shifts)) to `out`, rounded once."""
     for i in range(sums.size):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,16 +12,19 @@ import numpy as np
 from oscar.array import sizes_of
 from oscar.coding.codec import Codec
 from oscar.collective.frames import Frames
+from oscar.collective.redundant import Redundant
 from oscar.collective.schedule import Schedule
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientOverflowError
 from oscar.numerics.tensors import as_floats
 from oscar.reducers.checks import MAX_NODES, check_list
+from oscar.reducers.copies import Counts
 from oscar.reducers.on_device import flat_on, place_of, there, why_on_host
 from oscar.reducers.party import Party, greeting
 from oscar.reducers.reducer import Call, Reducer, Shapes, State, check_config
 from oscar.reducers.remote_wire import RemoteWire
 from oscar.reducers.scheduling import shares_of
+from oscar.reducers.wire import Wire
 from oscar.schemes.base import Channel
 from oscar.state import Saved
 from oscar.transports import handshake
@@ -41,6 +44,7 @@ class PeerStats:
     reset: state was made anew because shapes changed.
     seconds: duration of the call.
     waited_s: part of it spent waiting.
+    tasks: what copies of tasks cost, of a TaskCommunicator.
     """
 
     rank: int
@@ -56,6 +60,7 @@ class PeerStats:
     seconds: float
     waited_s: float
     frames: Frames = field(repr=False)
+    tasks: Counts | None = None
 
 
 @dataclass(frozen=True)
@@ -134,8 +139,23 @@ class Communicator(Reducer):
         self.party.compare(self.greeting, "handshake", advice=advice)
         if refused is not None:
             raise refused
+        self._check_schedule(self._default)
 
-    def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> RemoteWire:
+    def _check_schedule(self, schedule: Schedule | None) -> None:
+        """Raise ConfigError for a schedule that another class runs."""
+        if isinstance(schedule, Redundant):
+            raise ConfigError(
+                "schedule redundant: expected a way to compute tasks of other ranks, got the gradient of "
+                "this one; take oscar.reducers.tasks.TaskCommunicator (in PyTorch "
+                "oscar.torch_ddp.OscarTasks), or another schedule"
+            )
+
+    @property
+    def gradients(self) -> int:
+        """Number of gradients in a mean."""
+        return self.nodes
+
+    def _make_wire(self, nodes: int, channels: Mapping[str, Channel]) -> Wire:
         return RemoteWire(self.party, channels, self._default)
 
     @property
@@ -178,9 +198,15 @@ class Communicator(Reducer):
         check_list(tensors, "a list of tensors")
         if device is not None:
             device = self._admitted(tensors, key, device)
+        return self._wholly(lambda: self._attempt(tensors, key, device), key, device)
+
+    def _wholly(
+        self, attempt: Callable[[], tuple[PeerResult, Call]], key: Hashable, device: Any = None
+    ) -> PeerResult:
+        """Make a call as a whole or not at all."""
         try:
             with there(device), self._kept(key):
-                result, call = self._attempt(tensors, key, device)
+                result, call = attempt()
                 self.party.check_blame()
         except GradientOverflowError as error:
             self.party.shared(error)
@@ -213,8 +239,16 @@ class Communicator(Reducer):
         totals, call = self._exchange(state, [flat])
         self._timed(key, time.perf_counter() - (self._ended or began), self._of_rank_0)
         mean = self._finish(state, totals, [flat])
-        sent = sum(moved.sent_bytes for moved in call.traffic) + call.exchange_bytes
-        stats = PeerStats(
+        seconds = time.perf_counter() - began, self.party.waited_s - waited
+        if key == next(iter(self.states)):
+            self._ended = time.perf_counter()
+        return PeerResult(mean, self._sums(state), self._stats(state, call, seconds, reset=reset)), call
+
+    def _stats(
+        self, state: State, call: Call, seconds: tuple[float, float], *, reset: bool = False, **more: Any
+    ) -> PeerStats:
+        """Return the statistics of a call. seconds: its duration, and the part spent waiting."""
+        return PeerStats(
             rank=self.rank,
             nodes=self.nodes,
             values=state.scheme.values,
@@ -222,15 +256,13 @@ class Communicator(Reducer):
             iteration=state.scheme.iteration - 1,
             **call.clipped(),
             reset=reset,
-            sent_bytes=sent,
+            sent_bytes=sum(moved.sent_bytes for moved in call.traffic) + call.exchange_bytes,
             exchange_bytes=call.exchange_bytes,
-            seconds=time.perf_counter() - began,
-            waited_s=self.party.waited_s - waited,
+            seconds=seconds[0],
+            waited_s=seconds[1],
             frames=call.frames,
+            **more,
         )
-        if key == next(iter(self.states)):
-            self._ended = time.perf_counter()
-        return PeerResult(mean, self._sums(state), stats), call
 
     def _of_rank_0(self, value: float) -> float:
         """Return rank 0's `value` on all ranks; collective."""
@@ -245,7 +277,7 @@ class Communicator(Reducer):
         subject = self.party.subject = handshake.Subject(str(key), shapes)
         if state is not None and state.scheme.shapes == shapes:
             if state.device != device:  # its own rank alone knows where it is
-                moved = self._make_state(self.nodes, shapes, device)
+                moved = self._make_state(self.gradients, shapes, device)
                 moved.load_state_dict(Saved(state.state_dict()))
                 self.states[key] = state = moved
             return state, False
@@ -255,7 +287,7 @@ class Communicator(Reducer):
         pairs = {"key": str(key), "tensors": len(shapes), **described, "schedule": schedule.digest}
         pairs["plan.shares"] = shares_of(self.config, schedule, values)
         self.party.compare_shapes(subject.news([] if state is None else state.scheme.shapes), pairs)
-        self.states[key] = self._make_state(self.nodes, shapes, device)
+        self.states[key] = self._make_state(self.gradients, shapes, device)
         return self.states[key], state is not None
 
     def gather(self, mine: bytes, cap: int) -> list[bytes]:
@@ -314,6 +346,6 @@ class Communicator(Reducer):
         with self._resumed(saved):
             for key in states.keys(lambda _: True, "any"):
                 with states[key]["shapes"].fitting():
-                    fresh[key] = self._make_state(self.nodes, states[key]["shapes"].shapes())
+                    fresh[key] = self._make_state(self.gradients, states[key]["shapes"].shapes())
                 fresh[key].load_state_dict(states[key])
         self.states, self._ended = fresh, None

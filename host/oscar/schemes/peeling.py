@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 
 u64 = np.uint64
 MAX_HASHES = 8
 
 
-@njit(cache=True, nogil=True, inline="always")
+@part(inline="always")
 def _mix(block: Any, row: Any, seed: Any) -> Any:
     """Return 64 hashed bits of a block in one sub-table. Bit 63 is the sign; bits 0 .. 31 pick the bucket."""
     x = u64(block) * u64(0x9E3779B97F4A7C15) + u64(seed) + (u64(row) + u64(1)) * u64(0xD1B54A32D192ED03)

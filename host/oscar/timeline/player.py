@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 from oscar.timeline.driver import DESK, fetch, give
 from oscar.timeline.link import CodecTime
 from oscar.timeline.lowering import (
@@ -93,7 +93,7 @@ class Played(NamedTuple):
     carried: Any
 
 
-@njit(cache=True, nogil=True)
+@part
 def _code(at: int, ready: float, call: Any, s: Any) -> float:
     """Encode or decode a frame whose input is there at `ready`; return when its result is.
 
@@ -127,21 +127,21 @@ def _code(at: int, ready: float, call: Any, s: Any) -> float:
     return float(done)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _push_event(when: float, kind: int, order: int, what: int, leave: float, s: Any) -> None:
     """Let something happen at `when`; of events at once by kind, then by order, then as they were added."""
     heappush(s.events, (when, kind, order, s.count[0], what, leave))
     s.count[0] += 1
 
 
-@njit(cache=True, nogil=True)
+@part
 def _wake(way: int, when: float, ways: Any, s: Any) -> None:
     """Look at a way, and at all that share ports with it, at `when`."""
     group = ways.group[way]
     _push_event(when, SENDS_NEXT, ways.rank[ways.members[ways.member_ends[group]]], group, 0.0, s)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _complete(at: int, when: float, call: Any, s: Any) -> None:
     """Note a result, and let those go on that wait for it."""
     do, ways, desks = call.do, call.ways, call.desks
@@ -164,7 +164,7 @@ def _complete(at: int, when: float, call: Any, s: Any) -> None:
         s.blocked[at] = -1
 
 
-@njit(cache=True, nogil=True)
+@part
 def _run_coders(heads: Any, call: Any, s: Any) -> None:
     """Let coders work as far as their inputs allow, in the order of their queues."""
     do, load, desks = call.do, call.load, call.desks
@@ -199,7 +199,7 @@ def _run_coders(heads: Any, call: Any, s: Any) -> None:
                 heads[queue] += 1
 
 
-@njit(cache=True, nogil=True)
+@part
 def _command(at: int, now: float, call: Any, s: Any) -> float:
     """Give the command of a frame whose input is there; return when its result is."""
     do, load, desks = call.do, call.load, call.desks
@@ -217,7 +217,7 @@ def _command(at: int, now: float, call: Any, s: Any) -> float:
     return done
 
 
-@njit(cache=True, nogil=True)
+@part
 def _next_send(way: int, now: float, sends: Any, pulls_first: bool, s: Any) -> int:
     """Return the send that a way makes next, if it can leave at `now`; -1: none.
 
@@ -236,7 +236,7 @@ def _next_send(way: int, now: float, sends: Any, pulls_first: bool, s: Any) -> i
     return s.now[way][0][1] if len(s.now[way]) else -1
 
 
-@njit(cache=True, nogil=True)
+@part
 def _send(at: int, now: float, call: Any, s: Any) -> None:
     """Put a frame on the wire."""
     do, load, ways = call.do, call.load, call.ways
@@ -260,7 +260,7 @@ def _send(at: int, now: float, call: Any, s: Any) -> None:
     _push_event(begin + ways.latency[ways.link[at]], ARRIVES, 0, at, leave, s)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _arrive(at: int, first: float, leave: float, call: Any, s: Any) -> tuple[float, float]:
     """Let a first bit in at the receiver's ports; return when the last one is in, and how long it waited."""
     load, ways = call.load, call.ways
@@ -284,7 +284,7 @@ def _arrive(at: int, first: float, leave: float, call: Any, s: Any) -> tuple[flo
     return arrival, arrival - alone
 
 
-@njit(cache=True, nogil=True)
+@part
 def _link_actions(number: int, call: Any, s: Any) -> Any:
     """Link the actions that wait for each result; return all ways' sends in order, and where each begins."""
     do, load, ways, desks = call.do, call.load, call.ways, call.desks
@@ -314,12 +314,12 @@ def _link_actions(number: int, call: Any, s: Any) -> Any:
     return order, starts
 
 
-@njit(cache=True, nogil=True)
+@part
 def _serve(group: int, now: float, sends: Any, call: Any, s: Any) -> None:
     """Start every frame of a group's ways that can leave now."""
     ways = call.ways
     while True:
-        best, since = -1, 0.0  # of a group's ways, the one that has asked for longest
+        best, since = np.int64(-1), 0.0  # of a group's ways, the one that has asked for longest
         for place in range(ways.member_ends[group], ways.member_ends[group + 1]):
             way = ways.members[place]
             at = _next_send(way, now, sends, call.pulls_first, s)
@@ -338,7 +338,7 @@ def _serve(group: int, now: float, sends: Any, call: Any, s: Any) -> None:
         _send(best, now, call, s)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _read(call: Any, s: Any) -> None:
     """Let hosts read what has been summed, once all frames have come."""
     do, desks = call.do, call.desks
@@ -347,9 +347,9 @@ def _read(call: Any, s: Any) -> None:
         if do.kind[at] == ADD or do.kind[at] == TAKE:
             counts[do.rank[at], do.part[at]] = call.load.values[at]
     for rank in range(desks.reads.shape[0]):
-        for part in desks.reads[rank]:
-            if s.whole[rank, part] >= 0:
-                read = fetch(s.desks[rank], s.whole[rank, part], counts[rank, part], desks.costs)
+        for sent in desks.reads[rank]:
+            if s.whole[rank, sent] >= 0:
+                read = fetch(s.desks[rank], s.whole[rank, sent], counts[rank, sent], desks.costs)
                 s.finish[rank] = max(s.finish[rank], read)
 
 

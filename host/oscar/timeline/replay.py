@@ -234,7 +234,8 @@ def _run(
     coding = np.flatnonzero(do.kind <= TAKE) if desks.mode != BY_ARRIVAL else np.zeros(0, np.int64)
     order = coding[np.argsort(queue[coding], kind="stable")]
     starts = np.searchsorted(queue[order], np.arange(queues + 1))
-    load = Load(values, sizes, *work, unit, order, starts)
+    turns, held = map(np.ascontiguousarray, work)  # the player is compiled for one layout
+    load = Load(values, sizes, turns, held, unit, order, starts)
     ways = ways_of(do, values, schedule.nodes, link, topology, alone=alone)
     # Compiled code takes numbers of one type: a cost may be an integer.
     seconds: dict[str, Any] = {name: float(getattr(codec, name)) for name in SECONDS}

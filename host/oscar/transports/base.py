@@ -24,6 +24,7 @@ from oscar.transports.waits import Wait
 GATHER_TAGS = (32640, 32641)  # frames have lower tags (Action.tag) and their own CRC-32
 STATE_TAG = 32642  # tag of digests of the replicated state
 EXCHANGE_TAG = 32643  # tag of buffers that are sent directly to one rank
+TASK_TAG = 32644  # tag of copies of tasks
 CONTROL_TAG = 32767  # the largest tag that every MPI has
 KEYED_CONTROL_TAG = 32766  # tag of control messages under a key; differs from that of earlier plain ones
 CONTROL_TAGS = (KEYED_CONTROL_TAG, CONTROL_TAG)
@@ -212,6 +213,15 @@ class Transport(ABC):
                 self._glance()
             else:
                 wait.go_on()
+
+    def move(self) -> None:
+        """Move bytes that wait to be moved, and release messages that have left; no pause."""
+        self._glance()
+        self._unsent()
+
+    def look(self, peer: int, tag: int) -> memoryview | None:
+        """Return the posted message if it has arrived, as `wait` does, else None; note a death in `dead`."""
+        return self._take(peer, tag)
 
     def _glance(self) -> None:  # noqa: B027 - most libraries move bytes by themselves
         """Move bytes that wait to be moved, without a pause."""

@@ -179,6 +179,9 @@ class KeyedTransport(Transport):
     def _pause(self, tries: int) -> None:
         self.inner._pause(tries)
 
+    def _glance(self) -> None:
+        self.inner._glance()
+
     @property
     def closed(self) -> bool:
         return self.inner.closed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,46 +71,71 @@ class TransportError(OscarError):
         self.peer, self.kind, self.tag, self.notice = peer, kind, tag, notice
 
 
-class Wait:
-    """The clock of one wait. It sends a sign of life, listens for notices, and gives up at the deadline."""
+class AnyWait:
+    """The clock of a wait for a message of any of several peers; their deaths are no error.
 
-    def __init__(self, transport: Transport, peer: int, tag: int, deadline: float, what: str) -> None:
-        self.transport, self.peer, self.tag, self.what = transport, peer, tag, what
+    It sends a sign of life, listens for notices, and gives up at the deadline.
+    """
+
+    tag = -1
+
+    def __init__(self, transport: Transport, deadline: float, what: str) -> None:
+        self.transport, self.what = transport, what
         self.begin = time.monotonic()
         self.span = max(0.0, deadline - self.begin)
         self.told = False
-        self.gone = 0.0  # when the peer was found dead
         self.tries = 0
 
-    def go_on(self) -> None:
-        """Pause. Raises TransportError once the peer is dead or silent, or a neighbour gave up."""
-        transport, peer = self.transport, self.peer
-        transport.check_open()
-        transport._listen(self.peer)
-        passed = time.monotonic() - self.begin
-        if peer in transport.dead:
-            self._dead(transport.dead[peer])
-            return
+    def go_on(self, peers: Sequence[int]) -> None:
+        """Pause. Raises TransportError once one of `peers` is silent, or a neighbour gave up."""
+        self._listen(peers[0])
+        self._check(peers)
+
+    def _listen(self, peer: int) -> None:
+        self.transport.check_open()
+        self.transport._listen(peer)
+
+    def _check(self, peers: Sequence[int]) -> None:
+        transport, passed = self.transport, time.monotonic() - self.begin
         if passed > SIGN_AFTER * self.span and not self.told:
             self.told = True
             transport._tell(json.dumps({"waiting": self.what[:REASON_CHARS]}).encode())
-        when, what = transport._signs.get(peer, (0.0, ""))
-        alive = when >= self.begin
-        if passed >= self.span * (1.0 if alive else PATIENCE):
+        signs = {peer: transport._signs.get(peer, (0.0, "")) for peer in peers}
+        mute = [peer for peer, (when, _) in signs.items() if when < self.begin]
+        if passed >= self.span * (PATIENCE if mute else 1.0):
+            peer = (mute or peers)[0]
+            also = "" if mute else f" (it is alive, and itself waits for {signs[peer][1]})"
             transport._silent.add(peer)
-            also = f" (it is alive, and itself waits for {what})" if alive else ""
             raise TransportError(
                 f"rank {peer} was silent for {passed:.1f} s{also}", peer=peer, kind="silent", tag=self.tag
             )
-        transport._pause(self.tries)
+        self._pause()
+
+    def _pause(self) -> None:
+        self.transport._pause(self.tries)
         self.tries += 1
+
+
+class Wait(AnyWait):
+    """The clock of a wait for one peer, whose death is an error."""
+
+    def __init__(self, transport: Transport, peer: int, tag: int, deadline: float, what: str) -> None:
+        super().__init__(transport, deadline, what)
+        self.peer, self.tag = peer, tag
+        self.gone = 0.0  # when the peer was found dead
+
+    def go_on(self, peers: Sequence[int] = ()) -> None:
+        """Pause. Raises TransportError once the peer is dead or silent, or a neighbour gave up."""
+        self._listen(self.peer)
+        if self.peer in self.transport.dead:
+            self._dead(self.transport.dead[self.peer])
+        else:
+            self._check((self.peer,))
 
     def _dead(self, why: str) -> None:
         """Pause, so that a dead peer's last messages can arrive; raise TransportError after LAST_WORDS_S."""
         now = time.monotonic()
         self.gone = self.gone or now
-        if now < self.gone + LAST_WORDS_S:
-            self.transport._pause(self.tries)
-            self.tries += 1
-            return
-        raise TransportError(f"rank {self.peer} died ({why})", peer=self.peer, kind="dead", tag=self.tag)
+        if now >= self.gone + LAST_WORDS_S:
+            raise TransportError(f"rank {self.peer} died ({why})", peer=self.peer, kind="dead", tag=self.tag)
+        self._pause()

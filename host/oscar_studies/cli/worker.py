@@ -70,12 +70,12 @@ def _train(args: argparse.Namespace, config: Any, transport: Transport) -> int:
     from oscar.errors import ConfigError, MissingExtraError, PeerError
     from oscar.transports.base import PEER_FAILED
     from oscar.transports.keyed import KeyedTransport, read_key
-    from oscar_studies.ranks import RankRun
+    from oscar_studies.ranks import RankRun, of_tasks
     from oscar_studies.recording import open_workload
 
     rank, wire, running, comparing = transport.rank, config.transport, None, False
     try:
-        workload = open_workload(config)
+        workload = open_workload(of_tasks(config))
         key = None if wire.security == "none" else read_key(wire.key)
         comparing = True
         if key is not None:
@@ -128,7 +128,9 @@ def _report(args: argparse.Namespace, config: Any, running: Any) -> int:
     from oscar_studies.ranks import TABLE, summarise, text_row, text_summary
 
     rank = running.communicator.rank
-    early = not config.transport.survive  # else a death might leave some with an iteration's row, some not
+    redundant = config.schedule.name == "redundant"  # nobody waits for another's row
+    # Where deaths are survived, some ranks might have an iteration's row and some not.
+    early = not config.transport.survive and not redundant
     if rank == 0 and early:
         print(TABLE.heading, flush=True)
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 from oscar.state import Saved
 from oscar_studies.workloads.base import DataParallel, batch_generator
 from oscar_studies.workloads.ngrams import NgramSamples, code_samples
@@ -124,7 +124,7 @@ def _times(start: Any, columns: Any, scale: Any, vector: Any, out: Any) -> None:
         out[i] = scale[i] * total
 
 
-@njit(cache=True, nogil=True)
+@part
 def _add_transposed(start: Any, columns: Any, scale: Any, rows: Any, out: Any) -> None:
     """out += A' rows."""
     for i in range(len(rows)):
@@ -170,7 +170,7 @@ def _local(
     return x, loss
 
 
-@njit(cache=True, nogil=True)
+@part
 def _newton(
     start: Any, columns: Any, scale: Any, curvature: Any, down: Any, coupling: float, conjugate: int
 ) -> Any:

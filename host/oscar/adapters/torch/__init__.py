@@ -16,8 +16,9 @@ except ImportError as error:
     ) from error
 
 from oscar.adapters.torch.state import OscarState
+from oscar.adapters.torch.tasks import OscarTasks
 
-__all__ = ["OscarState", "oscar_hook"]
+__all__ = ["OscarState", "OscarTasks", "oscar_hook"]
 
 
 def oscar_hook(state: OscarState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

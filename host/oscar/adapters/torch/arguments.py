@@ -35,7 +35,12 @@ class Asked:
 
     def check(self) -> None:
         """Raise TypeError, ValueError or ConfigError for an argument that no state can have."""
-        _check_config(self.config)
+        check_config(self.config)
+        if self.config is not None and self.config.schedule.name == "redundant":
+            raise ConfigError(
+                "schedule redundant: expected a way to compute tasks of other ranks, got a hook, which has "
+                "the gradient of this one; take oscar.torch_ddp.OscarTasks, or another schedule"
+            )
         check_mode(self.bypass)
         if self.policy is not None and not isinstance(self.policy, (PolicyFile, Path, str)):
             raise TypeError(f"policy: expected a file that `oscar tune` wrote, got {_shown(self.policy)}")
@@ -45,7 +50,8 @@ class Asked:
             raise TypeError(f"on_gpu: expected True or False, got {_shown(self.on_gpu)}")
 
 
-def _check_config(config: Any) -> None:
+def check_config(config: Any) -> None:
+    """Raise TypeError unless `config` is a Config or None, ConfigError where its frames should be keyed."""
     if config is None:
         return
     if not isinstance(config, Config):
@@ -115,7 +121,7 @@ class Ends:
         """
         if not load_torch()[1].is_initialized():
             raise OscarError("expected torch.distributed to be initialised; call init_process_group first")
-        config = _for_group(config, process_group)
+        config = for_group(config, process_group)
         policed = Policed.of(asked.policy, asked.model, config)
         policed, retuning = Retuning.of(policed, asked.retune, config)
         mode: Mode = asked.bypass if policed is None else "never"
@@ -137,7 +143,7 @@ class Ends:
         return cls(config, transport, communicator, Bypass(mode, plain, communicator), policies)
 
 
-def _for_group(config: Config, process_group: Any) -> Config:
+def for_group(config: Config, process_group: Any) -> Config:
     """Return `config` for the ranks of a group, with the group's own timeout where none was set."""
     timeout_s = timeout_for(process_group, config.transport.given_timeout_s)
     transport = {**config.transport.model_dump(), "timeout_s": timeout_s}

@@ -12,7 +12,7 @@ import numpy as np
 
 from oscar.array import Array
 from oscar.coding.baselines.blocks import bit_length, get, put
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 
 RANGES = 16
 PROBABILITY_BITS = 10
@@ -22,20 +22,20 @@ QUARTER = 1 << 14
 GAIN = 0.01  # the released search ends with the first round that gains a smaller share
 
 
-@njit(cache=True, nogil=True)
+@part
 def range_cost(mass: int, length: int) -> float:
     """Return the cost of one range."""
     return mass * (length - np.log2(mass)) if mass > 0 else 0.0
 
 
-@njit(cache=True, nogil=True)
+@part
 def _move_cost(below: Array, edges: Array, at: Array, i: int, edge: int, j: int) -> float:
     """Return the cost of the two ranges at boundary i if it lies at `edge`, just below distinct value j."""
     left = range_cost(below[j] - below[at[i - 1]], bit_length(edge - edges[i - 1] - 1))
     return left + range_cost(below[at[i + 1]] - below[j], bit_length(edges[i + 1] - edge - 1))
 
 
-@njit(cache=True, nogil=True)
+@part
 def _sweep(distinct: Array, below: Array, edges: Array, at: Array, i: int) -> float:
     """Move boundary i down, then up, between its neighbours; keep the best place and return its gain.
 
@@ -93,7 +93,7 @@ def released_search(distinct: Array, counts: Array, space: int) -> tuple[Array, 
     return start[:used], length[:used], mass[:used]
 
 
-@njit(cache=True, nogil=True)
+@part
 def floored_cost(mass: int, length: int, least: float) -> float:
     """Return the cost of a range whose probability is at least that of `least` values."""
     if mass >= least:
@@ -160,7 +160,7 @@ def optimal_search(first: Array, last: Array, counts: Array, row_bits: float) ->
     return start, lengths, masses
 
 
-@njit(cache=True, nogil=True)
+@part
 def _emit(out: Array, pos: int, bit: int, pending: int) -> int:
     """Write a bit and the `pending` opposite ones that underflow delayed; return the next bit, or -1."""
     if pos < 0 or pos + pending >= 8 * out.size:

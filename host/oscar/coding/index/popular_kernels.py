@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 
 CLASSES = 16
 PRECISION = 22  # bits of a class's hit probability
@@ -41,7 +41,7 @@ def _advance(classes: Any, start: int, stop: int, places: Any) -> None:
         j += 1
 
 
-@njit(cache=True, nogil=True)
+@part
 def _levels(hits: int, places: int, density: int, empty: Any, second: Any) -> int:
     """Fill the probabilities of a class; return the level of its runs.
 
@@ -95,7 +95,7 @@ def _put(bit: int, zero: int, state: Any, out: Any) -> None:
     state[0], state[1], state[2] = low, span, at
 
 
-@njit(cache=True, nogil=True)
+@part
 def _carry(out: Any, at: int) -> None:
     """Add 1 to the byte before `at`, and carry."""
     at -= 1
@@ -122,7 +122,7 @@ def _finish(state: Any, out: Any) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)
+@part
 def _get(zero: int, state: Any, body: Any) -> int:
     """Decode the next bit; bytes behind the end are 0."""
     code, span, at = state[0], state[1], state[2]

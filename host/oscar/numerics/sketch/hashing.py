@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 
 PRIME = (1 << 31) - 1
 RUN = 16  # consecutive indices that land in consecutive cells
@@ -41,7 +41,7 @@ class SketchHashes:
         return SketchHashes(both[0], both[1])
 
 
-@njit(cache=True, nogil=True)
+@part
 def polynomial(c: Any, x: Any) -> Any:
     """Value at x < 2^31 - 1 of the polynomial with coefficients c[0..3], modulo 2^31 - 1, uint64."""
     p, shift = np.uint64(PRIME), np.uint64(31)

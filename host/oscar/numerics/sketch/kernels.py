@@ -17,7 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 from oscar.numerics.simd import VECTOR, WIDTH, lanes
 from oscar.numerics.sketch.hashing import PRIME, differences, polynomial
 
@@ -126,7 +126,7 @@ def _next(x: Any, step: Any) -> Any:
     return min(total, total - u64(PRIME))  # unsigned: a difference below 0 wraps to a large number
 
 
-@njit(cache=True, nogil=True)
+@part
 def _walk(cells: Any, row: int, columns: int, state: Any, place: Any, v: Any, first: int, runs: int) -> None:
     """Add the runs of `v` from run `first` on to a row."""
     s0, s1, s2, s3 = load(state, u64(0)), load(state, u64(16)), load(state, u64(32)), load(state, u64(48))
@@ -160,7 +160,7 @@ def _look(cells: Any, row: int, columns: int, state: Any, place: Any, out: Any, 
     place[0], place[1], place[2] = p0, p1, p2
 
 
-@njit(cache=True, nogil=True)
+@part
 def magnitude_bits(values: Any) -> int:
     """Return the bit-wise or of all magnitudes, those of negative values less one."""
     bits, shift = np.int32(0), np.int32(31)
@@ -182,7 +182,7 @@ def encode_runs(values: Any, first_run: int, signs: Any, places: Any, columns: i
     return bits
 
 
-@njit(cache=True, nogil=True)
+@part
 def _median3(a: Any, b: Any, c: Any) -> Any:
     return larger(smaller(a, b), smaller(larger(a, b), c))
 
@@ -194,7 +194,7 @@ def _middle(a: Any, b: Any) -> Any:
     return common + ((a | b) - common >> 1)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _medians(rows: int, e: Any, runs: int, out: Any, first: int) -> None:
     """Set out from run `first` on to the medians of e[row], by compare networks."""
     one, two, three, four = u64(ROW), u64(2 * ROW), u64(3 * ROW), u64(4 * ROW)
@@ -246,7 +246,7 @@ def estimate_runs(
         _combine(rows, summed, e, count, out, first)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _hash(indices: Any, signs: Any, places: Any, columns: int, row: int, at: Any, sign: Any) -> None:
     """Set where the indices lie in the flat cells, and their signs, 1 or -1."""
     base, starts = u64(row * columns), u64(columns - 15)

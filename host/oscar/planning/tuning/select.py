@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from oscar.coding.costs import clock
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 from oscar.planning.tuning.policy import Policy, PolicyProblem
 from oscar.timeline.engine import COMPUTE, LANES, PORT
 from oscar.timeline.lanes import policy_time
@@ -242,10 +242,10 @@ def descend(
             continue
         best, count, more = _merges(case, stops, options, count, starts, best)
         tried += more
-        best, count, more = _splits(case, stops, options, count, starts, best, deep=False)
+        best, count, more = _splits(case, stops, options, count, starts, best, deep=np.bool_(False))
         tried += more
         if best >= before * GAIN:
-            best, count, more = _splits(case, stops, options, count, starts, best, deep=True)
+            best, count, more = _splits(case, stops, options, count, starts, best, deep=np.bool_(True))
             tried += more
             if best >= before * GAIN:
                 break
@@ -289,7 +289,7 @@ def _moves(case: Any, stops: Any, options: Any, count: int, starts: Any, best: f
     return best, tried
 
 
-@njit(cache=True, nogil=True)
+@part
 def _merges(
     case: Any, stops: Any, options: Any, count: int, starts: Any, best: float
 ) -> tuple[float, int, int]:
@@ -317,7 +317,7 @@ def _merges(
     return best, count, tried
 
 
-@njit(cache=True, nogil=True)
+@part
 def _splits(
     case: Any, stops: Any, options: Any, count: int, starts: Any, best: float, deep: bool
 ) -> tuple[float, int, int]:

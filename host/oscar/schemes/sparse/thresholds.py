@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.kernels import njit
+from oscar.kernels import njit, part
 
 SAMPLE = 4096  # approximate number of values in a sample
 
@@ -111,7 +111,7 @@ def reached_by_each(acc: Array, ranks: Array, low: int = 0, high: int | None = N
     return result.view(np.float32)
 
 
-@njit(cache=True, nogil=True)
+@part
 def _reaching(bits: Any, ranks: Any, at: Any) -> float:
     """Return about how many values reach `at` (bits of a float), by linear interpolation in every ladder."""
     total, octave = 0.0, 1 << 23
