@@ -58,7 +58,7 @@ def decode_choice(clk, phase, thread, some, context, choice):
     """
     high, low, row, seeding = word(5), word(5), word(5), bit()
     first2, end2, last2, more3, rows2 = bit(), bit(), bit(), bit(), bit()
-    goes_on, group_before = bit(), word(7)
+    goes_on, next_group = bit(), word(7)
     held2, ends = word(3), row_ends(clk, context.mask, high, low)
     loads, raw_row, next_row, raw_limit = bit(), word(5), word(5), word(5)
 
@@ -67,7 +67,9 @@ def decode_choice(clk, phase, thread, some, context, choice):
     def look():
         first2.next = context.group == context.first
         end2.next = context.group == context.last_group
-        group_before.next = context.group - 1
+        next_group.next = context.group - 1
+        if context.raw:
+            next_group.next = context.group + 1
         rows2.next = context.state == ports.ROWS
         held2.next = 0
         if context.group == context.first:
@@ -83,7 +85,7 @@ def decode_choice(clk, phase, thread, some, context, choice):
             row.next = low
         last2.next = end2 and not (rows2 and not first2 and not more3)
 
-    @always_comb
+    @always(clk.posedge)
     def go_up():
         loads.next = (
             context.state == ports.FIRST or context.state == ports.NEXT or context.state == ports.AGAIN
@@ -91,6 +93,9 @@ def decode_choice(clk, phase, thread, some, context, choice):
         raw_row.next = context.left[5:]
         if context.state == ports.FIRST or context.state == ports.AGAIN or context.state == ports.TALLIES:
             raw_row.next = 0
+
+    @always_comb
+    def bound():
         next_row.next = raw_row + 1
         raw_limit.next = 31
         if end2:
@@ -113,7 +118,7 @@ def decode_choice(clk, phase, thread, some, context, choice):
                 choice.op.next = ports.ROW
             choice.group.next = context.group
             if goes_on:
-                choice.group.next = group_before
+                choice.group.next = next_group
             choice.row.next = 0
             if seeding or more3:
                 choice.row.next = row
@@ -141,7 +146,7 @@ def decode_choice(clk, phase, thread, some, context, choice):
                     choice.op.next = ports.TALLY
                 choice.group.next = context.group
                 if context.state == ports.AGAIN:
-                    choice.group.next = context.group + 1
+                    choice.group.next = next_group
                 choice.row.next = raw_row
                 choice.left.next = raw_row
                 if context.state == ports.ADD:
@@ -159,7 +164,7 @@ def decode_choice(clk, phase, thread, some, context, choice):
             if context.state == ports.TALLIES:
                 choice.ends.next = end2
 
-    return ends, look, sort, go_up, decide, follow_raw
+    return ends, look, sort, go_up, bound, decide, follow_raw
 
 
 @block
@@ -216,7 +221,7 @@ def decode_order(clk, phase, choice, word1, looked1, decision):
             decision.real.next = choice.real
             if choice.raw:
                 decision.final.next = choice.op == ports.TALLY and choice.ends
-                decision.real.next = (choice.adds and found != 0) or (
+                decision.real.next = (choice.adds and looked1 != 0) or (
                     choice.op == ports.TALLY and choice.index[0]
                 )
 

@@ -70,18 +70,18 @@ def _loader_order(clk, rst, phase, command, s_axis_values, want, taken, at, row,
     from oscar_hdl.nic.memory.values_in import values_in as made
 
     ROW_BITS = len(row)
-    lines, write, never, old = RowLines(1), GroupWrite(word(ROW_BITS)), bit(), word(STREAM_BITS)
+    lines, write, old = RowLines(1), GroupWrite(word(ROW_BITS)), word(STREAM_BITS)
     ask, added, row3 = RowAsk(1, ROW_BITS), AddedRows(ROW_BITS), word(ROW_BITS)
     bank, hit, gives = BankAdds(word(ROW_BITS), added), bit(), bit()
     adding = Adding(ask, [old], added, [bank])
     parts = [
         row_lines(clk, command, lines, skip_bits=0),
         made(
-            clk, rst, phase, command, lines, never, s_axis_values, adding, write.row, [write], skip_bits=0,
+            clk, rst, phase, command, lines, s_axis_values, adding, write.row, [write], skip_bits=0,
             adds=True,
         ),
         rows_under_way(clk, rst, phase, row, row3, gives, bank, hit),
-        zero(clk, never), zero(clk, old),
+        zero(clk, old),
     ]  # fmt: skip
 
     @always_comb
