@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 import tracemalloc
@@ -23,7 +24,14 @@ from oscar.reducers.party import Party, greeting
 from oscar.reducers.remote_wire import FIRST_ROOM, RemoteWire
 from oscar.schemes.base import Message
 from oscar.transports import handshake
-from oscar.transports.base import CONTROL_CAP, Notice, Transport, TransportError
+from oscar.transports.base import (
+    CONTROL_CAP,
+    EXCHANGE_TAG,
+    GATHER_TAGS,
+    Notice,
+    Transport,
+    TransportError,
+)
 from oscar.transports.handshake import first_difference
 from oscar.transports.threads import ThreadTransport, local_transports
 from support.gradients import laplace
@@ -174,6 +182,39 @@ def test_a_length_that_no_rank_can_have_makes_no_room(op: Any, parts: tuple[int,
         assert isinstance(error, PeerError), error
         assert f"rank 1 announced {12 << 30} bytes of 1000 values, expected 1064576 at most" in str(error)
     assert max(posted) < 1 << 20
+
+
+@pytest.mark.parametrize(("op", "met", "sends"), [
+    ("sum", False, 4), ("sum", True, 4), ("gather", False, 2), ("gather", True, 2), ("exchange", True, 4),
+])  # fmt: skip
+def test_wire_refuses_a_buffer_that_is_cut_short(op: Any, met: bool, sends: int) -> None:
+    """Whichever of a rank's messages it is, and though its seal is right."""
+    data = np.zeros(12, np.float32) if op == "sum" else np.zeros(12, np.uint8)
+    message = Message("x", data, op, 32 if op == "sum" else 8, parts=(4, 4, 4) if op == "exchange" else ())
+    for cut in range(sends):
+
+        def work(transport: ThreadTransport, cut: int = cut) -> Any:
+            wire, send, sent = RemoteWire(Party(transport, 20.0), {}), transport.post_send, []
+
+            def shorter(peer: int, tag: int, frame: Any) -> None:
+                if tag in (*GATHER_TAGS, EXCHANGE_TAG):
+                    sent.append(tag)
+                    frame = bytes(frame)[: -1 if len(sent) == cut + 1 else None]
+                send(peer, tag, frame)
+
+            transport.meet(range(3))
+            wire._all_met = met
+            if transport.rank == 1:
+                transport.post_send = shorter  # type: ignore[method-assign]
+            try:
+                return wire.combine([message])
+            finally:
+                transport.close()  # others wait for it no longer
+
+        errors = [error for error in on_ranks(local_transports(3), work) if isinstance(error, PeerError)]
+        assert any(
+            re.search(r"rank \d sent \d+ bytes, expected \d+: it is at another", str(e)) for e in errors
+        )
 
 
 def test_ranks_of_two_groups_that_got_connected_are_told_so() -> None:

@@ -70,7 +70,7 @@ def refuse(status: int, data: np.ndarray, count: int) -> None:
         raise FrameError(f"{REASONS[status]}: frame damaged")
 
 
-class Memory(threading.local):
+class CoderMemory(threading.local):
     """What a coder keeps from call to call for each thread that uses it: tables, counters, room."""
 
     def __init__(self, params: AscParams) -> None:
@@ -142,7 +142,7 @@ class CompiledCoder:
     def __init__(self, params: AscParams, threads: int | None = None) -> None:
         self.params = params
         self.threads = threads
-        self.memory = Memory(params)
+        self.memory = CoderMemory(params)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle parameters only: a copy needs memory and addresses of its own."""
