@@ -87,14 +87,16 @@ class _Blocks:
 
 
 class DecoderBatch(_Blocks):
-    """Coded blocks of frames for a barrel decoder; a share of them damaged."""
+    """Blocks of frames for a barrel decoder, but for those of zeros; a share of coded ones damaged."""
 
     def __init__(
         self, frames: Sequence[CodedFrame], coder: Coder, rng: np.random.Generator, *, damage: float = 0.0,
         resets: float = 0.0, stress: bool = True,
     ) -> None:  # fmt: skip
         at = [
-            (i, b) for i, f in enumerate(frames) for b in np.flatnonzero(f.entries["kind"] == CODED).tolist()
+            (i, b)
+            for i, f in enumerate(frames)
+            for b in np.flatnonzero((f.entries["kind"] != CONSTANT) | (f.entries["value"] != 0)).tolist()
         ]
         self.places = Places(frames, at)
         self.batch = Batch(np.zeros(len(at), BLOCK), np.zeros(len(frames), FRAME))
@@ -134,7 +136,10 @@ class DecoderBatch(_Blocks):
         _rows(self.batch, block, frame.rows, span, int(entry["count"]), arrays)
         data, groups = frame.bytes_of(b), {k: int(entry[k]) for k in ("seeds", "first", "last")}
         expected: np.ndarray | None = frame.rows.values[span].astype(np.int16)
-        if rng.random() < damage and not int(frame.payload[1]) >> 2 & 1:
+        block["raw"] = entry["kind"] != CODED
+        if block["raw"]:  # taken from its end on: the first row lies last
+            data = np.ascontiguousarray(expected[::-1], "<i2").view(np.uint8).reshape(-1)
+        elif rng.random() < damage and not int(frame.payload[1]) >> 2 & 1:
             data, groups, decoded = _damaged(frame, b, data, groups, coder, rng)
             expected = None if decoded is None else in_rows(decoded, np.int16)
             self.damaged.add(n)

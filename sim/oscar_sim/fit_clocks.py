@@ -76,7 +76,7 @@ def fit_nic(nic: NicFile, queues: Sequence[Queue], *, source: str, revision: str
 def _fit(queues: Sequence[Queue], terms: Sequence[Array]) -> dict[str, Any]:
     """Return the tree of a StageFile; terms: of each queue's frames."""
     every, alone = np.concatenate(terms), np.concatenate([queue.alone for queue in queues]).astype(float)
-    # Raw units read rows that the probe does not see.
+    # Of a raw block the probe sees rows late.
     coded = every[:, Terms._fields.index("raw_rows")] == 0
     front = float(np.median(np.concatenate([queue.front for queue in queues])[coded]))
     result = _least_squares(every, alone - front, 1 / alone)

@@ -2,7 +2,7 @@
 
 A simulated NIC codes format 4 as hardware does: values of up to 16 bits, blocks of 4,096 values, no rows
 sent. Blocks are coded, decoded, added and counted by converted barrel units, block b by unit b mod UNITS, as
-in a NIC; tables, raw blocks and frames are of the host.
+in a NIC; tables and frames are of the host.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from oscar.coding.asc.turns import cells_of, raw_rows
 from oscar.coding.codec import Codec, check_range
 from oscar.config import Config
 from oscar.errors import ConfigError, FrameError
-from oscar_hdl.coder.rows import FrameRows, describe, descriptors, frame_rows, in_rows
-from oscar_sim.blocks import COUNTS, counted, directory, table_writes
+from oscar_hdl.coder.rows import FrameRows, descriptors, frame_rows, in_rows
+from oscar_sim.blocks import COUNTS, directory, table_writes
 from oscar_sim.errors import RtlError
 from oscar_sim.units import BLOCK, FRAME, Batch, Unit, faults
 
@@ -136,17 +136,14 @@ class UnitCoder(CompiledCoder):
         else:
             local = in_rows(plus.astype(np.int16), np.int16)
         totals, counts = self._decoded(data, entries, rows, log2, local)
-        plain = _plain(data, entries, count, log2)
-        if plain.any():
-            counts = counts + _counts_of(rows, plain, log2)
         self._learn(state, counts)
-        change = (totals - local).reshape(-1)[:count] + plain
+        change = (totals - local).reshape(-1)[:count]
         out[:] = change if plus is None else plus + change.astype(out.dtype)
 
     def _decoded(
         self, data: np.ndarray, entries: np.ndarray, rows: FrameRows, log2: int, local: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return local values plus those of coded blocks, and what was counted; raises FrameError."""
+        """Return local values plus those of blocks, and what was counted; raises FrameError."""
         totals = local.copy()
         batch, counts = self._batch(rows, log2)
         blocks, number = batch.blocks, len(entries)
@@ -159,7 +156,12 @@ class UnitCoder(CompiledCoder):
         blocks["bytes"] = batch.hold(data) + entries["at"].astype(np.uint64)
         for name in ("size", "seeds", "first", "last"):
             blocks[name] = entries[name]
-        batch.blocks = blocks[entries["kind"] == CODED]
+        plain = in_rows(_plain(data, entries, rows.count, log2), np.int16)
+        blocks["raw"] = entries["kind"] != CODED
+        for n in np.flatnonzero(blocks["raw"]):
+            part = np.ascontiguousarray(plain[n * each : (n + 1) * each][::-1])  # taken from its end on
+            blocks["bytes"][n], blocks["size"][n] = batch.hold(part), part.nbytes
+        batch.blocks = blocks[(entries["kind"] != CONSTANT) | (entries["value"] != 0)]
         self._run("barrel_decoder", batch)
         if batch.blocks["bad"].any():
             raise FrameError("a block does not end where it should: frame damaged")
@@ -263,13 +265,6 @@ def _plain(data: np.ndarray, entries: np.ndarray, count: int, log2: int) -> np.n
             weights[-1] = -weights[-1]
             part[:] = each.reshape(size, bits) @ weights
     return out
-
-
-def _counts_of(rows: FrameRows, values: np.ndarray, log2: int) -> np.ndarray:
-    """Return what a frame's tables learn from values, of blocks that are not 0."""
-    wide = in_rows(values, np.int32)
-    classes, sizes = describe(wide)
-    return counted(replace(rows, values=wide, classes=classes, sizes=sizes), log2).sum(axis=0)
 
 
 def software_codec(params: AscParams = PARAMS) -> Codec:

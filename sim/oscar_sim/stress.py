@@ -3,7 +3,7 @@
 Barrel decoders and encoders get blocks of real and random frames; every bit that they give is compared:
 values, sums, descriptors, bytes, directory entries and counts. Memory and bytes are not always ready, resets
 strike in any clock, after which the block runs again, and damaged blocks are refused exactly where the
-software refuses them. A whole NIC (receiver, sender, link_tables, raw_decoder and raw_packer with it) gets
+software refuses them. A whole NIC (receiver, sender, link_tables and raw_packer with it) gets
 commands and frames, right and wrong ones (whole_stress.py); an attention unit gets heads
 (attention_stress.py); a switch's slice, whose frames come at four ports, a list (switch_stress.py).
 Each seed shows the same again, whatever ran before it.

@@ -29,7 +29,7 @@ BLOCK = np.dtype([  # struct Block of barrel.h
     *((n, "u8") for n in ("distances", "means", "headers", "values")), ("rows", "u4"), ("count", "u4"),
     *((n, "u8") for n in ("bytes", "local", "totals", "described", "counts")),
     *((n, "u4") for n in ("room", "given", "frame", "bank")),
-    *((n, "u4") for n in ("size", "seeds", "first", "last", "bad", "constant", "value", "bits")),
+    *((n, "u4") for n in ("size", "raw", "seeds", "first", "last", "bad", "constant", "value", "bits")),
     ("reset_at", "i4"), *((n, "u4") for n in ("idle", "busy", "refuse")),
     *((n, "u4") for n in ("faults", "resets", "began", "ended")),
 ], align=True)  # fmt: skip

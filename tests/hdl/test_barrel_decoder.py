@@ -13,7 +13,7 @@ from oscar.coding.asc.params import PRIOR, SYMBOLS, TABLE_ROWS
 from oscar_sim.seeds import dice
 from support.barrel_decoder_bench import DecoderBench, Decoding, Trace, check
 from support.converted import compare_verilog
-from support.decoder_block import DecodedBlock, random_block, random_freq, random_local
+from support.decoder_block import DecodedBlock, RawBlock, random_block, random_freq, random_local
 
 pytestmark = pytest.mark.usefixtures("seed")
 
@@ -32,9 +32,12 @@ def ready_bench(
 
 
 def decoding(rng: random.Random, tables: list[Rows], count: int, **kind: float) -> Decoding:
-    """Return a random block of one of the banks, and local values."""
+    """Return a random block of one of the banks, and local values; one of five is raw."""
     found = random_block(rng, count, **kind)
-    block = DecodedBlock(found.values, found.positions, tables[found.bank], seeds=found.seeds)
+    if rng.random() < 0.2:
+        block: DecodedBlock = RawBlock(found.values, found.positions, tables[found.bank])
+    else:
+        block = DecodedBlock(found.values, found.positions, tables[found.bank], seeds=found.seeds)
     block.bank = found.bank
     return Decoding(block, block.data, random_local(rng, block) if rng.random() < 0.7 else {})
 

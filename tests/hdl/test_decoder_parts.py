@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from oscar.coding.asc.model import class_context, class_of, symbol_of
-from oscar.coding.asc.params import BASE, LIMIT, WIDE_SHIFT, context_of
-from oscar_hdl.coder.decode.row_class import CLOCKS as CLASS_CLOCKS
-from oscar_hdl.coder.decode.row_class import row_class
+from oscar.coding.asc.model import class_of, symbol_of
+from oscar.coding.asc.params import BASE, LIMIT, WIDE_SHIFT
 from oscar_hdl.coder.decode.seed_symbol import seed_symbol
-from oscar_hdl.coder.value_context import CLOCKS, value_context
+from oscar_hdl.coder.decode.sum_rows import sum_sizes
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.lane_delay import lane_delay
 from oscar_sim.cycles import CycleSimulator
@@ -32,19 +30,6 @@ def run(
 
     CycleSimulator(top, clk, each).run(len(items) + 10)
     return seen[1:]
-
-
-def test_contexts() -> None:
-    rng = dice("contexts")
-    items = [(0, c, p, d) for c in range(1, 16) for p in range(16) for d in range(8)]
-    items += [(1, rng.randrange(16), rng.randrange(16), p) for p in range(16)]
-    rng.shuffle(items)
-    clk, context = bit(), word(5)
-    inputs = [bit(), word(4), word(4), word(4)]
-    seen = run(value_context(clk, *inputs, context), clk, inputs, [context], items)
-    for at, (header, c, p, d) in enumerate(items):
-        expected = class_context(d) if header else context_of(c, p + d - 3, p)
-        assert seen[at + CLOCKS] == (expected,), (header, c, p, d)
 
 
 @pytest.mark.parametrize("clocks", [2, 3, 15, 16])
@@ -81,14 +66,16 @@ def test_classes_sizes_and_symbols_of_rows() -> None:
         row[rng.randrange(32)] = rng.choice([largest, -largest, -largest - 1, largest - 1])
         rows.append([max(-32768, min(32767, v)) for v in row])
     rows.append([1] * 31 + [-1])
-    clk, begin, value = bit(), bit(), word(16)
+    clk, phase, totals = bit(), word(4), word(128)
     outputs = [word(4), word(3), word(4)]
-    items = [(n == 0, v & 0xFFFF) for row in rows for n, v in enumerate(row)]
-    seen = run(row_class(clk, begin, value, *outputs), clk, [begin, value], outputs, items)
+    eights = [row[at : at + 8] for row in rows for at in (0, 8, 16, 24)]
+    words = [sum((v & 0xFFFF) << 16 * i for i, v in enumerate(eight)) for eight in eights] + [0] * 12
+    items = [((n + 2) % 16, lanes) for n, lanes in enumerate(words)]  # the first one in clock 30 of a turn
+    seen = run(sum_sizes(clk, phase, totals, *outputs), clk, [phase, totals], outputs, items)
     for n, row in enumerate(rows):
         fits = next(
             i for i, b in enumerate((3, 4, 5, 8, 16), 1) if all(-(1 << b - 1) <= v < 1 << b - 1 for v in row)
         )
         symbol = symbol_of(min(max(map(abs, row)), LIMIT - 1), 0)[0]
         wanted = class_of(row, 0, 0), fits if any(row) else 0, symbol
-        assert seen[32 * n + 31 + CLASS_CLOCKS] == wanted, row
+        assert seen[4 * n + 12] == wanted, row

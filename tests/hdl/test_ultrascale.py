@@ -13,8 +13,8 @@ def test_the_scarcest_cell_says_how_many() -> None:
     one = {"LUT": 100, "FF": 10, "CARRY8": 1, "DSP": 1, "RAMB36": 2}
     lines = card_lines(dict.fromkeys([*UNIT, *SHARED], one), 4)
     assert lines[0].split() == ["unit", "600", "60", "6", "6", "12"]
-    assert lines[1].split()[3:] == ["3,000", "300", "30", "30", "60"]
-    assert "23 NICs, 92 units; of RAMB36 there is least" in lines[2]  # .7 * 2016 / 60
+    assert lines[1].split()[3:] == ["2,900", "290", "29", "29", "58"]
+    assert "24 NICs, 96 units; of RAMB36 there is least" in lines[2]  # .7 * 2016 / 58
 
 
 @block

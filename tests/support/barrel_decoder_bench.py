@@ -231,9 +231,9 @@ class DecoderBench:
             entry.thread, entry.started_at = rng.choice(free), now
             block = entry.block
             job.start.next, job.thread.next, job.values.next = True, entry.thread, len(block.values)
-            for name in ("bank", "seeds", "first", "last"):
+            for name in ("bank", "raw", "seeds", "first", "last"):
                 getattr(job, name).next = getattr(block, name)
-            offset = rng.randrange(WORD_BYTES)
+            offset = 0 if block.raw else rng.randrange(WORD_BYTES)
             job.bytes.next, job.offset.next = len(entry.data), offset
             self.running[entry.thread] = entry
             self.left[entry.thread] = entry.words(offset, rng.randrange(256))

@@ -15,6 +15,8 @@ SIZES = (3, 4, 5, 8, 16)  # bits
 class DecodedBlock:
     """A block, what a decoder is given of it, and what must come out."""
 
+    raw = False
+
     def __init__(self, values: list[int], positions: list[int], freq: Rows, *, seeds: int = -1) -> None:
         self.values, self.positions, self.freq = values, positions, freq
         self.bank = 0
@@ -60,6 +62,38 @@ class DecodedBlock:
         counts = [[0] * SYMBOLS for _ in range(TABLE_ROWS)]
         for number in range(self.first, self.last + 1):
             count_group(self.groups[number], number, len(self.values), 0, counts)
+        return {(q, s): n for q, row in enumerate(counts) for s, n in enumerate(row) if n}
+
+
+def raw_data(values: list[int]) -> bytes:
+    """Return what a decoder takes of a raw block, which it takes from its end on: the last row first."""
+    padded = values + [0] * (-len(values) % 32)
+    rows = [padded[at : at + 32] for at in range(0, len(padded), 32)]
+    return b"".join((v & 0xFFFF).to_bytes(2, "little") for row in rows[::-1] for v in row)
+
+
+class RawBlock(DecodedBlock):
+    """A block whose values come as they are: rows in their order, of each the last lane first."""
+
+    raw = True
+
+    def __init__(self, values: list[int], positions: list[int], freq: Rows) -> None:
+        self.values, self.positions, self.freq = values, positions, freq
+        self.bank = self.seeds = self.first = 0
+        self.groups = ReferenceCoder(AscParams())._groups(values, positions, 0)
+        self.last = len(self.groups) - 1
+        self.data = raw_data(values)
+
+    def order(self) -> list[int]:
+        """Rows in their order."""
+        return [
+            g * 32 + j for g, group in enumerate(self.groups) for j, row in enumerate(group) if row.row_class
+        ]
+
+    def counts(self) -> dict[tuple[int, int], int]:
+        counts = [[0] * SYMBOLS for _ in range(TABLE_ROWS)]
+        for number, group in enumerate(self.groups):
+            count_group(group, number, len(self.values), 0, counts)
         return {(q, s): n for q, row in enumerate(counts) for s, n in enumerate(row) if n}
 
 

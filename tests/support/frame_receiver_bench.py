@@ -1,4 +1,4 @@
-"""A receiver with link_tables, barrel decoders and a raw decoder that are models: they keep what they get."""
+"""A receiver with link_tables and barrel decoders that are models: they keep what they get."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from oscar.coding.asc.reference import _plain_block, _Reader
 from oscar.coding.frame import HEADER_BYTES, peek
 from oscar_hdl.coder.decode.ports import DecoderJob, FeedPort
-from oscar_hdl.coder.ports import RawJob, TablesPort, banks_of
+from oscar_hdl.coder.ports import TablesPort, banks_of
 from oscar_hdl.coder.unit.ports import THREADS, WORD_BYTES
 from oscar_hdl.nic.ports import BankBlock, FrameCommand, frames_in
 from oscar_hdl.nic.receive.deframer import REASONS
 from oscar_hdl.nic.receive.frame_receiver import frame_receiver
 from oscar_hdl.nic.receive.ports import ClearPort, DecodeUnits, Dropped, HeldFrame, OldestFrame
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.reset_hold import CLOCKS
 from oscar_sim.compiled import copy_of
+from support.decoder_block import raw_data
 
 
 @dataclass
 class ReceivedBlock:
     """What a unit was given."""
 
-    raw: bool  # for the raw decoder
+    raw: bool  # or constant: its values come as they are
     values: int
     base: int
     data: bytes = b""
@@ -44,15 +46,12 @@ def blocks_of(frame: bytes) -> tuple[dict[str, Any], list[ReceivedBlock]]:
     place, blocks = at + 6 * len(entries), []
     for n, entry in enumerate(entries):
         values, base, kind = min(size, count - n * size), n * size // 32, entry & 3
-        if kind == 2:
-            value = entry >> 16 & 0xFFFF
-            if value:
-                blocks.append(ReceivedBlock(True, values, base, b"", {"constant": 1, "value": value}))
-            continue
-        data = payload[place : place + (entry >> 24)]
+        data = b"" if kind == 2 else payload[place : place + (entry >> 24)]
         place += len(data)
-        if kind == 1:
-            blocks.append(ReceivedBlock(True, values, base, data, {"constant": 0, "width": entry >> 2 & 31}))
+        if kind:
+            plain = raw_data(_plain_block(entry, _Reader(data), values, 16))
+            if kind == 1 or any(plain):
+                blocks.append(ReceivedBlock(True, values, base, plain, {"bytes": len(plain)}))
         else:
             fields = {"seeds": entry >> 2 & 7, "first": entry >> 5 & 127, "last": entry >> 12 & 127}
             blocks.append(ReceivedBlock(False, values, base, data, {**fields, "bytes": len(data)}))
@@ -65,9 +64,8 @@ def peer_of(frame: bytes) -> int:
 
 
 class Doer:
-    """Who works on blocks: a thread, or the raw decoder."""
+    """Who works on blocks: a thread."""
 
-    raw = False
     block: ReceivedBlock | None = None
 
     def __init__(self, bench: ReceiverBench) -> None:
@@ -85,7 +83,6 @@ class Doer:
         others = [u for u in bench.doers if u.block is not None and u.block.frame != frame]
         bench.both += bool(others)
         for doer in others:
-            assert {doer.raw, self.raw} == {False}, "both may add to the same rows"
             bench.twins += bool(
                 set(bench.rows_of_block(doer.block)) & set(bench.rows_of_block(block))
             )  # memory orders them
@@ -96,58 +93,6 @@ class Doer:
         assert (self.block.frame, self.shared) in self.bench.shared
         self.bench.finished.append(self.block)
         self.block = None
-
-
-class RawUnit(Doer):
-    """The raw decoder, that takes the bytes of its blocks."""
-
-    raw = True
-
-    def __init__(self, bench: ReceiverBench, job: Any, stream: Stream, base: Any) -> None:
-        super().__init__(bench)
-        self.job, self.stream, self.base = job, stream, base
-        self.pairs: list[int] = []
-
-    def reset(self) -> None:
-        self.block, self.rest, self.complete = None, 0, False
-        self.job.idle.next, self.job.done.next, self.stream.tready.next = True, False, False
-
-    def clock(self) -> None:
-        job, stream, bench = self.job, self.stream, self.bench
-        job.done.next = False
-        if stream.tvalid and stream.tready:
-            assert self.block is not None
-            assert not self.complete
-            self.pairs.append(int(stream.tdata))
-            self.complete = bool(stream.tlast)
-        stream.tready.next = bench.dice.random() < bench.speed and not bench.jam()
-        if job.start:
-            assert job.idle
-            fields = {name: int(getattr(job, name)) for name in ("constant", "width")}
-            if fields["constant"]:
-                fields = {"constant": 1, "value": int(job.value)}
-            frame = bench.frame_of(int(job.bank))
-            base = int(self.base) - bench.first_rows[frame]
-            block = ReceivedBlock(True, int(job.values), base, b"", fields, frame)
-            self.pairs, self.complete = [], bool(fields["constant"])
-            self.begin(block, int(job.bank))
-            job.idle.next = False
-        elif self.block is not None and self.complete:
-            self.rest -= 1
-            if self.rest < 0:
-                self.finish()
-
-    def finish(self) -> None:
-        block, job, bench = self.block, self.job, self.bench
-        base = int(self.base) - bench.first_rows[block.frame]
-        assert (block.values, block.base) == (int(job.values), base), "fields hold until done"
-        assert self.shared == int(job.bank), "fields hold until done"
-        if not block.fields["constant"]:
-            size = (block.values * block.fields["width"] + 7) // 8
-            assert (size + 1) // 2 == len(self.pairs)
-            block.data = b"".join(pair.to_bytes(2, "little") for pair in self.pairs)[:size]
-        job.done.next, job.idle.next = True, True
-        self.end()
 
 
 class Thread(Doer):
@@ -243,10 +188,12 @@ class UnitModel:
         assert int(job.idle) >> thread & 1
         assert int(place.thread) == thread
         self.started_at = now
-        fields = {name: int(getattr(job, name)) for name in ("seeds", "first", "last", "bytes")}
+        raw = bool(job.raw)
+        names = ("bytes",) if raw else ("seeds", "first", "last", "bytes")
+        fields = {name: int(getattr(job, name)) for name in names}
         frame, low, first = bench.frame_of(int(job.bank)), bench.block_rows_log2, int(place.first)
         row = (first >> low) * bench.units + self.number << low | first & (1 << low) - 1
-        block = ReceivedBlock(False, int(job.values), row - bench.first_rows[frame], b"", fields, frame)
+        block = ReceivedBlock(raw, int(job.values), row - bench.first_rows[frame], b"", fields, frame)
         self.threads[thread].take(block, int(job.offset), int(job.bank))
         job.idle.next = (int(job.idle.next) if job.done.next else int(job.idle)) & ~(1 << thread)
 
@@ -275,17 +222,17 @@ class ReceiverBench:
         self.banks = banks_of(units)
         self.dice, self.units, self.size, self.gaps, self.speed = dice, units, bus_bits // 8, gaps, speed
         self.clk, self.rst, self.bad, self.reason = bit(), bit(), bit(), word(4)
-        self.rx, self.raw_stream = frames_in(bus_bits), Stream(16)
+        self.rx = frames_in(bus_bits)
         self.oldest, self.named = OldestFrame(), []
-        self.command, self.tables, self.raw = FrameCommand(), TablesPort(), RawJob()
+        self.command, self.tables = FrameCommand(), TablesPort()
         self.block_rows_log2 = block_log2 - 5
         jobs, feeds = [DecoderJob() for _ in range(units)], [FeedPort() for _ in range(units)]
         places = [BankBlock(18 - units.bit_length()) for _ in range(units)]
         self.row, self.clear, self.cleared, self.clear_rows = word(17), bit(), bit(), word(14)
-        base, dropped, clear = word(17), Dropped(), ClearPort()
+        dropped, clear = Dropped(), ClearPort()
         dropped.bad, dropped.reason = self.bad, self.reason
         clear.start, clear.done, clear.rows = self.clear, self.cleared, self.clear_rows
-        decoders = DecodeUnits(jobs, feeds, places, self.raw, self.raw_stream, base)
+        decoders = DecodeUnits(jobs, feeds, places)
         make, units = self.build(
             partial(
                 frame_receiver, self.clk, self.rst, self.rx, self.command, self.row, dropped, self.oldest,
@@ -294,7 +241,7 @@ class ReceiverBench:
             ),
             decoders,
         )  # fmt: skip
-        self.doers = [thread for unit in self.models for thread in unit.threads] + [self.raw_unit]
+        self.doers = [thread for unit in self.models for thread in unit.threads]
         self.words = self.twins = 0  # given to units; blocks that began while another frame's had their rows
         self.queue: deque[tuple[int, int, bool, int]] = deque()
         self.given: list[ReceivedBlock] = []
@@ -324,7 +271,7 @@ class ReceiverBench:
         self.timer_clear = 0
         self.beside = 0  # rows that were cleared while blocks were worked on
         ports = [self.clk, self.rst, self.rx, self.command, self.row, self.bad, self.reason, self.tables]
-        ports += [self.raw, self.raw_stream, base, self.clear, self.cleared, self.clear_rows]
+        ports += [self.clear, self.cleared, self.clear_rows]
         ports += [self.oldest, units]
         key = type(self), len(jobs), bus_bits, store_log2, block_log2
         self.sim = copy_of(key, make, self.clk, self.clock, ports)
@@ -334,7 +281,6 @@ class ReceiverBench:
         """Return what makes the receiver, and the bundles between it and units; make the models of these."""
         each = list(zip(units.jobs, units.feeds, units.places, strict=True))
         self.models = [UnitModel(self, n, *bundles) for n, bundles in enumerate(each)]
-        self.raw_unit = RawUnit(self, self.raw, self.raw_stream, units.raw_base)
         return made, each
 
     def jam(self) -> bool:
@@ -355,7 +301,7 @@ class ReceiverBench:
         self._send()
         self._tables()
         self._clear()
-        for unit in (*self.models, self.raw_unit):
+        for unit in self.models:
             unit.clock()
         if self.oldest.arrived:
             oldest = self.oldest
@@ -519,7 +465,7 @@ class ReceiverBench:
         ends = self.tables.built, self.tables.learnt, self.cleared
         for signal in (self.rx.tvalid, self.command.start, self.command.abort, *ends):
             signal.next = False
-        for unit in (*self.models, self.raw_unit):
+        for unit in self.models:
             unit.reset()
         self.forget()
 

@@ -1,4 +1,4 @@
-"""A test bench of `row_memory`: streams, commands, models of all units, and both raw units as they are."""
+"""A test bench of `row_memory`: streams, commands, models of all units, and raw_packer as it is."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from myhdl import block
 
-from oscar_hdl.coder.decode.raw_decoder import raw_decoder
-from oscar_hdl.coder.ports import CountPort, RawJob, RawPosition, RawSource, SumPort
+from oscar_hdl.coder.ports import RawJob, RawSource
 from oscar_hdl.coder.rows import FrameRows
 from oscar_hdl.flow.placement import parts
-from oscar_hdl.nic.memory.ports import STREAM_LANES, PlannedRows, RawUnits, RowCommand, RowCommands, UnitRows
+from oscar_hdl.nic.memory.ports import STREAM_LANES, PlannedRows, RawRows, RowCommand, RowCommands, UnitRows
 from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.ports import ROW_BITS as NIC_ROW_BITS
 from oscar_hdl.nic.ports import STREAM_BITS, TopPort
@@ -44,16 +43,13 @@ def packed_bits(values: list[int], width: int) -> int:
 
 
 @block
-def memory_and_raw_units(bench: MemoryBench) -> Any:
-    """The memory, raw_decoder and raw_packer."""
+def memory_and_packer(bench: MemoryBench) -> Any:
+    """The memory and raw_packer."""
     b = bench
     return (
         row_memory(b.clk, b.rst, *b.arguments, **b.parameters),
-        raw_decoder(
-            b.clk, b.rst, b.raw_phase, b.decode, b.raw_in, b.raw_position, b.raw_sums, b.raw_counts
-        ),
         raw_packer(b.clk, b.rst, b.encode, b.raw_source, b.raw_out),
-    )  # fmt: skip
+    )
 
 
 class MemoryBench:
@@ -64,7 +60,7 @@ class MemoryBench:
         self.rows = [Rows() for _ in range(banks)]
         self.units = [UnitsModel(rng, rows) for rows in self.rows]
         self.clk, self.rst = bit(), bit()
-        self.phase, self.raw_phase = word(4, rng.randrange(16)), word(5, rng.randrange(32))
+        self.phase = word(4, rng.randrange(16))
         row_bits = ROW_BITS + banks.bit_length() - 1
         self.commands = {name: RowCommand(row_bits) for name in ("values", "side", "unload")}
         self.top = TopPort()
@@ -72,13 +68,9 @@ class MemoryBench:
         self.in_values, self.in_side = Stream(banks * STREAM_BITS), Stream(banks * STREAM_BITS)
         self.out_values, self.out_descriptors = Stream(banks * STREAM_BITS), Stream(banks * 16)
         self.sums, self.keep = Stream(STREAM_BITS, keep=STREAM_BITS // 8), 0
-        self.raw_position, self.raw_sums, self.raw_source = RawPosition(), SumPort(), RawSource()
-        self.decode_row, self.encode_row = word(NIC_ROW_BITS), word(NIC_ROW_BITS)
-        self.decode, self.encode, self.raw_counts = RawJob(), RawJob(), CountPort()
-        self.raw_in, self.raw_out = Stream(16), Stream(16, keep=2)
-        self.queues: dict[Any, deque[int]] = {
-            stream: deque() for stream in (self.in_values, self.in_side, self.raw_in)
-        }
+        self.raw_source, self.encode_row, self.encode = RawSource(), word(NIC_ROW_BITS), RawJob()
+        self.raw_out = Stream(16, keep=2)
+        self.queues: dict[Any, deque[int]] = {stream: deque() for stream in (self.in_values, self.in_side)}
         self.taken: dict[Any, list[tuple[int, bool]]] = {
             stream: [] for stream in (self.out_values, self.out_descriptors, self.sums, self.raw_out)
         }
@@ -87,8 +79,7 @@ class MemoryBench:
             [u.sums for u in self.units], [u.source for u in self.units],
             [u.blocks["source"] for u in self.units],
         )  # fmt: skip
-        raw_ports = self.raw_position, self.raw_sums, self.raw_source
-        raw = RawUnits(*raw_ports, self.decode_row, self.encode_row)
+        raw = RawRows(self.raw_source, self.encode_row)
         streams = self.in_values, self.in_side, self.out_values, self.out_descriptors
         planned = PlannedRows(self.counts, self.sums)
         commands = RowCommands(*self.commands.values())
@@ -98,11 +89,11 @@ class MemoryBench:
         if trace is not None:
             others = partial(parts.memory_arguments, banks, row_bits)
             self.takes, self.gives = parts.sides(row_memory, others, self.arguments, **self.parameters)
-        ports: list[Any] = [self.rst, self.phase, self.raw_phase, self.top, self.counts]
-        ports += [self.decode_row, self.encode_row, self.decode, self.encode, *raw_ports]
+        ports: list[Any] = [self.rst, self.phase, self.top, self.counts]
+        ports += [self.encode_row, self.encode, self.raw_source]
         ports += [*self.commands.values(), *self.queues, *self.taken]
         ports += [[u.position, u.sums, u.source, *u.blocks.values()] for u in self.units]
-        make = partial(memory_and_raw_units, self)
+        make = partial(memory_and_packer, self)
         self.sim = copy_of(("memory bench", banks), make, self.clk, self.each, ports)
 
     def each(self) -> None:
@@ -111,7 +102,7 @@ class MemoryBench:
         if self.trace is not None:
             inputs = [int(self.rst), whole(self.takes)]
             self.trace.append((inputs, [whole(self.gives)]))
-        self.phase.next, self.raw_phase.next = (phase + 1) % 16, (int(self.raw_phase) + 1) % 32
+        self.phase.next = (phase + 1) % 16
         for stream, queue in self.queues.items():
             if stream.tvalid and stream.tready:
                 queue.popleft()
@@ -159,8 +150,8 @@ class MemoryBench:
 
     @property
     def idle(self) -> bool:
-        """Whether commands, units and raw units have ended."""
-        jobs = [*self.commands.values(), self.decode, self.encode]
+        """Whether commands, units and raw_packer have ended."""
+        jobs = [*self.commands.values(), self.encode]
         return all(job.idle for job in jobs) and all(unit.idle for unit in self.units)
 
     def wait(self, limit: int = 60_000) -> None:
@@ -250,33 +241,14 @@ class MemoryBench:
                 return int(self.top.symbol)
         raise AssertionError("no end")
 
-    def add_raw(self, first: int, values: np.ndarray, width: int) -> None:
-        """Add a raw block of so many bits a value."""
-        bits, pairs = packed_bits(values.tolist(), width), -(-values.size * width // 16)
-        self.queues[self.raw_in].extend(bits >> 16 * i & 0xFFFF for i in range(pairs))
-        self.decode_row.next = first
-        self.decode.width.next, self.decode.constant.next = width, False
-        rows = np.zeros(-(-values.size // 32) * 32, np.int64)
-        rows[: values.size] = values
-        for row, new in enumerate(rows.reshape(-1, 32)):
-            bank, at = self.at(first + row)
-            local = bank.values[at] * bool(bank.kinds[at] & 15)
-            if new.any():
-                bank.add(at, (local + new) & 0xFFFF)
-        self.launch(self.decode, values.size)
-
     def pack_raw(self, first: int, count: int, width: int) -> None:
         """Have a block packed."""
         self.encode_row.next = first
         self.encode.width.next = width
         self.taken[self.raw_out].clear()
-        self.launch(self.encode, count)
-
-    def launch(self, job: RawJob, values: int) -> None:
-        """Start a raw unit."""
-        job.values.next, job.start.next = values, True
+        self.encode.values.next, self.encode.start.next = count, True
         self.sim.run(1)
-        job.start.next = False
+        self.encode.start.next = False
         self.sim.run(1)
 
     def check_packed(self, first: int, count: int, width: int) -> None:

@@ -1,4 +1,4 @@
-"""The receiver with its tables and real barrel decoders; memory and the raw decoder are models."""
+"""The receiver with its tables and real barrel decoders; memory is a model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from myhdl import block
 
-from oscar.coding.asc.reference import _plain_block, _Reader
 from oscar_hdl.coder.decode.barrel_decoder import barrel_decoder
 from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums
 from oscar_hdl.coder.ports import CountChain, TableWrites
@@ -21,26 +20,9 @@ from oscar_hdl.nic.memory.ports import WINDOW
 from oscar_hdl.nic.receive.ports import DecodeUnits
 from oscar_hdl.streams.bundles import word
 from support.barrel_decoder_bench import DATA_AT, LAST_LANES
-from support.frame_receiver_bench import Doer, RawUnit, ReceivedBlock, ReceiverBench
+from support.frame_receiver_bench import Doer, ReceivedBlock, ReceiverBench
 
 LANES, ROWS = 32, 1 << 11  # of memory
-
-
-class AddingRaw(RawUnit):
-    """The raw decoder: adds its block to memory when it is done."""
-
-    def finish(self) -> None:
-        """See RawUnit."""
-        block = self.block
-        super().finish()
-        if block.fields["constant"]:
-            value = (block.fields["value"] ^ 0x8000) - 0x8000
-            entry = 2 | (value & 0xFFFFFFFF) << 16
-        else:
-            entry = 1 | block.fields["width"] << 2 | len(block.data) << 24
-        values = _plain_block(entry, _Reader(block.data), block.values, 16)
-        first = (self.bench.first_rows[block.frame] + block.base) * LANES
-        self.bench.memory.reshape(-1)[first : first + block.values] += np.array(values, np.int16)
 
 
 class BankUnit:
@@ -81,7 +63,7 @@ class BankUnit:
         if job.start:
             frame, low, first = bench.frame_of(int(job.bank)), bench.block_rows_log2, int(place.first)
             row = (first >> low) * bench.units + self.number << low | first & (1 << low) - 1
-            block = ReceivedBlock(False, int(job.values), row - bench.first_rows[frame], frame=frame)
+            block = ReceivedBlock(bool(job.raw), int(job.values), row - bench.first_rows[frame], frame=frame)
             self.threads[int(job.thread)].begin(block, int(job.bank))
 
     def serve(self, now: int) -> None:
@@ -171,7 +153,6 @@ class ReceiverSumsBench(ReceiverBench):
         """See ReceiverBench."""
         each = list(zip(units.jobs, units.places, strict=True))
         self.models = [BankUnit(self, n, *bundles) for n, bundles in enumerate(each)]
-        self.raw_unit = AddingRaw(self, self.raw, self.raw_stream, units.raw_base)
         ports = [each, self.phase, [(unit.position, unit.sums) for unit in self.models]]
         return partial(receiving, self, made, units), ports
 

@@ -115,7 +115,6 @@ class SenderBench:
     def _memory(self) -> None:
         source = self.source
         if source.take:
-            assert not source.header
             assert len(self.read) <= 3, "rows are 32 clocks apart"
             _, part = self.block_at(
                 self.frame, int(self.raw_row), len(self.block_of(int(self.raw_row)).values)
@@ -124,7 +123,7 @@ class SenderBench:
             assert row
             noise = self.rng.randrange(8)
             self.read = deque([0] * 3 + [(v & 0xFFFF) | noise << 16 for v in row] + [0] * (32 - len(row)))
-        source.data.next = self.read.popleft() if self.read else self.rng.getrandbits(19)
+        source.data.next = self.read.popleft() if self.read else self.rng.getrandbits(16)
         source.ok.next = self.rng.random() < 0.7
 
     def _largest(self) -> None:

@@ -18,33 +18,10 @@ COUNT_BITS = 17  # of a symbol's count: up to 2^16, one in four of 2^18 values
 READ_CLOCKS = 4  # from a request to the first lane's data
 
 
-class PositionPort(Bundle):
-    """Means and distances for raw_decoder."""
-
-    ok, take, header, row = bit(), bit(), bit(), word(ROW_BITS)
-    data, mean = word(4), word(4)
-
-
 class SourcePort(Bundle):
     """Rows for raw_packer."""
 
-    ok, take, header, row = bit(), bit(), bit(), word(ROW_BITS)
-    data, mean = word(19), word(4)
-
-
-class SumPort(Bundle):
-    """Where raw_decoder adds: local values in, sums and their descriptors out."""
-
-    take, row, local = bit(), word(ROW_BITS), word(16)
-    valid, total = bit(), word(16)
-    described, described_row = bit(), word(ROW_BITS)
-    row_class, row_size, row_top = word(4), word(3), word(4)
-
-
-class RawPosition(PositionPort):
-    """Of the raw decoder, which asks (strobe, with header, row): `ok` is high when that row can be taken."""
-
-    ask = bit()
+    ok, take, row, data = bit(), bit(), word(ROW_BITS), word(16)
 
 
 class RawSource(SourcePort):
@@ -77,12 +54,10 @@ class TablesPort(Bundle):
 
 
 class RawJob(Bundle):
-    """A raw or constant block: for raw_decoder with `width` bits a value from bytes, or for raw_packer."""
+    """A raw block for raw_packer, of `width` bits a value."""
 
     start, idle, done = bit(), bit(), bit()
     values, width = word(18), word(5)
-    constant, value = bit(), word(16)  # raw_decoder only
-    bank = word(BANK_BITS)  # raw_decoder only
 
 
 class CountedPairs(Bundle):

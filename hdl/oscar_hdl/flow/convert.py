@@ -35,9 +35,8 @@ from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, Value, check_paramete
 from oscar_hdl.nic.control import register_header
 
 PACKAGE = "pck_myhdl_011.vhd"
-# Parts of bundles that a block may leave alone: who knows how many words come needs no tlast, and raw_decoder
-# no bank, which is that of its counts.
-UNUSED = (r"(s_axis|decoder_bytes)\w*_tlast", r"job_bank")
+# Parts of bundles that a block may leave alone: who knows how many words come needs no tlast.
+UNUSED = (r"(s_axis|raw_bytes)\w*_tlast",)
 RECORD = "tree.json"  # what the fresh process says of the top's blocks
 LANGUAGES = {"vhdl": ".vhd", "verilog": ".v"}
 # What GHDL says of each memory that it finds: a line, the line of the source, and where in it.

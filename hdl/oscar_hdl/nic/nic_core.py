@@ -6,10 +6,8 @@ from itertools import pairwise
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.coder.barrel_unit import Decoding, Encoding, Link, barrel_unit
-from oscar_hdl.coder.decode.raw_decoder import raw_decoder
-from oscar_hdl.coder.ports import CountChain, CountPort, RawJob, TablesPort, banks_of
+from oscar_hdl.coder.ports import TablesPort, banks_of
 from oscar_hdl.coder.tables.link_tables import link_tables
-from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.coder.unit.ports import ALL_THREADS, THREADS
 from oscar_hdl.nic.control import list_ports, register_ports
 from oscar_hdl.nic.control.axi_lite_registers import axi_lite_registers, read_choice
@@ -25,7 +23,7 @@ from oscar_hdl.nic.receive.frame_finder import frame_finder
 from oscar_hdl.nic.receive.frame_receiver import frame_receiver
 from oscar_hdl.nic.receive.ports import ClearPort, DecodeUnits, Dropped, HeldFrame, OldestFrame
 from oscar_hdl.nic.send.frame_sender import EncodeUnits, frame_sender
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.copied import copied
 from oscar_hdl.streams.passed_on import first_phase, next_phase, next_reset
 from oscar_hdl.streams.zero import zero
@@ -144,8 +142,6 @@ def nic_core(
     links = [Link() for _ in range(units + 1)]
     links[0].reset, first, last = rst, links[0].phase, links[units].phase
     tables_rst, own_rst, send_rst, receive_rst = resets = [bit() for _ in range(4)]
-    raw, raw_bytes, raw_phase = RawJob(), Stream(16), word(5)
-    raw_count, raw_chain = CountPort(), CountChain()
 
     parts = [
         axi_lite_registers(clk, own_rst, s_axil, values, wr, rd, events, irq),
@@ -173,30 +169,24 @@ def nic_core(
             held_frame=held, tables=decoder_port, clear=clearing, bus_bits=bus_bits,
             store_log2=store_log2, block_log2=block_log2,
             units=DecodeUnits(
-                [one.job for one in decoding], [one.feed for one in decoding], rows.decode_blocks, raw,
-                raw_bytes, raw_rows.decode_row,
+                [one.job for one in decoding], [one.feed for one in decoding], rows.decode_blocks
             ),
         ),
         frame_sender(
             clk, send_rst, m_axis_tx, send, top.row, top, encoder_port,
             EncodeUnits(
                 [one.job for one in encoding], [one.drain for one in encoding],
-                [one.bytes for one in encoding], rows.encode_blocks, raw_rows.source, raw_rows.encode_row,
+                [one.bytes for one in encoding], rows.encode_blocks, raw_rows.source, raw_rows.first,
             ),
             bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2,
         ),
         link_tables(
-            clk, tables_rst, decoder_port, links[0].decoder_tables, links[0].decoder_counts, raw_chain,
-            encoding=False, sets=sets,
+            clk, tables_rst, decoder_port, links[0].decoder_tables, links[0].decoder_counts,
+            links[units].decoder_counts, encoding=False, sets=sets,
         ),
         link_tables(
             clk, tables_rst, encoder_port, links[0].encoder_tables, links[0].encoder_counts,
             links[units].encoder_counts, encoding=True, sets=sets,
-        ),
-        raw_decoder(clk, tables_rst, raw_phase, raw, raw_bytes, raw_rows.position, raw_rows.sums, raw_count),
-        symbol_counts(
-            clk, tables_rst, raw_count, raw.bank, links[units].decoder_counts, raw_chain,
-            banks=banks_of(units)
         ),
     ]  # fmt: skip
     parts += [
@@ -208,7 +198,7 @@ def nic_core(
     parts += [zero(clk, send_state.abort)]
     decoder_idle, encoder_idle = ([word(THREADS) for _ in range(units)] for _ in range(2))
     described, taken, headed, located = ([bit() for _ in range(units)] for _ in range(4))
-    decode_takes, encode_takes, rows_in, rows_out = word(units + 1), word(units + 1), word(3), word(3)
+    decode_takes, encode_takes, rows_in, rows_out = word(units), word(units + 1), word(3), word(3)
     parts += [row_counter(clk, first, decode_takes, rows_in), row_counter(clk, first, encode_takes, rows_out)]
     for own, others in (  # copies: a signal may be in one list only, where lists are converted
         (decoder_idle, [one.job.idle for one in decoding]),
@@ -226,7 +216,6 @@ def nic_core(
 
     @always(clk.posedge)
     def commands():
-        raw_phase.next = raw_phase + 1
         receive_ask.issue.next = listed.issue_receive or (free and wr.index == RECEIVE_COMMAND)
         send_ask.issue.next = listed.issue_send or (free and wr.index == SEND_COMMAND)
         receive_state.abort.next = finder.found.aborts or (free and wr.index == ABORT and wr.data[0])
@@ -274,7 +263,6 @@ def nic_core(
         for i in range(units):
             decode_takes.next[i] = described[i]
             encode_takes.next[i] = taken[i] and not headed[i]
-        decode_takes.next[units] = raw_rows.sums.described
         encode_takes.next[units] = raw_rows.source.take
         receive_failed.next = receive.done and receive.error != 0
         send_failed.next = send.done and send.error != 0

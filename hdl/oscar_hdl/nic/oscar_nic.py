@@ -4,9 +4,9 @@ from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums
 from oscar_hdl.coder.encode.ports import CodedSource
-from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
+from oscar_hdl.coder.ports import RawSource
 from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.memory.ports import MemoryPort, PlannedRows, RawUnits, RowCommand, RowCommands, UnitRows
+from oscar_hdl.nic.memory.ports import MemoryPort, PlannedRows, RawRows, RowCommand, RowCommands, UnitRows
 from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
@@ -96,7 +96,7 @@ def oscar_nic(
         [CodedSums() for _ in range(units)], [CodedSource() for _ in range(units)],
         [BankBlock(bank_bits) for _ in range(units)],
     )  # fmt: skip
-    raw_rows = RawUnits(RawPosition(), SumPort(), RawSource(), word(ROW_BITS), word(ROW_BITS))
+    raw_rows = RawRows(RawSource(), word(ROW_BITS))
     top, made, made_values, made_side, none_made = TopPort(), *(MadeRows() for _ in range(4))
     made_values.open = made_side.open = made.open
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)

@@ -30,7 +30,7 @@ struct Block {
   uint32_t* counts;
   uint32_t room, given;  // bytes that an encoder may give, and those that it gave
   uint32_t frame, bank;
-  uint32_t size, seeds, first, last;  // of the directory: a decoder is told, an encoder tells
+  uint32_t size, raw, seeds, first, last;  // of the directory: a decoder is told, an encoder tells
   uint32_t bad, constant, value, bits;
   int32_t reset_at;  // clocks behind its start, or -1
   Stress stress;

@@ -30,7 +30,7 @@ struct Decoding : Barrel {
 
   void start(Block& b, int thread) override {
     p.job_bytes = b.size, p.job_seeds = b.seeds, p.job_first = b.first, p.job_last = b.last;
-    p.job_offset = offsets[thread] = rng.below(WORD);
+    p.job_raw = b.raw, p.job_offset = offsets[thread] = b.raw ? 0 : rng.below(WORD);
     given[thread] = 0;
     std::fill_n(b.described, b.rows.rows, UNTOLD);
   }

@@ -11,12 +11,13 @@ from oscar_hdl.coder.decode.decode_lanes import decode_lanes
 from oscar_hdl.coder.decode.decode_order import decode_choice, decode_order
 from oscar_hdl.coder.decode.decode_request import decode_request
 from oscar_hdl.coder.decode.lane_levels import lane_levels
-from oscar_hdl.coder.decode.ports import CLASSES, PLACE_BITS, REST, WORDS_BITS
+from oscar_hdl.coder.decode.ports import CLASSES, PLACE_BITS, REST, SEED, WORDS_BITS
+from oscar_hdl.coder.decode.raw_classes import raw_classes
 from oscar_hdl.coder.decode.ring_fill import block_begin, feed_words, ring_levels
 from oscar_hdl.coder.decode.sum_rows import sum_rows
 from oscar_hdl.coder.decode.thread_records import thread_records, thread_rows
 from oscar_hdl.coder.ports import BANKS
-from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS, WIDTH
+from oscar_hdl.coder.unit.ports import SAMPLED, THREAD_BITS, THREADS, WIDTH
 from oscar_hdl.coder.unit.thread_choice import thread_choice
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.copied import copied, copied_fields
@@ -24,33 +25,45 @@ from oscar_hdl.streams.joined import joined
 
 
 @block
-def decode_turns(clk, rst, phase, job, enough, fresh, group, position, plan, plan9, plan17):
+def decode_turns(clk, rst, phase, job, enough, fresh, group, looked, position, plans, classes35):
     """Order the turns of all threads, ask for their rows, and give each turn's plan with the answer.
 
     job: DecoderJob. enough u8: threads whose next turn has its bytes; fresh u8: whose block had no turn
-    yet. group: GroupClasses. position:
-    CodedPosition. plan, plan9, plan17: DecodePlan, of clock 1 and again of 9 and 17.
+    yet. group: GroupClasses. looked: Looked. position: CodedPosition. plans: DecodePlan of clocks
+    1, 5, .. 33, of which the first is given. classes35: of raw_classes.
     """
     thread, some, back, word1 = word(THREAD_BITS), bit(), word(THREADS), word(32)
+    looked1, goes9 = word(4), bit()
+    plan, _, plan9, _, plan17, _, _, _, plan33 = plans
     context, chosen, decision = ports.DecodeContext(), ports.DecodeChoice(), ports.DecodeDecision()
     choice = thread_choice(clk, rst, phase, job.start, job.thread, back, enough, thread, some)
     records = thread_records(clk, phase, job, thread, chosen, decision, context, fresh)
     rows = thread_rows(clk, phase, thread, chosen, decision, group, context, word1)
     first = decode_choice(clk, phase, thread, some, context, chosen)
-    second = decode_order(clk, phase, chosen, word1, decision)
+    seen = raw_classes(clk, phase, looked, chosen, looked1, plan33, classes35)
+    second = decode_order(clk, phase, chosen, word1, looked1, decision)
     request = decode_request(clk, rst, phase, chosen, decision, position, plan)
 
     # A thread's next turn is decided 16 clocks behind the begin of one, or 24 behind that of classes, whose
-    # rows are known then; its state is there 28 clocks behind.
+    # rows are known then; its state is there 28 clocks behind. A raw block's waits for its row's class.
     @always_comb
     def free():
         for i in range(THREADS):
-            back.next[i] = phase[2:] == 0 and (
-                (plan17.thread == i and plan17.op == CLASSES)
-                or (plan9.thread == i and plan9.op != REST and plan9.op != CLASSES and not plan9.final)
+            back.next[i] = (looked.strobe and looked.thread == i) or (
+                phase[2:] == 0
+                and ((plan17.thread == i and plan17.op == CLASSES) or (plan9.thread == i and goes9))
             )
 
-    return choice, records, rows, first, second, request, free
+    @always_comb
+    def go_on():
+        goes9.next = (
+            plan9.op != REST
+            and plan9.op != CLASSES
+            and not plan9.final
+            and not (plan9.op == SEED and plan9.raw and not plan9.real)
+        )
+
+    return choice, records, rows, first, seen, second, request, free, go_on
 
 
 @block
@@ -137,20 +150,22 @@ def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *
     A number in a name is the clock in which a signal belongs to a turn's first lanes, 0 that of its answer.
     """
     plans = [ports.DecodePlan() for _ in range(9)]
-    plan, plan5, plan9, plan13, plan17, plan21, plan25, plan29, plan33 = plans
+    _, plan5, plan9, plan13, plan17, plan21, plan25, plan29, plan33 = plans
     group, levels, found, settled = ports.GroupClasses(), ports.LaneLevels(), ports.Found(), ports.Settled()
     taken, alive33, begins = [ports.LaneBytes() for _ in range(WIDTH)], bit(), bit()
     two_of, twos24 = [lane.two24 for lane in taken], word(WIDTH)
     enough, fresh, over, ended, wrongs = (word(THREADS) for _ in range(5))
-    upper35 = word(3)
+    upper35, looked, classes35 = word(3), ports.Looked(), [word(4) for _ in range(SAMPLED)]
 
-    order = decode_turns(clk, rst, phase, job, enough, fresh, group, position, plan, plan9, plan17)
+    order = decode_turns(clk, rst, phase, job, enough, fresh, group, looked, position, plans, classes35)
     stages = [copied_fields(clk, *two, load=begins) for two in pairwise(plans)]  # a turn later each
     level = lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33, alive33, levels)
-    lanes = decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found, banks=banks)
+    lanes = decode_lanes(
+        clk, rst, phase, tables, position, plans, levels, taken, classes35, found, banks=banks
+    )
     classes = group_classes(clk, phase, found.symbols15, levels.active14, plan13, plan17, group, alive33)
     store = decode_bytes(clk, rst, phase, job, feed, plan25, plan29, taken, over, fresh, enough, settled)
-    rows = sum_rows(clk, rst, phase, plan29, found.totals30, sums, ended)
+    rows = sum_rows(clk, rst, phase, plan29, found.totals30, sums, looked, ended)
     twos = joined(two_of, twos24)
     faults = block_faults(clk, phase, plan9, plan21, plan25, plan29, found, twos24, levels.present29, wrongs)
     ends = block_ends(clk, rst, job, wrongs, ended, settled, over)

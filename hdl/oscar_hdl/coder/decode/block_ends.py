@@ -35,7 +35,7 @@ def block_faults(clk, phase, plan9, plan21, plan25, plan29, found, twos24, prese
     def seeds():
         present30.next = present29
         if phase[2:] == 1:
-            seed30.next = plan29.op == SEED
+            seed30.next = plan29.op == SEED and not plan29.raw
             real30.next = plan29.real
         if phase[2:] == 2:
             thread31.next = plan29.thread

@@ -58,11 +58,11 @@ def lane_bytes(clk, phase, step22, taken, x34):
 
 
 @block
-def sample_count(clk, phase, zero, one, two, three, levels, address36):
+def sample_count(clk, phase, zero, one, two, three, levels, class35, address36):
     """Give what is counted of four lanes, context and symbol u9.
 
-    zero to three: LaneFound. levels: LaneLevels, which pick one. The symbol of a seed row is found from the
-    value.
+    zero to three: LaneFound. levels: LaneLevels, which pick one. class35 u4: of raw_classes. The symbol of a
+    seed row is found from the value.
     """
     context7, context21, context35 = word(5), word(5), word(5)
     symbol21, symbol35, seed35, value29 = word(4), word(4), word(4), word(16)
@@ -100,6 +100,8 @@ def sample_count(clk, phase, zero, one, two, three, levels, address36):
         address36.next = concat(context35, symbol35)
         if levels.seed35:
             address36.next = concat(context35, seed35)
+        elif levels.tally35:
+            address36.next = concat(context35, class35)
 
     return first, second, late, seeds, choose, join
 

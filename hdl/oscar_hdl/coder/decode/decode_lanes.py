@@ -4,7 +4,7 @@ from myhdl import always, always_comb, block, concat
 
 from oscar_hdl.coder.decode.decode_lane import decode_lane, sample_count
 from oscar_hdl.coder.decode.decoder_search import LevelWrites, level_writes
-from oscar_hdl.coder.decode.ports import CLASSES, REST, STATES_BITS, LaneFound, LaneInputs
+from oscar_hdl.coder.decode.ports import CLASSES, REST, SEED, STATES_BITS, TALLY, LaneFound, LaneInputs
 from oscar_hdl.coder.unit.ports import SAMPLED, THREAD_BITS, WIDTH
 from oscar_hdl.coder.unit.row_contexts import row_contexts
 from oscar_hdl.streams.block_ram import block_ram
@@ -48,14 +48,15 @@ def turn_memory(clk, phase, FIRST: int, READ: int, writer, reader, data, found):
 
 
 @block
-def decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found, *, banks: int):
+def decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, classes35, found, *, banks: int):
     """Decode the steps of eight lanes a clock.
 
     tables: TableWrites. position: CodedPosition. plans: DecodePlan of clocks 1, 5, .. 33. levels:
-    LaneLevels, of which contexts6 are given here. taken: LaneBytes of each lane. found: Found.
+    LaneLevels, of which contexts6 are given here. taken: LaneBytes of each lane. classes35: u4 of each lane
+    that is counted, of raw_classes. found: Found.
     """
     plan, plan5, _, _, plan17, plan21, plan25, plan29, _ = plans
-    writes, inputs, classes2, mean1 = LevelWrites(banks), LaneInputs(), bit(), word(4)
+    writes, inputs, classes2, looks2, mean1 = LevelWrites(banks), LaneInputs(), bit(), bit(), word(4)
     x34, low26, local3 = word(STATES_BITS), word(8 * WIDTH), word(16 * WIDTH)
     each, addresses = [LaneFound() for _ in range(WIDTH)], [word(9) for _ in range(SAMPLED)]
     levels_of = level_writes(clk, tables, writes)
@@ -70,7 +71,8 @@ def decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found,
         turn_memory(clk, phase, 3, 29, plan, plan25, local3, inputs.local29),
     ]
     counts = [
-        sample_count(clk, phase, *each[4 * n : 4 * n + 4], levels, addresses[n]) for n in range(SAMPLED)
+        sample_count(clk, phase, *each[4 * n : 4 * n + 4], levels, classes35[n], addresses[n])
+        for n in range(SAMPLED)
     ]
     joins = [
         joined([lane.x34 for lane in each], x34),
@@ -86,10 +88,13 @@ def decode_lanes(clk, rst, phase, tables, position, plans, levels, taken, found,
     def take():
         inputs.data3.next = position.data
         local3.next = position.local
+        if looks2:  # at a row's values, not at its sums
+            local3.next = 0
         if phase[2:] == 0:
             mean1.next = position.mean
         if phase[2:] == 1:
-            classes2.next = plan.op == CLASSES
+            classes2.next = plan.op == CLASSES or plan.op == TALLY
+            looks2.next = plan.op == SEED and plan.raw and not plan.real
         if phase[2:] == 3:
             inputs.classes4.next = classes2
 

@@ -53,19 +53,23 @@ def decode_choice(clk, phase, thread, some, context, choice):
     """Decide from phase 1 to 3 what a thread does; thread u3, some: of thread_choice, context: DecodeContext.
 
     choice: DecodeChoice. A block is: the final states; from the last group to the first its classes and its
-    rows, the last one first; at last the seed rows, the first one first, or one turn if there are none.
+    rows, the last one first; at last the seed rows, the first one first, or one turn if there are none. A raw
+    block is its rows, the first one first: loaded, looked at, taken; behind those of a group its classes.
     """
     high, low, row, seeding = word(5), word(5), word(5), bit()
     first2, end2, last2, more3, rows2 = bit(), bit(), bit(), bit(), bit()
-    goes_on, group_before = bit(), word(7)
+    goes_on, next_group = bit(), word(7)
     held2, ends = word(3), row_ends(clk, context.mask, high, low)
+    loads, raw_row, next_row, raw_limit = bit(), word(5), word(5), word(5)
 
     # In phase 2 what belongs to the context, in 3 what is found of its rows.
     @always(clk.posedge)
     def look():
         first2.next = context.group == context.first
         end2.next = context.group == context.last_group
-        group_before.next = context.group - 1
+        next_group.next = context.group - 1
+        if context.raw:
+            next_group.next = context.group + 1
         rows2.next = context.state == ports.ROWS
         held2.next = 0
         if context.group == context.first:
@@ -82,6 +86,25 @@ def decode_choice(clk, phase, thread, some, context, choice):
         last2.next = end2 and not (rows2 and not first2 and not more3)
 
     @always(clk.posedge)
+    def go_up():
+        loads.next = (
+            context.state == ports.FIRST or context.state == ports.NEXT or context.state == ports.AGAIN
+        )
+        raw_row.next = context.left[5:]
+        if context.state == ports.FIRST or context.state == ports.AGAIN or context.state == ports.TALLIES:
+            raw_row.next = 0
+
+    @always_comb
+    def bound():
+        next_row.next = raw_row + 1
+        raw_limit.next = 31
+        if end2:
+            if context.state == ports.TALLIES:
+                raw_limit.next = context.last_row
+            elif raw_row == context.last_row:
+                raw_limit.next = context.last_lane
+
+    @always(clk.posedge)
     def decide():
         if phase[2:] == 3:
             choice.op.next = ports.CLASSES
@@ -95,7 +118,7 @@ def decode_choice(clk, phase, thread, some, context, choice):
                 choice.op.next = ports.ROW
             choice.group.next = context.group
             if goes_on:
-                choice.group.next = group_before
+                choice.group.next = next_group
             choice.row.next = 0
             if seeding or more3:
                 choice.row.next = row
@@ -115,16 +138,41 @@ def decode_choice(clk, phase, thread, some, context, choice):
             choice.left.next = context.left - 1
             for i in range(32):
                 choice.mask.next[i] = context.mask[i] and row != i
+            if context.raw:
+                choice.op.next = ports.SEED
+                if loads:
+                    choice.op.next = ports.HIGH
+                elif context.state == ports.TALLIES:
+                    choice.op.next = ports.TALLY
+                choice.group.next = context.group
+                if context.state == ports.AGAIN:
+                    choice.group.next = next_group
+                choice.row.next = raw_row
+                choice.left.next = raw_row
+                if context.state == ports.ADD:
+                    choice.left.next = next_row
+                choice.limit.next = raw_limit
+                if context.state == ports.FIRST or context.state == ports.AGAIN:
+                    choice.index.next = 0
 
-    return ends, look, sort, decide
+    @always(clk.posedge)
+    def follow_raw():
+        if phase[2:] == 3:
+            choice.raw.next = context.raw
+            choice.adds.next = context.state == ports.ADD
+            choice.ends.next = raw_row == 31 or (end2 and raw_row == context.last_row)
+            if context.state == ports.TALLIES:
+                choice.ends.next = end2
+
+    return ends, look, sort, go_up, bound, decide, follow_raw
 
 
 @block
-def decode_order(clk, phase, choice, word1, decision):
+def decode_order(clk, phase, choice, word1, looked1, decision):
     """Let wide rows have their raw steps, and say how a thread goes on.
 
-    choice: DecodeChoice. word1 u32: of thread_rows. decision: DecodeDecision. Symbols 1, 4, 6, 8, 10 and 12
-    have 1 to 6 raw bits.
+    choice: DecodeChoice. word1 u32: of thread_rows; looked1 u4: of raw_classes. decision: DecodeDecision.
+    Symbols 1, 4, 6, 8, 10 and 12 have 1 to 6 raw bits.
     """
     found, raw, last_seed = word(4), bit(), bit()
 
@@ -135,6 +183,8 @@ def decode_order(clk, phase, choice, word1, decision):
             for i in range(1, 8):
                 if choice.row[3:] == i:
                     found.next[j] = word1[4 * i + j]
+            if choice.raw:
+                found.next[j] = looked1[j]
 
     @always_comb
     def sort():
@@ -166,8 +216,14 @@ def decode_order(clk, phase, choice, word1, decision):
                 decision.code.next = 4
             else:
                 decision.code.next = 12
-            decision.opens.next = choice.op == ports.SEED and choice.index == 0
+            decision.opens.next = choice.op == ports.SEED and choice.index == 0 and not choice.raw
             decision.final.next = choice.op == ports.SEED and last_seed
+            decision.real.next = choice.real
+            if choice.raw:
+                decision.final.next = choice.op == ports.TALLY and choice.ends
+                decision.real.next = (choice.adds and looked1 != 0) or (
+                    choice.op == ports.TALLY and choice.index[0]
+                )
 
     @always(clk.posedge)
     def go_on():
@@ -175,8 +231,24 @@ def decode_order(clk, phase, choice, word1, decision):
             decision.state.next = ports.ROWS
             decision.wide.next = 0
             decision.index.next = 0
-            decision.clears.next = decision.op == ports.ROW or (decision.op == ports.SEED and choice.real)
-            if decision.op == ports.HIGH:
+            decision.clears.next = (
+                choice.raw or decision.op == ports.ROW or (decision.op == ports.SEED and decision.real)
+            )
+            if choice.raw:
+                decision.index.next = choice.index
+                if decision.real:
+                    decision.index.next = 1
+                if decision.op == ports.HIGH:
+                    decision.state.next = ports.LOOK
+                elif decision.op == ports.TALLY:
+                    decision.state.next = ports.AGAIN
+                elif not choice.adds:
+                    decision.state.next = ports.ADD
+                elif choice.ends:
+                    decision.state.next = ports.TALLIES
+                else:
+                    decision.state.next = ports.NEXT
+            elif decision.op == ports.HIGH:
                 decision.state.next = ports.LOWS
             elif decision.op == ports.LOW:
                 decision.state.next = ports.GROUPS

@@ -2,11 +2,11 @@
 
 from myhdl import always, block, concat, modbv
 
-from oscar_hdl.coder.decode.ports import CLASSES, OP_BITS, REST, ROW, SEED
+from oscar_hdl.coder.decode.ports import CLASSES, OP_BITS, REST, ROW, SEED, TALLY
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.streams.bundles import word
 
-PLAN_BITS = 38
+PLAN_BITS = 39
 
 
 @block
@@ -27,12 +27,15 @@ def decode_request(clk, rst, phase, choice, decision, position, plan):
             asking.next = choice.thread
             position.thread.next = choice.thread
             position.row.next = concat(choice.group, choice.row)
-            position.header.next = decision.op == CLASSES
+            position.header.next = decision.op == CLASSES or decision.op == TALLY
             position.read.next = (
-                decision.op == CLASSES or decision.op == ROW or (decision.op == SEED and choice.real)
+                decision.op == CLASSES
+                or decision.op == TALLY
+                or decision.op == ROW
+                or (decision.op == SEED and decision.real)
             )
             waits.next = concat(
-                decision.pick, choice.real, decision.final, decision.opens, choice.seeds,
+                choice.raw, decision.pick, decision.real, decision.final, decision.opens, choice.seeds,
                 decision.code, choice.limit, decision.row_class, choice.group, choice.row, choice.bank,
                 decision.op,
             )  # fmt: skip
@@ -61,6 +64,7 @@ def decode_request(clk, rst, phase, choice, decision, position, plan):
             plan.final.next = line[34]
             plan.real.next = line[35]
             plan.pick.next = line[38:36]
+            plan.raw.next = line[38]
             if not position.given:
                 plan.op.next = REST
 

@@ -2,7 +2,7 @@
 
 from myhdl import always, always_comb, block
 
-from oscar_hdl.coder.decode.ports import CLASSES, HIGH, RAW, REST, ROW, SEED
+from oscar_hdl.coder.decode.ports import CLASSES, HIGH, RAW, REST, ROW, SEED, TALLY
 from oscar_hdl.coder.unit.ports import WIDTH
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.lane_delay import lane_delay
@@ -77,7 +77,7 @@ def lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33
             levels.clear21.next = plan17.op == HIGH
             levels.pick21.next = plan17.pick
         if phase[2:] == 2:
-            levels.refill23.next = plan21.op != REST and plan21.op != SEED
+            levels.refill23.next = plan21.op != REST and plan21.op != SEED and plan21.op != TALLY
 
     # Which bits a seed has: of the state the lower or the upper eight, of the raw bits five, four or three.
     @always(clk.posedge)
@@ -109,8 +109,9 @@ def lane_levels(clk, phase, plan5, plan9, plan13, plan17, plan21, plan25, plan33
                 levels.count_bits29.next = plan25.row_class[2:]
         if phase[2:] == 2:
             levels.seed35.next = plan33.op == SEED
+            levels.tally35.next = plan33.op == TALLY
             levels.counted35.next = (plan33.op == CLASSES and alive33) or (
-                plan33.op == ROW or (plan33.op == SEED and plan33.real)
+                plan33.op == ROW or ((plan33.op == SEED or plan33.op == TALLY) and plan33.real)
             )
             levels.pick35.next = plan33.pick
 

@@ -11,10 +11,14 @@ WORDS_BITS = PLACE_BITS - 4  # of a word's number in a block
 
 # What a thread's next turn is about.
 HIGHS, LOWS, GROUPS, ROWS, SEEDS = range(5)
+# The same of a raw block: its first row, a row's class, the row, the next one; a group's classes, the next
+# group's first row.
+FIRST, LOOK, ADD, NEXT, TALLIES, AGAIN = range(6)
 
 # What a turn does. REST: nothing. HIGH, LOW: the final states. RAW: low bits of a wide row, before ROW. SEED:
-# a row that rides in the start states, or, if there is none, a look at them.
-REST, HIGH, LOW, CLASSES, ROW, RAW, SEED = range(7)
+# a row that rides in the start states, or, if there is none, a look at them. Of a raw block HIGH loads a row
+# into the states, and SEED takes it, at first for its class alone; TALLY: classes of its group are counted.
+REST, HIGH, LOW, CLASSES, ROW, RAW, SEED, TALLY = range(8)
 OP_BITS = 3
 
 
@@ -22,7 +26,7 @@ class DecoderJob(Bundle):
     """Blocks for the threads of a barrel decoder."""
 
     start, thread, idle = bit(), word(THREAD_BITS), word(THREADS)
-    bank, values = word(BANK_BITS), word(VALUES_BITS)
+    bank, values, raw = word(BANK_BITS), word(VALUES_BITS), bit()
     seeds, first, last = word(3), word(7), word(7)
     bytes, offset = word(19), word(4)  # offset: other bytes in the last word, before the block
     done, done_thread, bad = bit(), word(THREAD_BITS), bit()
@@ -61,7 +65,8 @@ class DecodePlan(Bundle):
     limit = word(5)  # the last lane that takes part
     code = word(4)  # a symbol with as many raw bits as a raw or a seed step has
     seeds, opens, final = word(3), bit(), bit()  # first and last turn of the seeds
-    real = bit()  # there is a row
+    real = bit()  # there is a row, or a group with one
+    raw = bit()  # of a raw block
     pick = word(2)  # of each four lanes, that which is counted
 
 
@@ -69,7 +74,7 @@ class DecodeContext(Bundle):
     """What a thread's next turn follows from, from phase 1 on."""
 
     last_group, last_row, last_lane = word(7), word(5), word(5)  # of the block
-    bank, seeds = word(BANK_BITS), word(3)
+    bank, seeds, raw = word(BANK_BITS), word(3), bit()
     first, last = word(7), word(7)
     state, group, wide, index = word(3), word(7), word(2), word(3)
     mask, left = word(32), word(6)  # rows left, how many
@@ -82,6 +87,7 @@ class DecodeChoice(Bundle):
     group, row, limit = word(7), word(5), word(5)
     bank, seeds = word(BANK_BITS), word(3)
     wide, index, real = word(2), word(3), bit()
+    raw, adds, ends = bit(), bit(), bit()  # of a raw block; its row is taken; it is its group's last one
     mask, left = word(32), word(6)  # of the rows that are left then
 
 
@@ -89,7 +95,7 @@ class DecodeDecision(Bundle):
     """The same with the class of its row, from phase 2 on, and how the thread goes on, from phase 3 on."""
 
     op, code, row_class, pick = word(OP_BITS), word(4), word(4), word(2)
-    opens, final = bit(), bit()
+    opens, final, real = bit(), bit(), bit()
     state, wide, index, clears = word(3), word(2), word(3), bit()
 
 
@@ -101,6 +107,12 @@ class GroupClasses(Bundle):
     mask, left = word(32), word(6)
 
 
+class Looked(Bundle):
+    """The class of a raw block's row: strobe."""
+
+    strobe, thread, row, row_class = bit(), word(THREAD_BITS), word(ROW_BITS), word(4)
+
+
 class LaneLevels(Bundle):
     """What all lanes do, or each (u8): levels from the clock in the name on."""
 
@@ -110,7 +122,7 @@ class LaneLevels(Bundle):
     seed_not23, seed24, upper24, lower24 = word(5), bit(), bit(), bit()
     low_bits27, count_bits29 = word(2), word(2)
     present13, present29, present35 = word(WIDTH), word(WIDTH), word(WIDTH)
-    seed35, counted35 = bit(), bit()
+    seed35, tally35, counted35 = bit(), bit(), bit()
     pick7, pick21, pick29, pick35 = word(2), word(2), word(2), word(2)
 
 

@@ -1,12 +1,8 @@
 """Class, size and largest symbol of a row of sums (docs/reference/asc.md; docs/develop/engine.md, sizes)."""
 
-from myhdl import always, always_comb, block, concat
+from myhdl import always, block
 
-from oscar_hdl.coder.decode.row_top import row_top
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.copied import chain
-
-CLOCKS = 6  # from a row's last value to its class
 
 
 @block
@@ -103,42 +99,3 @@ def row_verdict(clk, total3, much3, over3, wider3, found_class, found_size):
             found_size.next = 0
 
     return encode, result
-
-
-@block
-def row_class(clk, begin, value, found_class, found_size, found_top):
-    """Classify rows of 32 values, a value a clock; missing values are 0.
-
-    begin: with the first value u16. found_class u4, found_size u3, found_top u4: 6 clocks after the last, for
-    one clock.
-    """
-    begin1, begin2, negative1 = bit(), bit(), bit()
-    flipped1, low2, negative2 = word(15), word(8), bit()
-    over2, wider2, over3, wider3 = word(3), word(4), word(3), word(4)
-    total3, so_far, added, much3, sum3, beyond3 = word(12), word(11), word(13), bit(), word(11), bit()
-
-    sizes = value_size(clk, value, negative1, flipped1, negative2, low2, over2, wider2)
-    verdict = row_verdict(clk, sum3, beyond3, over3, wider3, found_class, found_size)
-    top = row_top(clk, begin1, flipped1, negative1, found_top)
-
-    @always_comb
-    def add():
-        # The lowest place carries what a negative value is more.
-        so_far.next = total3[11:]
-        if begin2:
-            so_far.next = 0
-        added.next = concat(so_far, True) + concat(low2, negative2)
-        sum3.next = total3[11:]
-        beyond3.next = much3 or total3[11]
-
-    @always(clk.posedge)
-    def gather():
-        total3.next = added[13:1]
-        much3.next = (much3 or total3[11]) and not begin2
-        over3.next = over2
-        wider3.next = wider2
-        if not begin2:
-            over3.next = over3 | over2
-            wider3.next = wider3 | wider2
-
-    return sizes, verdict, top, chain(clk, begin, begin1, begin2), add, gather

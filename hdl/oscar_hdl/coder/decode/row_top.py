@@ -3,7 +3,6 @@
 from myhdl import always, always_comb, block, concat, modbv
 
 from oscar_hdl.streams.bundles import bit, word
-from oscar_hdl.streams.copied import chain
 
 
 @block
@@ -63,28 +62,3 @@ def top_symbol(clk, flipped, negative, symbol):
             part3.next = size2[7:3]
 
     return add, find, first_one(clk, top3, third3, above3, part3, symbol)
-
-
-@block
-def row_top(clk, begin, flipped, negative, found_top):
-    """Find the symbol of the largest magnitude of rows of 32 values, a value a clock; 0 of zeros.
-
-    begin: with the first value. flipped u15, negative: of top_symbol. found_top u4: 5 clocks after the last
-    value, for one clock.
-    """
-    begin2, begin3, begin4 = bit(), bit(), bit()
-    symbol4, largest, so_far = word(4), word(4), word(4)
-    symbols = top_symbol(clk, flipped, negative, symbol4)
-
-    @always_comb
-    def compare():
-        largest.next = so_far
-        if begin4 or symbol4 > so_far:
-            largest.next = symbol4
-
-    @always(clk.posedge)
-    def find():
-        so_far.next = largest
-        found_top.next = so_far
-
-    return symbols, chain(clk, begin, begin2, begin3, begin4), compare, find

@@ -2,7 +2,7 @@
 
 from myhdl import always, always_comb, block, concat, modbv
 
-from oscar_hdl.coder.decode.ports import ROW, SEED
+from oscar_hdl.coder.decode.ports import REST, ROW, SEED, Looked
 from oscar_hdl.coder.decode.row_class import row_verdict, value_size
 from oscar_hdl.coder.decode.row_top import top_symbol
 from oscar_hdl.coder.ports import ROW_BITS
@@ -13,7 +13,7 @@ from oscar_hdl.streams.joined import joined
 from oscar_hdl.streams.lane_delay import lane_delay
 from oscar_hdl.streams.largest import largest
 
-MARK_BITS = ROW_BITS + THREAD_BITS + 2
+MARK_BITS = ROW_BITS + THREAD_BITS + 3
 
 
 @block
@@ -113,12 +113,13 @@ def sum_sizes(clk, phase, totals30, found_class, found_size, found_top):
 
 
 @block
-def sum_rows(clk, rst, phase, plan29, totals30, sums, ended):
+def sum_rows(clk, rst, phase, plan29, totals30, sums, looked: Looked, ended):
     """Give sums with their row, and its descriptor.
 
-    plan29: DecodePlan. totals30 u128. sums: CodedSums. ended u8: strobes, threads that have given all.
+    plan29: DecodePlan. totals30 u128. sums: CodedSums. looked: of a raw block's row, whose sums are its
+    values. ended u8: strobes, threads that have given all.
     """
-    final30, marks30, marks41 = bit(), word(MARK_BITS), word(MARK_BITS)  # sums: of clock 30
+    final30, looks30, marks30, marks41 = bit(), bit(), word(MARK_BITS), word(MARK_BITS)  # sums: of clock 30
     late = lane_delay(clk, phase, marks30, marks41, 11)
     sizes = sum_sizes(clk, phase, totals30, sums.row_class, sums.row_size, sums.row_top)
 
@@ -128,21 +129,27 @@ def sum_rows(clk, rst, phase, plan29, totals30, sums, ended):
             sums.thread.next = plan29.thread
             sums.row.next = plan29.row
             sums.valid.next = plan29.op == ROW or (plan29.op == SEED and plan29.real)
-            final30.next = plan29.op == SEED and plan29.final
+            final30.next = plan29.op != REST and plan29.final
+            looks30.next = plan29.op == SEED and plan29.raw and not plan29.real
         if rst:
             sums.valid.next = False
             final30.next = False
+            looks30.next = False
 
     @always_comb
     def give():
         sums.total.next = totals30
-        marks30.next = concat(final30, sums.valid, sums.thread, sums.row)
+        looked.thread.next = sums.described_thread
+        looked.row.next = sums.described_row
+        looked.row_class.next = sums.row_class
+        marks30.next = concat(looks30, final30, sums.valid, sums.thread, sums.row)
 
     @always(clk.posedge)
     def tell():
         sums.described.next = phase[2:] == 1 and marks41[15] and not rst
         sums.described_row.next = marks41[12:]
         sums.described_thread.next = marks41[15:12]
+        looked.strobe.next = phase[2:] == 1 and marks41[17] and not rst
         for i in range(THREADS):
             ended.next[i] = phase[2:] == 1 and marks41[16] and marks41[15:12] == i and not rst
 

@@ -6,7 +6,7 @@ from oscar_hdl.coder.decode.ports import HIGHS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.streams.bundles import bit, word
 
-JOB_BITS, RECORD_BITS, LEFT_BITS = 36, 15, 38
+JOB_BITS, RECORD_BITS, LEFT_BITS = 37, 15, 38
 
 
 @block
@@ -55,13 +55,13 @@ def thread_records(clk, phase, job, thread, choice, decision, context, fresh):
     decision: DecodeDecision, which is written in phase 3. fresh u8: threads whose block had no turn yet.
     """
     jobs, records = [word(JOB_BITS) for _ in range(THREADS)], [word(RECORD_BITS) for _ in range(THREADS)]
-    starts, start_thread, said, final = bit(), word(THREAD_BITS), word(19), word(18)
+    starts, start_thread, said, final = bit(), word(THREAD_BITS), word(20), word(18)
 
     @always(clk.posedge)
     def take():
         starts.next = job.start
         start_thread.next = job.thread
-        said.next = concat(job.last, job.first, job.seeds, job.bank)
+        said.next = concat(job.raw, job.last, job.first, job.seeds, job.bank)
         final.next = job.values - 1
         if starts:
             jobs[start_thread].next = concat(said, final[17:])
@@ -81,7 +81,10 @@ def thread_records(clk, phase, job, thread, choice, decision, context, fresh):
             context.last_row.next = line[10:5]
             context.last_group.next = line[17:10]
             context.bank.next = line[19:17]
+            context.raw.next = line[36]
             context.seeds.next = line[22:19]
+            if line[36]:
+                context.seeds.next = 1
             context.first.next = line[29:22]
             context.last.next = line[36:29]
             record[:] = records[thread]
@@ -94,6 +97,8 @@ def thread_records(clk, phase, job, thread, choice, decision, context, fresh):
                 context.wide.next = 0
                 context.index.next = 0
                 context.group.next = line[36:29]
+                if line[36]:
+                    context.group.next = 0
 
     @always(clk.posedge)
     def write():

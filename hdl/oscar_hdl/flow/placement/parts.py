@@ -12,7 +12,7 @@ from myhdl import ConcatSignal, SignalType, always_comb, block
 from myhdl._block import _Block
 
 from oscar_hdl.coder import ports
-from oscar_hdl.coder.ports import CountChain, RawJob, TablesPort
+from oscar_hdl.coder.ports import CountChain, TablesPort
 from oscar_hdl.nic.control.registers import ROW_BITS
 from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, TopPort, frames_in, frames_out
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -100,7 +100,7 @@ def frame_receiver(
         jobs, feeds = [DecoderJob() for _ in range(units)], [FeedPort() for _ in range(units)]
         places = [BankBlock(row_bits) for _ in range(units)]
         head = frames_in(bus_bits), FrameCommand(), word(ROW_BITS), Dropped(), OldestFrame(), HeldFrame()
-        decoders = DecodeUnits(jobs, feeds, places, RawJob(), Stream(16), word(ROW_BITS))
+        decoders = DecodeUnits(jobs, feeds, places)
         return (*head, TablesPort(), decoders, ClearPort())
 
     return wide(function, make, bus_bits=bus_bits, store_log2=store_log2, block_log2=block_log2)
@@ -209,16 +209,6 @@ def symbol_counts() -> Any:
     return wide(function, make)
 
 
-def raw_decoder() -> Any:
-    """What decodes raw blocks and constant ones."""
-    from oscar_hdl.coder.decode.raw_decoder import raw_decoder as function
-
-    def make() -> tuple[Any, ...]:
-        return word(5), RawJob(), Stream(16), ports.PositionPort(), ports.SumPort(), ports.CountPort()
-
-    return wide(function, make)
-
-
 def row_bank(row_bits: int = 10, block_log2: int = 11, adds: int = 0) -> Any:
     """A bank of 2^row_bits rows for a barrel encoder and a barrel decoder, and a loader that adds."""
     from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums
@@ -250,14 +240,13 @@ def memory_arguments(units: int, row_bits: int) -> tuple[Any, ...]:
     """Return row_memory's arguments behind clk and rst."""
     from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums
     from oscar_hdl.coder.encode.ports import CodedSource
-    from oscar_hdl.nic.memory.ports import BankBlock, PlannedRows, RawUnits, RowCommand, RowCommands, UnitRows
+    from oscar_hdl.nic.memory.ports import BankBlock, PlannedRows, RawRows, RowCommand, RowCommands, UnitRows
 
     bank_bits = row_bits - units.bit_length() + 1
     blocks = [[BankBlock(bank_bits) for _ in range(units)] for _ in range(2)]
     decoding = [CodedPosition() for _ in range(units)], blocks[0], [CodedSums() for _ in range(units)]
     rows = UnitRows(*decoding, [CodedSource() for _ in range(units)], blocks[1])
-    raw_ports = ports.RawPosition(), ports.SumPort(), ports.RawSource()
-    raw = RawUnits(*raw_ports, word(ROW_BITS), word(ROW_BITS))
+    raw = RawRows(ports.RawSource(), word(ROW_BITS))
     commands = RowCommands(*(RowCommand(row_bits) for _ in range(3)))
     streams = [Stream(units * bits) for bits in (*[STREAM_BITS] * 3, 16)]
     sums = Stream(STREAM_BITS, keep=STREAM_BITS // 8)
@@ -265,7 +254,7 @@ def memory_arguments(units: int, row_bits: int) -> tuple[Any, ...]:
 
 
 def row_memory(units: int = 2, row_bits: int = 11, block_log2: int = 11, adds: int = 1) -> Any:
-    """A NIC's memory of 2^row_bits rows for so many barrel encoders and decoders, and raw units."""
+    """A NIC's memory of 2^row_bits rows for so many barrel encoders and decoders, and raw_packer."""
     from oscar_hdl.nic.memory.row_memory import row_memory as function
 
     sizes = {"row_bits": row_bits, "block_log2": block_log2, "adds": bool(adds)}

@@ -23,7 +23,6 @@ SITES = {"RAM32M16": 8, "RAM32M": 4, "RAM64M8": 8, "RAM64M": 4, "RAM32X1D": 2, "
 SHARED = (
     "decoder_tables",
     "encoder_tables",
-    "raw_decoder",
     "frame_receiver",
     "frame_sender",
     "row_memory",

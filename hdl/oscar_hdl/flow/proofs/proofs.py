@@ -156,17 +156,6 @@ COMMAND_PORT = """
     `SEEN(ask_judged && !ask_bad); `SEEN(ask_judged && ask_bad);
   end
 """
-RAW_DECODER = """
-  // Bytes are taken for a block only, and a block is started only when none is under way.
-  reg busy = 0;
-  always @(posedge clk) begin
-    assume(!job_start || job_idle);
-    busy <= !rst && (job_start || (busy && !job_done));
-    if (!rst) `RULE(!s_axis_raw_tready || busy);
-    if (!rst) `RULE(!job_done || busy);
-    `SEEN(s_axis_raw_tready);
-  end
-"""
 
 # Each query takes one packet of rows, whatever is in it, and is given once, when that has ended.
 ROW_INTAKE = """
@@ -213,7 +202,6 @@ PROOFS: dict[str, Proof] = {
           Words("gone", "{oldest_peer, oldest_sub, oldest_chunk, oldest_step}", 48)),),
         rules=FRAME_NAMES, most=7,
     ),
-    "raw_decoder": Proof(STREAMS + "raw_decoder", 16, rules=RAW_DECODER, free=512, reach=0),
     "splitter": Proof("splitter", light=False, free=512, still=("m_axis",)),
     "byte_drain": Proof(STREAMS + "byte_drain", free=512),
     "row_intake": Proof(STREAMS + "row_intake", rules=ROW_INTAKE, reach=50),

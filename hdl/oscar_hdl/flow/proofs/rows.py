@@ -69,7 +69,7 @@ VALUES_IN = """
   // it is written, or behind the last value 0, with what there was if it is added. A row that is added to was
   // read before, and comes nine clocks later. There is one reset: another of 16 clocks would leave no time.
   reg busy_now = 0; reg [3:0] step = 0; reg [1:0] part = 0; reg [5:0] taken_words = 0; reg [12:0] begun = 0;
-  reg [12:0] helds = 0; reg [127:0] before;
+  reg [127:0] before;
   wire came = s_axis_values_tvalid && s_axis_values_tready, put = enable != 0;
   wire skip = command_first[1];
   wire [3:0] last = (command_count - 19'd1) >> 5, place = skip + (last >> 1);
@@ -98,19 +98,19 @@ VALUES_IN = """
     assume(!rst || !began);
     if (!rst) begin
       if (came) `RULE(busy_now && taken_words < words);
-      if (want) `RULE(busy_now && command_adds && phase[1:0] == 3 && !$past(busy) && !$past(held));
+      if (want) `RULE(busy_now && command_adds && phase[1:0] == 3 && !$past(busy));
       if (part != 0) `RULE(put);
       if (put) begin
         `RULE(busy_now && step < steps && phase[1:0] == part + 2'd1 && enable == here);
         `RULE({step, part} + 6'd4 - part <= taken_words || taken_words == words);
-        if (part == 0) `RULE(row == {command_first[4:2], 1'b0} + step && !helds[10]);
+        if (part == 0) `RULE(row == {command_first[4:2], 1'b0} + step);
         if (part == 0 && command_adds) `RULE(begun[9]);
         if (here[bank] && (over || {step, part} == one))
           `RULE(put_value == (over ? 16'd0 : value) + old_value);
       end
-      if (command_done) `RULE(busy_now && part == 0 && step == steps && !under_way);
+      if (command_done) `RULE(busy_now && part == 0 && step == steps);
     end
-    begun <= {begun, taken}; helds <= {helds, held}; before <= old;
+    begun <= {begun, taken}; before <= old;
     if (came) taken_words <= taken_words + 1;
     if (came && taken_words == one)
       value <= bank ? s_axis_values_tdata[208 +: 16] : s_axis_values_tdata[80 +: 16];
@@ -122,7 +122,7 @@ VALUES_IN = """
 """
 
 LOADER_ORDER = """
-  // One bank, no raw decoder. One row, any: what a decoder is given is read at once, and its sums and their
+  // One bank. One row, any: what a decoder is given is read at once, and its sums and their
   // kind are written within 45 clocks; what a loader takes is read from the second clock on, and written
   // within 27.
   (* anyconst *) wire [4:0] one; reg [5:0] decoded = 0; reg [4:0] loaded = 0, asked; reg was = 0;
@@ -170,8 +170,7 @@ SIDE_IN = """
     if (busy) assume($stable(command_first) && $stable(command_count) && $stable(command_clear));
     assume(!began || phase == $past(phase) + 4'd1);
     if (!rst) begin
-      if (came) `RULE(busy && !wiping && step < steps && !kept && !held && phase[1:0] == 0);
-      if (put || clear != 0) `RULE(!$past(held));
+      if (came) `RULE(busy && !wiping && step < steps && !kept && phase[1:0] == 0);
       if (put) begin
         `RULE(busy && !wiping && phase[1:0] == 1 && clear == 0);
         `RULE(row == {command_first[6], 5'd0} + step);

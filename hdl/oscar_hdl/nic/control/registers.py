@@ -91,7 +91,7 @@ COUNTER_EVENTS = (
     ("CLOCKS", "clocks since the reset"),
     ("CYCLES_IN", "clocks in which a RECEIVE command is under way"),
     ("CYCLES_OUT", "clocks in which a SEND command is under way"),
-    ("WAIT_IN", "clocks of CYCLES_IN in which no decoder has a block; raw blocks go elsewhere"),
+    ("WAIT_IN", "clocks of CYCLES_IN in which no decoder has a block"),
     ("WAIT_OUT", "clocks of CYCLES_OUT in which no encoder has a block"),
     ("ROWS_IN", "rows of 32 values that were decoded; rows of zeros are not"),
     ("ROWS_OUT", "turns of encoders other than HEADER and CLASSES (engine.md), and rows of raw blocks"),

@@ -46,7 +46,7 @@ def kind_writes(clk, phase, side, sums, sum_row, added, change):
     @always(clk.posedge)
     def choose():
         change.row.next = side.row
-        change.one.next = phase[2:] == 1 and (side.header or side.kind)
+        change.one.next = phase[2:] == 1 and side.header
         change.clears.next = 0
         if phase[2:] == 1 and side.clear:
             change.clears.next = side.lanes
@@ -59,7 +59,7 @@ def kind_writes(clk, phase, side, sums, sum_row, added, change):
             change.row.next = added.row
             change.one.next = added.enable
             change.data.next = added.kind
-        elif side.header or side.kind:
+        elif side.header:
             change.data.next = concat(side.header_data[15:11], side.header_data[7:])
 
     return choose

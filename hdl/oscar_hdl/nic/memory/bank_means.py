@@ -12,14 +12,13 @@ ROW_LOG2 = 3  # rows of a word
 
 @block
 def bank_means(
-    clk, phase, side, source_row1, position_row0, read_row2, header_row2, source_header2, source_mean,
-    position_mean, means, source_means,
+    clk, phase, side, source_row1, position_row0, header_row2, source_header2, source_mean, position_mean,
+    means, source_means,
 ):  # fmt: skip
     """Keep means.
 
     side: SideWrite, in clocks of phase 1; rows come one after the other, eight that begin a word.
-    source_row1, position_row0: rows whose means are given in phase 3. read_row2: one whose mean is in
-    position_mean in phase 1. header_row2: a group's first row, in
+    source_row1, position_row0: rows whose means are given in phase 3. header_row2: a group's first row, in
     phase 2; means u32 of its rows 24 to 31 come in the next phase 1, in the clocks behind it the others';
     source_means the same of source_header2, rows 0 to 7 first.
     """
@@ -40,8 +39,6 @@ def bank_means(
     @always(clk.posedge)
     def access():
         row_at.next = position_row0
-        if phase[2:] == 2:
-            row_at.next = read_row2
         row_enable.next = False
         word_enable.next = False
         if phase[2:] == 1:

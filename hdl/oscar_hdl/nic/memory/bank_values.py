@@ -116,7 +116,6 @@ def bank_values(clk, phase, source_row2, position_row2, sums, sum_row, write, si
         word_of(clk, phase, up_sides, never, lanes.source_distances, first=1, up=True),
         word_of(clk, phase, down_sides, never, lanes.distances, first=1, up=False),
         word_of(clk, phase, up_words, lanes.hidden, lanes.shown, first=3, up=True),
-        word_of(clk, phase, up_sides, never, lanes.shown_distances, first=3, up=True),
     ]
 
     @always(clk.posedge)

@@ -6,7 +6,7 @@ from myhdl import SignalType
 
 from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums
 from oscar_hdl.coder.encode.ports import CodedSource
-from oscar_hdl.coder.ports import RawPosition, RawSource, SumPort
+from oscar_hdl.coder.ports import RawSource
 from oscar_hdl.coder.unit.ports import THREAD_BITS, WIDTH
 from oscar_hdl.nic.ports import FRAME_ROW_BITS, ROW_BITS, STREAM_BITS, BankBlock, MadeRows, TopPort
 from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
@@ -26,12 +26,12 @@ WINDOW = 11  # turns in which a row that was given to a decoder isn't given agai
 class SideWrite:
     """A row's distances (`distances`) and header (`header`), or classes of 0 (`clear`), for a bank.
 
-    clear: of the eight rows from `row` on that `lanes` u8 say. kind: all of a header but the mean. row,
-    lanes: of all banks, each of which has strobes and data of its own.
+    clear: of the eight rows from `row` on that `lanes` u8 say. row, lanes: of all banks, each of which has
+    strobes and data of its own.
     """
 
     def __init__(self, row: SignalType, lanes: SignalType) -> None:
-        self.distances, self.header, self.clear, self.kind = bit(), bit(), bit(), bit()
+        self.distances, self.header, self.clear = bit(), bit(), bit()
         self.row, self.lanes = row, lanes
         self.data, self.header_data = word(DISTANCE_BITS), word(HEADER_BITS)
 
@@ -85,12 +85,10 @@ class AddedRows:
 
     on: level, in phase 2 of the turns from the one in which `row` may be read until the last one's sums and
     descriptor are written. row: the next one; last: those before it since this one may be under way.
-    under_way: level, none is read now, but one's sums are on their way.
     """
 
     def __init__(self, row_bits: int) -> None:
-        self.on, self.under_way = bit(), bit()
-        self.row, self.last = word(row_bits), word(row_bits)
+        self.on, self.row, self.last = bit(), word(row_bits), word(row_bits)
 
 
 class BankAdds:
@@ -146,7 +144,7 @@ class BankLanes(Bundle):
 
     source, source_distances = word(GROUP_BITS), word(DISTANCES_BITS)
     local, distances = word(GROUP_BITS), word(DISTANCES_BITS)
-    shown, shown_distances, hidden = word(GROUP_BITS), word(DISTANCES_BITS), bit()
+    shown, hidden = word(GROUP_BITS), bit()
 
 
 class GroupWrite:
@@ -162,13 +160,11 @@ class GroupWrite:
 class GroupRead:
     """A row to read, of all banks, which holds from a phase 0 to a phase 3, and what a bank gives of it.
 
-    descriptor, mean: in the next turn, mean from its phase 2 on; data, distances: in the turn behind it,
-    eight lanes a clock. data are 0 of a row of class 0.
+    descriptor: in the next turn; data: in the turn behind it, eight lanes a clock, 0 of a row of class 0.
     """
 
     def __init__(self, row: SignalType) -> None:
-        self.row, self.descriptor, self.mean = row, word(DESCRIPTOR_BITS), word(MEAN_BITS)
-        self.data, self.distances = word(GROUP_BITS), word(DISTANCES_BITS)
+        self.row, self.descriptor, self.data = row, word(DESCRIPTOR_BITS), word(GROUP_BITS)
 
 
 class BankTop:
@@ -184,10 +180,9 @@ class BankTop:
 
 
 class RowsRead(Bundle):
-    """What was read of a bank: eight lanes a clock; descriptor and mean in the first three of four."""
+    """What was read of a bank: eight lanes a clock."""
 
-    data, distances = word(GROUP_BITS), word(DISTANCES_BITS)
-    descriptor, mean = word(DESCRIPTOR_BITS), word(MEAN_BITS)
+    data = word(GROUP_BITS)
 
 
 class LineRead:
@@ -215,15 +210,11 @@ class UnitRows:
         self.sources, self.encode_blocks = sources, encode_blocks
 
 
-class RawUnits:
-    """Ports of raw_decoder and raw_packer, and the first rows of their blocks, held from start to done."""
+class RawRows:
+    """The rows of raw_packer, and the first one of its block, held from start to done."""
 
-    def __init__(
-        self, position: RawPosition, sums: SumPort, source: RawSource, decode_row: SignalType,
-        encode_row: SignalType,
-    ) -> None:  # fmt: skip
-        self.position, self.sums, self.source = position, sums, source
-        self.decode_row, self.encode_row = decode_row, encode_row
+    def __init__(self, source: RawSource, first: SignalType) -> None:
+        self.source, self.first = source, first
 
 
 class PlannedRows:
@@ -236,14 +227,14 @@ class PlannedRows:
 class MemoryPort:
     """Memory's side of a nic_core (docs/develop/engine.md, "NIC core and units").
 
-    phase u4 (out). rows, raw: rows of units, and of raw blocks. top: the largest symbol of a frame to send.
+    phase u4 (out). rows, raw: rows of units, and of raw_packer. top: the largest symbol of a frame to send.
     clear: strobe, clear_rows u14 rows from clear_row u20 on are to read as zeros; both hold until `cleared`
     (strobe). rows_rst (out): resets what takes packets of rows. bad_packets u3: strobes, to be counted.
     planned: sums for the next plan. made: packets of rows that count for a list.
     """
 
     def __init__(
-        self, rows: UnitRows, raw: RawUnits, top: TopPort, planned: PlannedRows, made: MadeRows
+        self, rows: UnitRows, raw: RawRows, top: TopPort, planned: PlannedRows, made: MadeRows
     ) -> None:
         self.phase, self.rows, self.raw, self.top = word(4), rows, raw, top
         self.clear, self.cleared = bit(), bit()

@@ -14,26 +14,21 @@ from oscar_hdl.streams.joined import joined
 def read_turns(
     clk, rst, phase, asks: Sequence[RowAsk], row, reads: Sequence[GroupRead], found, line: LineRead
 ):
-    """Let one of five read a row, in four clocks each; the earlier in `asks` goes before the later.
+    """Let one of four read a row, in four clocks each; the earlier in `asks` goes before the later.
 
     row: of all GroupReads. The last two read a row of all banks, and take turns. found: RowsRead, of the
-    first three, from ten clocks behind a RowAsk's `taken` on; line: the last one's, in the same clocks. The
+    first two, from ten clocks behind a RowAsk's `taken` on; line: the last one's, in the same clocks. The
     one before it looks at GroupReads, a clock earlier.
     """
-    first, second, third, fourth, fifth = asks
+    first, second, third, fourth = asks
     BANKS = len(reads)
-    moves, free, gave = bit(), bit(), bit()  # moves: high in phase 3; gave: the fourth had the last turn
+    moves, free, gave = bit(), bit(), bit()  # moves: high in phase 3; gave: the third had the last turn
     # Every four clocks a row goes on: it is looked for, its descriptor is there, its lanes are.
-    whose0, whose1, whose2, whose3 = word(4), word(4), word(4), word(4)
-    bank0, bank1, bank2 = word(BANKS), word(BANKS), word(BANKS)
-    data, distances = word(len(found.data)), word(len(found.distances))
-    descriptor, mean = word(len(found.descriptor)), word(len(found.mean))
+    whose0, whose1, whose2, whose3 = word(3), word(3), word(3), word(3)
+    bank0, bank1, bank2, data = word(BANKS), word(BANKS), word(BANKS), word(len(found.data))
     all_data, all_kinds = word(len(line.data)), word(len(line.descriptor))
     trees = [
         hot_tree(None, [read.data for read in reads], bank2, data),
-        hot_tree(None, [read.distances for read in reads], bank2, distances),
-        hot_tree(None, [read.descriptor for read in reads], bank1, descriptor),
-        hot_tree(None, [read.mean for read in reads], bank1, mean),
         joined([read.data for read in reads], all_data),
         joined([read.descriptor for read in reads], all_kinds),
     ]
@@ -42,40 +37,34 @@ def read_turns(
     def choose():
         first.taken.next = moves and first.want
         second.taken.next = moves and second.want and not first.want
-        third.taken.next = moves and third.want and not first.want and not second.want
-        free.next = moves and not first.want and not second.want and not third.want
+        free.next = moves and not first.want and not second.want
 
     @always_comb
     def tell():
-        fourth.taken.next = free and fourth.want and not (gave and fifth.want)
-        fifth.taken.next = free and fifth.want and (gave or not fourth.want)
+        third.taken.next = free and third.want and not (gave and fourth.want)
+        fourth.taken.next = free and fourth.want and (gave or not third.want)
         first.comes.next = whose3[0]
         second.comes.next = whose3[1]
-        third.comes.next = whose3[2]
-        fourth.comes.next = False
-        fifth.comes.next = whose3[3]
+        third.comes.next = False
+        fourth.comes.next = whose3[2]
 
     @always(clk.posedge)
     def move():
         moves.next = phase[2:] == 2
         if moves:
-            row.next = fifth.row
-            gave.next = fourth.taken
-            bank0.next = third.bank
+            row.next = fourth.row
+            gave.next = third.taken
+            bank0.next = second.bank
             if first.want:
                 row.next = first.row
                 bank0.next = first.bank
             elif second.want:
                 row.next = second.row
-                bank0.next = second.bank
-            elif third.want:
+            elif third.taken:
                 row.next = third.row
-            elif fourth.taken:
-                row.next = fourth.row
             whose0.next[0] = first.taken
             whose0.next[1] = second.taken
-            whose0.next[2] = third.taken
-            whose0.next[3] = fifth.taken
+            whose0.next[2] = fourth.taken
             whose1.next = whose0
             whose2.next = whose1
             bank1.next = bank0
@@ -90,11 +79,8 @@ def read_turns(
     @always(clk.posedge)
     def show():
         found.data.next = data
-        found.distances.next = distances
         line.data.next = all_data
         if moves:
-            found.descriptor.next = descriptor
-            found.mean.next = mean
             line.descriptor.next = all_kinds
 
     return trees, choose, tell, move, show

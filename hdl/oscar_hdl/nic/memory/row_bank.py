@@ -208,8 +208,8 @@ def row_bank(
             found, live,
         ),
         bank_means(
-            clk, phase, side, from_source.row, comes.asked, read.row, wanted.row, sent.row, source_mean, mean,
-            means, source_means,
+            clk, phase, side, from_source.row, comes.asked, wanted.row, sent.row, source_mean, mean, means,
+            source_means,
         ),
         bank_top(clk, rst, phase, top, free, top_at, found),
         copied(clk, means, means_later),
@@ -231,7 +231,6 @@ def row_bank(
         if live:
             position.local.next = lanes.local
         read.data.next = lanes.shown
-        read.distances.next = lanes.shown_distances
 
     # What is read in phase 3 is there in the next phase 2.
     @always(clk.posedge)
@@ -244,7 +243,6 @@ def row_bank(
             header1.next = header3
             headed1.next = turn.headed3
         if phase[2:] == 1:
-            read.mean.next = mean
             headed_lanes.next = headed1
             means_lanes.next = header1
 

@@ -15,20 +15,20 @@ DISTANCES_AT = 32  # in a row's word
 
 @block
 def side_in(
-    clk, rst, phase, command: RowCommand, lines: RowLines, held, s_axis_side, row, lanes,
+    clk, rst, phase, command: RowCommand, lines: RowLines, s_axis_side, row, lanes,
     writes: Sequence[SideWrite], behind, *, skip_bits: int,
 ):  # fmt: skip
     """Write what belongs to a packet's rows but their values, a row of each bank in four clocks.
 
     command: RowCommand, whose first row begins a group of 32; with `clear`, only descriptors of rows
     (class, size, top) become 0, from the first row of a block on: eight of each bank in four clocks.
-    lines: its shape, there with or before the fourth clock behind its start. held: level, nothing is written
-    in the clock behind this one. s_axis_side: lines.steps words, of 128 bits for each bank, the first bank in
-    the lowest bits: of its row the header (class, size << 4, mean << 7, top << 11), and from bit 32 on the 32
-    distances in three bits each, the first in the lowest bits; tlast is not looked at. A word is taken in a
-    clock of phase 0 modulo 4. Headers behind the last row become 0 to the end of its group; where no other
-    bank has rows beside them in four clocks each, while `behind` (level).
-    row, lanes: of writes, a SideWrite a bank, in clocks of phase 1 modulo 4. skip_bits: 2^skip_bits banks.
+    lines: its shape, there with or before the fourth clock behind its start. s_axis_side: lines.steps words,
+    of 128 bits for each bank, the first bank in the lowest bits: of its row the header (class, size << 4,
+    mean << 7, top << 11), and from bit 32 on the 32 distances in three bits each, the first in the lowest
+    bits; tlast is not looked at. A word is taken in a clock of phase 0 modulo 4. Headers behind the last row
+    become 0 to the end of its group; where no other bank has rows beside them in four clocks each, while
+    `behind` (level). row, lanes: of writes, a SideWrite a bank, in clocks of phase 1 modulo 4. skip_bits:
+    2^skip_bits banks.
     """
     BANKS, FILLED, LAST = len(writes), KNOWN - 1, OPENED - 1
     # What is done: a command begins (clocks since then), rows come, rows are cleared, one of these or rows
@@ -56,8 +56,8 @@ def side_in(
     @always_comb
     def show():
         behind.next = running and not reading and not clearing
-        s_axis_side.tready.next = reading and tick and not held
-        go.next = tick and running and not held and (s_axis_side.tvalid or not reading)
+        s_axis_side.tready.next = reading and tick
+        go.next = tick and running and (s_axis_side.tvalid or not reading)
         restart.next = begun[1]
 
     @always(clk.posedge)

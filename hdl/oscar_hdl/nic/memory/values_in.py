@@ -52,13 +52,13 @@ def loaded_row(mark, some, here, final, row):
 
 @block
 def values_in(
-    clk, rst, phase, command: RowCommand, lines: RowLines, held, s_axis_values, adding: Adding, row,
+    clk, rst, phase, command: RowCommand, lines: RowLines, s_axis_values, adding: Adding, row,
     writes: Sequence[GroupWrite], *, skip_bits: int, adds: bool,
 ):  # fmt: skip
     """Write a packet's values, eight a clock and bank, and zeros to the end of its last row; or add them.
 
     command: RowCommand of one value or more; `clear` is ignored. lines: its shape, there with or before the
-    fourth clock behind its start. held: level, in phase 2: no row begins in this turn.
+    fourth clock behind its start.
     s_axis_values: lines.words words of eight values for each bank, the first bank in the lowest bits, and the
     first value there; tlast is not looked at. A row begins when its words have come, one each four clocks.
     row: of writes, a GroupWrite a bank. skip_bits: 2^skip_bits banks.
@@ -113,7 +113,6 @@ def values_in(
         # What is under way: the row that may be asked for in this turn, and those of the turns before.
         under_way.row.next = at
         under_way.on.next = command.adds and ((running and whole) or recent != 0)
-        under_way.under_way.next = command.adds and recent != 0
 
     @always(clk.posedge)
     def place():
@@ -124,9 +123,7 @@ def values_in(
             lanes.next = 0xFF
         elif ahead == lines.part:
             lanes.next = lines.tail
-        want.next = (
-            phase[2:] == 2 and running and whole and not held and not (command.adds and busy) and not rst
-        )
+        want.next = phase[2:] == 2 and running and whole and not (command.adds and busy) and not rst
 
     @always(clk.posedge)
     def count():

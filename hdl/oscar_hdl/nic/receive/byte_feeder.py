@@ -9,6 +9,7 @@ from oscar_hdl.coder.unit.ports import THREAD_BITS
 from oscar_hdl.nic.receive.chunk_reader import ChunkAsk
 from oscar_hdl.nic.receive.frame_store import CHUNK_BITS, COLUMN_CLOCKS
 from oscar_hdl.nic.receive.line_turns import ThreadSpan, line_turns
+from oscar_hdl.nic.receive.ports import RawWord
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.copied import copied
 
@@ -21,13 +22,13 @@ def turns_of(units: int, columns: int) -> int:
 
 
 @block
-def column_offer(tag, chunk, offer, own, *, column: int, columns: int):
+def column_offer(tag, chunk, offer, own, raw: RawWord, *, column: int, columns: int):
     """Give what a column has, offer: the word for a decoder, its thread u3 and whether there is one.
 
-    own: it is the reader's.
+    own: it is the reader's. raw: what the last column has in the clock of its `land`.
     """
     MINE, OWN, BITS = THREAD_BITS + column, THREAD_BITS + columns + column, CHUNK_BITS
-    turned = word(CHUNK_BITS)
+    RAW, turned = THREAD_BITS + 2 * columns, word(CHUNK_BITS)
 
     @always_comb
     def turn():
@@ -35,10 +36,21 @@ def column_offer(tag, chunk, offer, own, *, column: int, columns: int):
         for i in range(BITS):
             turned.next[i] = chunk[BITS - 8 - i + 2 * (i % 8)]
 
-    @always_comb
-    def join():
-        offer.next = concat(tag[MINE], tag[THREAD_BITS:], turned)
-        own.next = tag[OWN]
+    if column == columns - 1:
+
+        @always_comb
+        def join():
+            offer.next = concat(tag[MINE], tag[THREAD_BITS:], turned)
+            if tag[RAW]:
+                offer.next = concat(tag[MINE], tag[THREAD_BITS:], raw.data)
+            raw.land.next = tag[RAW]
+            own.next = tag[OWN]
+    else:
+
+        @always_comb
+        def join():
+            offer.next = concat(tag[MINE], tag[THREAD_BITS:], turned)
+            own.next = tag[OWN]
 
     return turn, join
 
@@ -91,23 +103,23 @@ def unit_feed(clk, turn, offers: Sequence, feed: FeedPort, *, unit: int):
 
 @block
 def byte_feeder(
-    clk, rst, span: ThreadSpan, chunk: ChunkAsk, line, tag, chunks: Sequence, tags: Sequence,
+    clk, rst, span: ThreadSpan, chunk: ChunkAsk, raw: RawWord, line, tag, chunks: Sequence, tags: Sequence,
     feeds: Sequence[FeedPort],
 ):  # fmt: skip
     """Give words of blocks to the threads that have room, and single chunks to a reader.
 
     Units take turns, a clock each, in which a line of a thread's block is asked for. span: a block begins.
-    chunk: of the reader, who takes the turn of a unit. line, tag, chunks, tags: frame_store's. feeds: of the
-    units, 1, 2, 4 or 8.
+    chunk: of the reader, who takes the turn of a unit; raw: of raw_words, which take one of theirs. line,
+    tag, chunks, tags: frame_store's. feeds: of the units, 1, 2, 4 or 8.
     """
     UNITS, COLUMNS = len(feeds), len(chunks)
     turn = word((turns_of(UNITS, COLUMNS) - 1).bit_length())
     offers, owns = [word(CHUNK_BITS + THREAD_BITS + 1) for _ in chunks], [bit() for _ in chunks]
     place, data = word(3), word(CHUNK_BITS)
 
-    turns = line_turns(clk, rst, turn, [feed.room for feed in feeds], span, chunk, line, tag)
+    turns = line_turns(clk, rst, turn, [feed.room for feed in feeds], span, chunk, raw, line, tag)
     columns = [
-        column_offer(tags[c], chunks[c], offers[c], owns[c], column=c, columns=COLUMNS)
+        column_offer(tags[c], chunks[c], offers[c], owns[c], raw, column=c, columns=COLUMNS)
         for c in range(COLUMNS)
     ]
     units = [unit_feed(clk, turn, offers, feeds[u], unit=u) for u in range(UNITS)]

@@ -3,13 +3,22 @@
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar.coding.asc.params import CODED, CONSTANT
-from oscar_hdl.coder.ports import BANK_BITS
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.nic.receive.line_turns import ThreadSpan
-from oscar_hdl.nic.receive.ports import FRAMES, DealPort, DealtBlock, DecodeUnits, ReaderUse, StepPort
+from oscar_hdl.nic.receive.ports import (
+    FRAMES,
+    DealPort,
+    DealtBlock,
+    DecodeUnits,
+    RawBlock,
+    RawWord,
+    ReaderUse,
+    StepPort,
+)
 from oscar_hdl.nic.receive.unit_threads import unit_threads
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.copied import copied
+from oscar_hdl.streams.zero import zero
 
 # Clocks from a block that is dealt until the next one's entry is there (3), where it ends (4), its values and
 # a thread that is free (5): then it is chosen.
@@ -43,14 +52,17 @@ def block_bank(row, unit, found, *, block_log2: int, units: int):
 
 
 @block
-def block_facts(clk, choosing, deal: DealPort, thread, unit, row, dealt: DealtBlock, span: ThreadSpan):
+def block_facts(
+    clk, choosing, raw, deal: DealPort, thread, unit, row, at, dealt: DealtBlock, span: ThreadSpan
+):
     """Keep what there is to say of the block for which a thread is chosen, which is dealt a clock later.
 
-    choosing: level. thread u3, unit: where it will be coded; row: its first one in the bank.
+    choosing: level; raw: it is not coded, so its bytes are whole rows of values of two bytes. thread u3,
+    unit, and `at`, both: where it will be decoded; row: its first one in the bank.
     """
     AT, END = len(span.at), len(span.top) + 4
     behind, places, blocks = word(END), deal.places, deal.blocks
-    at = word(AT)
+    whole_rows, nothing = word(13), word(6)
 
     if AT == THREAD_BITS:
         point = copied(None, thread, at)
@@ -62,7 +74,10 @@ def block_facts(clk, choosing, deal: DealPort, thread, unit, row, dealt: DealtBl
 
     @always_comb
     def tell():  # the span holds until it is written, PUT_LATER clocks on: blocks come 5 apart
-        span.put.next = dealt.start != 0
+        span.put.next = dealt.start != 0 and not dealt.raw
+        whole_rows.next = blocks.values[18:5]
+        if blocks.values[5:] != 0:
+            whole_rows.next = blocks.values[18:5] + 1
 
     @always(clk.posedge)
     def keep():
@@ -74,73 +89,56 @@ def block_facts(clk, choosing, deal: DealPort, thread, unit, row, dealt: DealtBl
             dealt.seeds.next = deal.entry[5:2]
             dealt.first.next = deal.entry[12:5]
             dealt.last.next = deal.entry[19:12]
+            dealt.raw.next = raw
             dealt.bytes.next = deal.entry[43:24]
             dealt.offset.next = places.start[4:]
+            if raw:
+                dealt.bytes.next = concat(whole_rows, nothing)
+                dealt.offset.next = 0
             dealt.row.next = row
             span.at.next = at
             span.top.next = behind[END:4]
             span.bottom.next = places.start[END:4]
 
-    return point, tell, keep
+    return point, tell, keep, zero(clk, nothing)
 
 
 @block
-def raw_turn(
-    clk, rst, deal: DealPort, use: ReaderUse, raw, base, raw_feed: StepPort, free, mixed, alone, quiet
-):
-    """Say when raw_decoder may have a block, and keep that block's fields: raw RawJob, base its first row.
+def raw_turn(clk, deal: DealPort, use: ReaderUse, job: RawBlock, raw_feed: StepPort, idle, free):
+    """Say when a raw block may be unpacked (free), and keep its fields.
 
-    free: it may. mixed: it has one of another frame than that which is dealt. alone: nobody has one of
-    another frame. quiet: of all units but this, then deal.quiet is of all.
+    idle: no row of the one before waits for its thread.
     """
-    EVERY = (1 << FRAMES) - 1
-    busy, rests, owner, lonely = bit(), bit(), word(BANK_BITS), word(FRAMES)
-
-    @always_comb
-    def look():
-        for b in range(FRAMES):
-            lonely.next[b] = deal.quiet[b] or deal.bank == b
 
     @always(clk.posedge)
     def watch():
-        busy.next = (busy or raw.start) and not raw.done
         use.raw_reads.next = raw_feed.go or not raw_feed.done
-        rests.next = raw.idle and not busy and not raw.start and not use.raw_reads
-        free.next = raw.idle and not busy and not raw.start and not use.raw_reads and not use.reads
-        mixed.next = not rests and owner != deal.bank
-        alone.next = lonely == EVERY
-        for b in range(FRAMES):
-            deal.quiet.next[b] = quiet[b] and (rests or owner != b)
-        if rst:
-            busy.next = False
+        free.next = job.idle and idle and not job.start and not use.raw_reads and not use.reads
 
     @always(clk.posedge)
     def keep():
-        if free and alone:
-            owner.next = deal.bank
-            raw.bank.next = deal.bank
-            raw.values.next = deal.blocks.values
-            raw.width.next = deal.entry[7:2]
-            raw.constant.next = deal.entry[2:] == CONSTANT
-            raw.value.next = deal.entry[32:16]
-            base.next = deal.blocks.base
+        if free:
+            job.values.next = deal.blocks.values
+            job.width.next = deal.entry[7:2]
+            job.constant.next = deal.entry[2:] == CONSTANT
+            job.value.next = deal.entry[32:16]
 
-    return look, watch, keep
+    return watch, keep
 
 
 @block
 def decode_dealer(
-    clk, rst, deal: DealPort, span: ThreadSpan, opened, use: ReaderUse, units: DecodeUnits,
-    raw_feed: StepPort, *, block_log2: int,
+    clk, rst, deal: DealPort, span: ThreadSpan, opened, use: ReaderUse, units: DecodeUnits, job: RawBlock,
+    raw: RawWord, raw_feed: StepPort, raw_idle, *, block_log2: int,
 ):  # fmt: skip
     """Start a job for each block that is not a constant 0, as soon as a thread of its unit is free.
 
     deal.places.start is where the first block begins; `done` comes when all are dealt, or need not be. span:
-    where a thread's block lies. opened (strobe): the reader of chunks begins at a raw block. raw_feed: with
-    it a raw block begins (go); all its bytes went out (done, a level). No raw block is worked on beside
-    blocks of another frame.
+    where a coded block lies. opened (strobe): the reader of chunks begins at a raw block, which raw_feed
+    gives (go) until all its bytes went out (done, a level), to job, which unpacks it for thread raw.at.
+    raw_idle: nothing of it waits any more.
     """
-    jobs, bank_places, raw = units.jobs, units.places, units.raw
+    jobs, bank_places = units.jobs, units.places
     blocks, places, UNITS, EVERY = deal.blocks, deal.places, len(jobs), (1 << FRAMES) - 1
     states = enum("IDLE", "BEGIN", "WAIT", "CHOOSE", "STEP", "DRAIN")
     state = Signal(states.IDLE)
@@ -149,15 +147,15 @@ def decode_dealer(
     quiet_of, wrong_of = [word(FRAMES) for _ in jobs], [word(FRAMES) for _ in jobs]
     unit, row = word(max(1, UNITS.bit_length() - 1)), word(len(dealt.row))
     free, thread, some, choosing, pause = word(THREADS), word(THREAD_BITS), bit(), bit(), word(3)
-    coded, constant, nothing, raw_free = bit(), bit(), bit(), bit()
-    mixed, alone, quiet = bit(), bit(), word(FRAMES)
-    # Strobes: a block is dealt to a thread, to raw_decoder, or one of both or to nobody.
+    coded, constant, nothing, raw_free, plain = bit(), bit(), bit(), bit(), bit()
+    at = word(len(span.at))
+    # Strobes: a block is dealt to a thread, as a raw one, or one of both or to nobody.
     decodes, raws, deals = bit(), bit(), bit()
 
     parts = [
         block_bank(blocks.base, unit, row, block_log2=block_log2, units=UNITS),
-        block_facts(clk, choosing, deal, thread, unit, row, dealt, span),
-        raw_turn(clk, rst, deal, use, raw, units.raw_base, raw_feed, raw_free, mixed, alone, quiet),
+        block_facts(clk, choosing, plain, deal, thread, unit, row, at, dealt, span),
+        raw_turn(clk, deal, use, job, raw_feed, raw_idle, raw_free),
     ]
     threads = [
         unit_threads(clk, rst, dealt, jobs[n], bank_places[n], free_of[n], quiet_of[n], wrong_of[n], unit=n)
@@ -171,15 +169,16 @@ def decode_dealer(
         for n in range(UNITS):
             all_quiet[:] = all_quiet & quiet_of[n]
             any_wrong[:] = any_wrong | wrong_of[n]
-        quiet.next = all_quiet
+        deal.quiet.next = all_quiet
         deal.wrong.next = any_wrong
         choosing.next = state == states.CHOOSE
 
     @always_comb
     def decide():
-        decodes.next = choosing and not deal.stop and coded and some and not mixed
-        raws.next = choosing and not deal.stop and not coded and not nothing and raw_free and alone
-        deals.next = decodes or raws or (choosing and not deal.stop and nothing)
+        decodes.next = choosing and not deal.stop and some and (coded or raws)
+        raws.next = choosing and not deal.stop and some and plain and not nothing and raw_free
+        deals.next = decodes or (choosing and not deal.stop and nothing)
+        plain.next = not coded
 
     @always(clk.posedge)
     def choose():
@@ -213,7 +212,7 @@ def decode_dealer(
     @always(clk.posedge)
     def run():
         dealt.start.next = 0
-        raw.start.next = False
+        job.start.next = False
         raw_feed.go.next = False
         opened.next = False
         deal.done.next = False
@@ -231,7 +230,9 @@ def decode_dealer(
             elif deals:
                 state.next = states.STEP
             dealt.start.next[unit] = decodes
-            raw.start.next = raws
+            job.start.next = raws
+            if raws:
+                raw.at.next = at
             raw_feed.go.next = raws and not constant
             opened.next = raws and not constant
         elif state == states.STEP:
@@ -244,7 +245,7 @@ def decode_dealer(
         if rst:
             state.next = states.IDLE
             dealt.start.next = 0
-            raw.start.next = False
+            job.start.next = False
             raw_feed.go.next = False
             opened.next = False
             deal.done.next = False

@@ -21,6 +21,8 @@ from oscar_hdl.nic.receive.line_turns import ThreadSpan
 from oscar_hdl.nic.receive.ports import FRAMES
 from oscar_hdl.nic.receive.prefix_reader import prefix_reader
 from oscar_hdl.nic.receive.raw_feeder import raw_feeder
+from oscar_hdl.nic.receive.raw_unpack import raw_unpack
+from oscar_hdl.nic.receive.raw_words import raw_words
 from oscar_hdl.nic.receive.receive_front import receive_front
 from oscar_hdl.streams.block_ram import block_ram
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -38,8 +40,8 @@ def frame_receiver(
     """Take the frames that commands name, and give their blocks to barrel decoders, several at a time.
 
     s_axis_rx: frames_in(bus_bits). row (14 bits or more, holds as the command's fields do): the first one of
-    the frame. tables: link_tables. units: raw_base is as wide as row. store_log2: of
-    the words of bus_bits in which frames wait; 8 stay empty. block_log2: of frames that are not refused.
+    the frame. tables: link_tables. store_log2: of the words of bus_bits in which frames wait; 8 stay empty.
+    block_log2: of frames that are not refused.
     """
     jobs, feeds = units.jobs, units.feeds
     if bus_bits not in (64, 128, 256, 512):
@@ -59,12 +61,13 @@ def frame_receiver(
     # oldest of them is, and where each begins.
     oldest, held, eldest = word(store_log2), word(FRAMES), word(BANK_BITS)
     begins = [word(store_log2) for _ in range(FRAMES)]
-    TAG = 3 + 2 * COLUMNS
+    TAG = 4 + 2 * COLUMNS
     line, tag, chunks = word(LINE), word(TAG), [word(CHUNK_BITS) for _ in range(COLUMNS)]
     tags = [word(TAG) for _ in range(COLUMNS)]
-    span, chunk = ThreadSpan(3 + len(jobs).bit_length() - 1, CHUNK), ChunkAsk(CHUNK)
+    AT = 3 + len(jobs).bit_length() - 1
+    span, chunk, raw = ThreadSpan(AT, CHUNK), ChunkAsk(CHUNK), ports.RawWord(AT)
     store = frame_store(clk, wr_en, wr_addr, wr_data, line, tag, chunks, tags)
-    feeder = byte_feeder(clk, rst, span, chunk, line, tag, chunks, tags, feeds)
+    feeder = byte_feeder(clk, rst, span, chunk, raw, line, tag, chunks, tags, feeds)
     came, match = ports.CameFrame(), ports.MatchPort()
     frames = deframer(clk, rst, s_axis_rx, wr_en, wr_addr, wr_data, head, tail, came, fault)
     names = frame_names(clk, rst, came, match.gone, oldest_frame)
@@ -123,10 +126,21 @@ def frame_receiver(
         clk, rst, command, tables, row=row, frame=frame, deal=deal, match=match, held=held, oldest=eldest,
         clear=clear, frames=banks,
     )  # fmt: skip
-    dealer = decode_dealer(clk, rst, deal, span, raw_opened, use, units, raw_feed, block_log2=block_log2)
-    feed_raw = raw_feeder(
-        clk, rst, raw_feed.go, deal_places.start(0), block_bytes, raw_units, units.raw_bytes, raw_feed.done
-    )
+    raw_block, raw_bytes, raw_begins, raw_valid = ports.RawBlock(), Stream(16), bit(), bit()
+    raw_value, raw_may, raw_idle = word(16), bit(), bit()
+    dealer = decode_dealer(
+        clk, rst, deal, span, raw_opened, use, units, raw_block, raw, raw_feed, raw_idle,
+        block_log2=block_log2,
+    )  # fmt: skip
+    plain = [
+        raw_feeder(
+            clk, rst, raw_feed.go, deal_places.start(0), block_bytes, raw_units, raw_bytes, raw_feed.done
+        ),
+        raw_unpack(clk, rst, raw_block, raw_bytes, raw_may, raw_begins, raw_valid, raw_value),
+        raw_words(
+            clk, rst, raw_begins, raw_valid, raw_value, [feed.room for feed in feeds], raw, raw_may, raw_idle
+        ),
+    ]
 
     @always_comb
     def share():
@@ -172,5 +186,5 @@ def frame_receiver(
 
     return (
         store, feeder, frames, names, reader, placing, counting, entries, matcher, read_prefix, directory,
-        front, back, dealer, feed_raw, share, run,
+        front, back, dealer, plain, share, run,
     )  # fmt: skip

@@ -7,8 +7,10 @@ from myhdl import always, always_comb, block, concat, modbv
 from oscar_hdl.coder.unit.ports import THREAD_BITS, THREADS
 from oscar_hdl.nic.receive.chunk_reader import ChunkAsk
 from oscar_hdl.nic.receive.line_choice import line_choice
+from oscar_hdl.nic.receive.ports import RawWord
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.copied import copied
+from oscar_hdl.streams.zero import zero
 
 PUT_LATER = 4  # clocks from a span's `put` until it is written
 
@@ -87,22 +89,24 @@ def unit_wants(clk, rst, put, put_at, ends, at, room, wants, *, unit: int):
 
 
 @block
-def line_turns(clk, rst, turn, rooms: Sequence, span: ThreadSpan, chunk: ChunkAsk, line, tag):
+def line_turns(clk, rst, turn, rooms: Sequence, span: ThreadSpan, chunk: ChunkAsk, raw: RawWord, line, tag):
     """Read a line a clock, of unit `turn` four clocks before.
 
     rooms: u8 of each unit, threads that have room. span: a block begins; chunk: of the reader, which goes
-    before. line: the one to read, with `tag`, for whom its columns are: a bit for each that is the reader's,
-    a bit for each that is the thread's, thread u3.
+    before; raw: a word that is not of the store takes a turn of its unit. line: the one to read, with `tag`,
+    for whom its columns are: whether the last one is the raw word, a bit for each that is the reader's, a bit
+    for each that is the thread's, thread u3.
     """
     CHUNK, LINE, AT = len(chunk.at), len(line), len(span.at)
-    SHIFT, COLUMNS = CHUNK - LINE, 1 << (CHUNK - LINE)
+    SHIFT, COLUMNS, LAST = CHUNK - LINE, 1 << (CHUNK - LINE), 1 << (1 << CHUNK - LINE) - 1
     LATE = 2 % (1 << len(turn))  # VHDL warns of a number that has more bits than the signal
     wants, pause, ends3 = [word(THREADS) for _ in rooms], bit(), bit()
     thread2, some2, at2, turn2 = word(THREAD_BITS), bit(), word(AT), word(len(turn))
     top3, bottom3, whole3, some3, at3 = word(CHUNK), word(CHUNK), bit(), bit(), word(AT)
     own3, mine3, line3, below3 = word(COLUMNS), word(COLUMNS), word(LINE), word(LINE)
     step4, put4, at4, top4, whole4 = bit(), bit(), word(AT), word(CHUNK), bit()
-    puts, asks = word(PUT_LATER), word(3)
+    puts, asks, raws = word(PUT_LATER), word(3), word(3)
+    raw_goes, raw_waits, raw_unit = bit(), bit(), word(len(turn))
 
     choice = line_choice(clk, rst, turn, wants, pause, thread2, some2)
     table = span_table(clk, span, put4, at2, step4, at4, top4, whole4, top3, bottom3, whole3)
@@ -115,19 +119,21 @@ def line_turns(clk, rst, turn, rooms: Sequence, span: ThreadSpan, chunk: ChunkAs
     @always_comb
     def look():
         ends3.next = some3 and whole3
-        pause.next = span.put or chunk.ask
+        pause.next = span.put or chunk.ask or raw_goes
+        raw_goes.next = raw.want and not raw_waits and turn == raw_unit and not chunk.ask
         turn2.next = turn - LATE
         put4.next = puts[PUT_LATER - 1]
         line3.next = top3[CHUNK:SHIFT]
         below3.next = top3[CHUNK:SHIFT] - 1
 
     if AT == THREAD_BITS:
-        point = copied(None, thread2, at2)
+        point = copied(None, thread2, at2), zero(clk, raw_unit)
     else:
 
         @always_comb
         def point():
             at2.next = concat(turn2[AT - THREAD_BITS :], thread2)
+            raw_unit.next = raw.at[AT:THREAD_BITS]
 
     if SHIFT:
 
@@ -160,14 +166,20 @@ def line_turns(clk, rst, turn, rooms: Sequence, span: ThreadSpan, chunk: ChunkAs
         at4.next = at3
         whole4.next = below3 == bottom3[CHUNK:SHIFT]
         line.next = line3
-        tag.next = concat(own3, modbv(0)[COLUMNS:], at3[THREAD_BITS:])
+        raws.next = concat(raws[2:], raw_goes)
+        raw_waits.next = (raw_waits or raw_goes) and not raw.land
+        tag.next = concat(False, own3, modbv(0)[COLUMNS:], at3[THREAD_BITS:])
         if some3:
-            tag.next = concat(own3, mine3, at3[THREAD_BITS:])
+            tag.next = concat(False, own3, mine3, at3[THREAD_BITS:])
+        if raws[2]:
+            tag.next = concat(True, own3, modbv(LAST)[COLUMNS:], raw.at[THREAD_BITS:])
         if asks[2]:
             line.next = chunk.at[CHUNK:SHIFT]
         if rst:
             puts.next = 0
             asks.next = 0
+            raws.next = 0
+            raw_waits.next = False
             some3.next = False
             step4.next = False
             tag.next = 0

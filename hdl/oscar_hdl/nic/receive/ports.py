@@ -2,46 +2,57 @@
 
 from collections.abc import Sequence
 
-from myhdl import SignalType
-
 from oscar_hdl.coder.decode.ports import DecoderJob, FeedPort
-from oscar_hdl.coder.ports import BANK_BITS, BANKS, RawJob
-from oscar_hdl.coder.unit.ports import THREAD_BITS
+from oscar_hdl.coder.ports import BANK_BITS, BANKS
+from oscar_hdl.coder.unit.ports import THREAD_BITS, WORD_BYTES
 from oscar_hdl.nic.ports import COUNT_BITS, ERROR_BITS, FRAME_ROW_BITS, PEER_BITS, BankBlock
 from oscar_hdl.nic.receive.block_counter import Blocks
 from oscar_hdl.nic.receive.block_places import BlockPlaces
-from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
+from oscar_hdl.streams.bundles import Bundle, bit, word
 
 FRAMES = BANKS  # of which blocks may be under way at once
 
 
 class DecodeUnits:
-    """What decodes: barrel decoders, with their bytes and where in their banks blocks are, and raw_decoder.
+    """What decodes: barrel decoders, with their bytes and where in their banks blocks are.
 
     A block whose number in memory is b is for decoder b modulo their number: 1, 2, 4 or 8.
     """
 
     def __init__(
-        self, jobs: Sequence[DecoderJob], feeds: Sequence[FeedPort], places: Sequence[BankBlock],
-        raw: RawJob, raw_bytes: Stream, raw_base: SignalType,
-    ) -> None:  # fmt: skip
+        self, jobs: Sequence[DecoderJob], feeds: Sequence[FeedPort], places: Sequence[BankBlock]
+    ) -> None:
         if len(jobs) not in (1, 2, 4, 8) or len(feeds) != len(jobs) or len(places) != len(jobs):
             raise ValueError(
                 f"expected 1, 2, 4 or 8 jobs, and as many feeds and places, "
                 f"got {len(jobs)}, {len(feeds)} and {len(places)}"
             )
         self.jobs, self.feeds, self.places = list(jobs), list(feeds), list(places)
-        self.raw, self.raw_bytes, self.raw_base = raw, raw_bytes, raw_base  # raw_base: its block's first row
 
 
 class DealtBlock:
-    """A coded block that is dealt; start (strobe): a bit for each unit. The rest holds until the next."""
+    """A block that is dealt; start (strobe): a bit for each unit. The rest holds until the next."""
 
     def __init__(self, units: int, row_bits: int) -> None:
         self.start, self.thread = word(units), word(THREAD_BITS)
-        self.bank = word(BANK_BITS)
+        self.bank, self.raw = word(BANK_BITS), bit()
         self.values, self.seeds, self.first, self.last = word(18), word(3), word(7), word(7)
         self.bytes, self.offset, self.row = word(19), word(4), word(row_bits)  # row: in the bank
+
+
+class RawBlock(Bundle):
+    """A raw or a constant block to be unpacked: start (strobe) with fields that hold until `idle` (level)."""
+
+    start, idle = bit(), bit()
+    values, width = word(18), word(5)
+    constant, value = bit(), word(16)
+
+
+class RawWord:
+    """Eight values for a thread: want (level) with at (unit << 3 | thread) and data until land (strobe)."""
+
+    def __init__(self, at_bits: int) -> None:
+        self.want, self.at, self.data, self.land = bit(), word(at_bits), word(8 * WORD_BYTES), bit()
 
 
 class Dropped(Bundle):

@@ -22,7 +22,7 @@ def unit_threads(
     open_to = word(THREADS * FRAMES)  # threads with a block, of one bank behind the other
     start = bit()
     block_of = copied_fields(
-        None, dealt, job, "thread", "bank", "values", "seeds", "first", "last", "bytes", "offset"
+        None, dealt, job, "thread", "bank", "values", "raw", "seeds", "first", "last", "bytes", "offset"
     )
 
     # Rows that a frame adopts are cleared before its blocks are dealt, so that all blocks add.

@@ -38,7 +38,6 @@ def raw_packer(clk, rst, job, source, m_axis, *, depth_log2: int = 6):
     @always_comb
     def look():
         source.row.next = row[12:]
-        source.header.next = False
         step.next = have and (reading or finish)
         taken.next = state == states.ROW and ready
 
@@ -116,7 +115,7 @@ def raw_packer(clk, rst, job, source, m_axis, *, depth_log2: int = 6):
     @always(clk.posedge)
     def shift():
         if reading:
-            value.next = source.data[16:] & mask
+            value.next = source.data & mask
             have.next = True
         elif finish:
             have.next = False

@@ -108,9 +108,7 @@ def head_writer() -> Any:
 
 
 def raw_packer() -> Any:
-    """Without fields at which it does not look."""
+    """With four places of its FIFO."""
     from oscar_hdl.nic.send.raw_packer import raw_packer as made
 
-    job = without(RawJob(), "constant", "value", "bank")
-    source = without(ports.SourcePort(), "mean")
-    return made(bit(), bit(), job, source, Stream(16, keep=2), depth_log2=4)
+    return made(bit(), bit(), RawJob(), ports.SourcePort(), Stream(16, keep=2), depth_log2=4)

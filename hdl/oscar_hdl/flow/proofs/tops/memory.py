@@ -26,7 +26,7 @@ def sum_feed() -> Any:
 
 @block
 def _values_in(  # type: ignore[no-untyped-def]
-    clk, rst, phase, command, held, s_axis_values, want, taken, busy, old, under_way, row, enable, data
+    clk, rst, phase, command, s_axis_values, want, taken, busy, old, row, enable, data
 ):
     from oscar_hdl.nic.memory.ports import AddedRows, Adding, BankAdds, GroupWrite, RowAsk
     from oscar_hdl.nic.memory.row_lines import RowLines, row_lines
@@ -38,8 +38,7 @@ def _values_in(  # type: ignore[no-untyped-def]
     parts = [
         row_lines(clk, command, lines, skip_bits=1),
         made(
-            clk, rst, phase, command, lines, held, s_axis_values, adding, row, [one, other], skip_bits=1,
-            adds=True,
+            clk, rst, phase, command, lines, s_axis_values, adding, row, [one, other], skip_bits=1, adds=True
         ),
     ]  # fmt: skip
 
@@ -48,7 +47,6 @@ def _values_in(  # type: ignore[no-untyped-def]
         adding.busy.next = busy
         want.next = ask.want
         ask.taken.next = taken
-        under_way.next = added.under_way
         enable.next = concat(other.enable, one.enable)
         data.next = concat(other.data, one.data)
 
@@ -59,8 +57,8 @@ def values_in() -> Any:
     """Of two banks of sixteen rows, in blocks of two."""
     command = without(RowCommand(5), "clear")
     return _values_in(
-        bit(), bit(), word(4), command, bit(), Stream(2 * STREAM_BITS), bit(), bit(), bit(),
-        word(STREAM_BITS), bit(), word(4), word(2), word(2 * STREAM_BITS),
+        bit(), bit(), word(4), command, Stream(2 * STREAM_BITS), bit(), bit(), bit(),
+        word(STREAM_BITS), word(4), word(2), word(2 * STREAM_BITS),
     )  # fmt: skip
 
 
@@ -72,18 +70,18 @@ def _loader_order(clk, rst, phase, command, s_axis_values, want, taken, at, row,
     from oscar_hdl.nic.memory.values_in import values_in as made
 
     ROW_BITS = len(row)
-    lines, write, never, old = RowLines(1), GroupWrite(word(ROW_BITS)), bit(), word(STREAM_BITS)
+    lines, write, old = RowLines(1), GroupWrite(word(ROW_BITS)), word(STREAM_BITS)
     ask, added, row3 = RowAsk(1, ROW_BITS), AddedRows(ROW_BITS), word(ROW_BITS)
     bank, hit, gives = BankAdds(word(ROW_BITS), added), bit(), bit()
     adding = Adding(ask, [old], added, [bank])
     parts = [
         row_lines(clk, command, lines, skip_bits=0),
         made(
-            clk, rst, phase, command, lines, never, s_axis_values, adding, write.row, [write], skip_bits=0,
+            clk, rst, phase, command, lines, s_axis_values, adding, write.row, [write], skip_bits=0,
             adds=True,
         ),
         rows_under_way(clk, rst, phase, row, row3, gives, bank, hit),
-        zero(clk, never), zero(clk, old),
+        zero(clk, old),
     ]  # fmt: skip
 
     @always_comb
@@ -103,7 +101,7 @@ def _loader_order(clk, rst, phase, command, s_axis_values, want, taken, at, row,
 
 
 def loader_order() -> Any:
-    """Of a bank of 32 rows, without the raw decoder: its loader, and a decoder that asks.
+    """Of a bank of 32 rows: its loader, and a decoder that asks.
 
     It asks for `row` in phase 2, with `asks` in 3.
     """
@@ -119,7 +117,6 @@ def _side_in(  # type: ignore[no-untyped-def]
     rst,
     phase,
     command,
-    held,
     s_axis_side,
     row,
     lanes,
@@ -136,10 +133,8 @@ def _side_in(  # type: ignore[no-untyped-def]
     lines, one, other = RowLines(5), SideWrite(row, lanes), SideWrite(row, lanes)
     parts = [
         row_lines(clk, command, lines, skip_bits=1),
-        made(
-            clk, rst, phase, command, lines, held, s_axis_side, row, lanes, [one, other], behind, skip_bits=1
-        ),
-    ]  # fmt: skip
+        made(clk, rst, phase, command, lines, s_axis_side, row, lanes, [one, other], behind, skip_bits=1),
+    ]
 
     @always_comb
     def join():
@@ -156,7 +151,7 @@ def side_in() -> Any:
     """Of two banks of two blocks of 32 rows."""
     strobes, command = (word(2), word(2), word(2)), without(RowCommand(7), "adds")
     return _side_in(
-        bit(), bit(), word(4), command, bit(), Stream(2 * STREAM_BITS), word(6), word(8), *strobes,
+        bit(), bit(), word(4), command, Stream(2 * STREAM_BITS), word(6), word(8), *strobes,
         word(2 * HEADER_BITS), word(2 * DISTANCE_BITS), bit(),
     )  # fmt: skip
 

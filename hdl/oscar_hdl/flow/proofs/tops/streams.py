@@ -6,8 +6,6 @@ from typing import Any
 
 from myhdl import block
 
-from oscar_hdl.coder import ports
-from oscar_hdl.coder.ports import RawJob
 from oscar_hdl.streams.bundles import Stream, bit, word
 
 
@@ -78,12 +76,3 @@ def row_intake() -> Any:
 
     query = bit(), bit(), bit(), word(WORDS_BITS), word(ROWS_BITS)
     return _row_intake(bit(), bit(), Stream(64), *query, RowWord(), Give(), word(16))
-
-
-def raw_decoder() -> Any:
-    """As a NIC has it."""
-    from oscar_hdl.coder.decode.raw_decoder import raw_decoder as made
-
-    return made(
-        bit(), bit(), word(5), RawJob(), Stream(16), ports.PositionPort(), ports.SumPort(), ports.CountPort()
-    )

@@ -1,30 +1,27 @@
-"""The values of a raw or constant block, out of packed bytes."""
+"""The values of a raw or constant block, out of packed bytes, in whole rows."""
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.streams.bundles import bit, word
+from oscar_hdl.nic.receive.ports import RawBlock
+from oscar_hdl.streams.bundles import Stream, bit, word
 
-GROUP_BITS = 10  # log2 of the values of a group
 CLOCKS = 5  # from the pair of bytes that completes a value to the value
-LAST = (1 << GROUP_BITS) - 1
 KEPT = tuple((1 << width) - 1 for width in range(1, 17))  # by width - 1: bits that come from bytes
 
 
 @block
-def raw_unpack(clk, rst, restart, fill, final, last, width, constant, given, s_axis_raw, valid, value):
-    """Give the values of a group for each `fill`, one a clock where their bytes are there.
+def raw_unpack(clk, rst, job: RawBlock, s_axis_raw: Stream, may, begins, valid, value):
+    """Give a block's values, one a clock where their bytes are there, and zeros to the end of its last row.
 
-    restart: strobe, a block's first value comes next; fill: strobe, a group, when the one before was given:
-    1,024 values, or of the block's last (final) those up to number `last` u10 and zeros to the end of their
-    row. width u5: bits of a value; constant: every value is `given` u16, without bytes. All hold from restart
-    on, final and last from fill. s_axis_raw: Stream(16), exactly the pairs that hold a block's values. valid:
-    strobe; value u16.
+    job: its fields hold until `idle` rises, when the last value's bytes are taken. s_axis_raw: Stream(16),
+    exactly the pairs that hold the block's values. may: level, a row may begin, as it does with begins
+    (strobe). valid: strobe; value u16.
     """
     kept, edge = word(16), word(4)  # by the block's width; edge: the sign's bit
     full = word(5)  # width of a value; 16 of a constant
     used = word(4)  # bits used of the last pair, less 1
-    busy, behind, at_end = bit(), bit(), bit()
-    index, following, total = word(GROUP_BITS), word(GROUP_BITS), word(5)
+    busy, behind, idle = bit(), bit(), bit()  # in a row; behind the last value
+    index, left, total = word(5), word(18), word(5)
     wants, goes = bit(), bit()  # the value ends in the next pair; it is given
     last_pair, low, high, shift = word(16), word(16), word(16), word(16)
     product_low, product_high = word(32), word(32)
@@ -34,8 +31,8 @@ def raw_unpack(clk, rst, restart, fill, final, last, width, constant, given, s_a
 
     @always(clk.posedge)
     def format_of_block():
-        full.next = width
-        if constant:
+        full.next = job.width
+        if job.constant:
             full.next = 16
         edge.next = full[4:] - 1
         kept.next = KEPT[int(edge)]
@@ -43,8 +40,9 @@ def raw_unpack(clk, rst, restart, fill, final, last, width, constant, given, s_a
     @always_comb
     def look():
         total.next = used + full
-        following.next = index + 1
-        wants.next = busy and total[4] and not behind and not constant
+        wants.next = busy and total[4] and not behind and not job.constant
+        begins.next = not idle and not behind and not busy and may
+        job.idle.next = idle
 
     @always_comb
     def ask():
@@ -54,23 +52,27 @@ def raw_unpack(clk, rst, restart, fill, final, last, width, constant, given, s_a
     @always(clk.posedge)
     def give():
         given1.next = goes
+        if begins:
+            busy.next = True
         if goes:
             if wants:
                 last_pair.next = s_axis_raw.tdata
             if not behind:
                 used.next = total[4:]
-            behind.next = behind or at_end
-            at_end.next = final and following == last
-            index.next = following
-            busy.next = index[5:] != 31 or not (behind or at_end or index == LAST)
-        if fill:
-            busy.next = True
+                left.next = left - 1
+                behind.next = left == 1
+            index.next = index + 1
+            busy.next = index != 31
+        if behind and not busy:
+            idle.next = True
+        if job.start:
+            idle.next = False
             behind.next = False
-            at_end.next = final and last == 0
-            index.next = 0
-        if restart:
             used.next = 15
+            left.next = job.values
+            index.next = 0
         if rst:
+            idle.next = True
             busy.next = False
             given1.next = False
 
@@ -80,8 +82,8 @@ def raw_unpack(clk, rst, restart, fill, final, last, width, constant, given, s_a
     def align():
         low.next = last_pair
         high.next = s_axis_raw.tdata
-        if constant:
-            high.next = given
+        if job.constant:
+            high.next = job.value
         for i in range(16):  # of a table yosys makes resets, and multipliers have none
             shift.next[i] = used == 15 - i
         zeros.next[0] = behind
