@@ -219,15 +219,16 @@ def test_lossless_method_sums_exactly(case: Case, nodes: int, seed: int) -> None
 # The least and the largest relative error of a call's mean, with what waits at the workers, by the begin of a
 # case's name. Of all other cases nothing is lost.
 ERRORS: dict[str, tuple[float, float]] = {
-    "bf16": (3e-4, 0.01), "fp16": (3e-5, 2e-3), "int8 {'schedule'": (0, 2),
-    "int8": (0.02, 2), "mxfp8": (5e-3, 0.2), "mxfp6": (8e-3, 0.2),
-    "mxfp4": (0.03, 0.7), "fp8-rows": (3e-3, 0.1), "int16 {'quantiser': {'bits': 8}": (4e-3, 1),
-    "oscar-sw {'paper'": (0.05, 3), "oscar-sw-best {'spread'": (0.05, 3),
-    "count-sketch {'error_f": (0, 9), "count-sketch": (0.2, 9),
+    "bf16": (3e-4, 0.01), "fp16": (3e-5, 2e-3), "int8 {'schedule'": (0, 6),
+    "int8": (0.01, 6), "mxfp8": (3e-3, 0.6), "mxfp6": (4e-3, 0.6),
+    "mxfp4": (0.02, 2), "fp8-rows": (2e-3, 0.4), "int16 {'quantiser': {'bits': 8}": (2e-3, 3),
+    "oscar-sw {'paper'": (0.02, 6), "oscar-sw-best {'spread'": (0.02, 6),
+    "count-sketch {'error_f": (0, 30), "count-sketch": (0.1, 30),
     "lhc {'error": (0.01, 0.4), "fedft": (0.2, 5), "demo": (0.2, 5), "spafl {'error": (0.2, 3),
-    "dynamiq {'error": (0, 20), "dynamiq": (0.03, 0.6), "powersgd {'error": (0.05, 2), "s2-reducer": (0.1, 4),
-    "qsgd {'norm'": (0, 1e-6), "qsgd": (0.05, 2), "scalecom": (0.05, 3), "sketched-sgd {'exact'": (0.1, 200),
-    "terngrad {'clip'": (0, 20), "terngrad": (0.1, 4), "thc {'error": (0.02, 0.5),
+    "dynamiq {'error": (0, 20), "dynamiq": (0.02, 3), "powersgd {'error": (0.005, 4),
+    "s2-reducer": (0.05, 12),
+    "qsgd {'norm'": (0, 1e-6), "qsgd": (0.03, 6), "scalecom": (0.02, 6), "sketched-sgd {'exact'": (0, 1e4),
+    "terngrad {'clip'": (0, 20), "terngrad": (0.05, 12), "thc {'error": (0.01, 2),
     "topk {'momentum'": (0, 1),
 }  # fmt: skip
 
