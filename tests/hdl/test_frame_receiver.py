@@ -372,8 +372,8 @@ def test_a_bad_block_ends_the_command_and_the_next_frame_is_taken():
     bench = ReceiverBench(rng, store_log2=11)
     encoder = Encoder(PARAMS)
     for _ in range(2):
-        # A coder that learned nothing yet makes no raw blocks of these: what it learned may fit them badly.
-        frame = np.tile(np.arange(-9, 10), rng.randrange(30, 260)).astype(np.int16)
+        # Raw, they take 8 bits a value: blocks of few large values are coded.
+        frame = np.tile([0] * 12 + [1, -1, 100], rng.randrange(40, 330)).astype(np.int16)
         frame = Encoder(PARAMS).encode(frame, step=3, width=16)
         bench.send(frame)
         bench.spoil = rng.randrange(len(blocks_of(frame)[1]))

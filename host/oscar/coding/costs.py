@@ -26,8 +26,8 @@ MOST_SECONDS = 1e3  # seconds; a longer time would be a fault in the file or the
 SIZES = 1 << 14, 1 << 19  # values of the two frames through which the cost's line goes
 SPREAD = 0.7  # of the logarithm of a position's scale, as gradients of mid-training have
 # Turns for each size: the first one compiles, the least or the median of the others counts.
-TURNS, LEAST_TURNS, ENOUGH_S = 9, 3, 0.3
-MEASUREMENT = 4  # raise it when what is measured changes: costs that were kept are void then
+TURNS, LEAST_TURNS, ENOUGH_S = 9, 4, 0.3
+MEASUREMENT = 5  # raise it when what is measured changes: costs that were kept are void then
 FILE, LOCK = "costs.json", "costs.lock"
 LOCK_S = 5.0  # seconds to wait for the lock; a writer holds it for milliseconds
 clock = time.thread_time  # the thread's own time, as ranks that measure side by side share the cores

@@ -103,6 +103,7 @@ def _measure(config: Config) -> dict[str, Cost]:
             lockstep.draw = partial(draw, jump=jump)
             lockstep.turn()
         lockstep.draw = draw
+        lockstep.turn()  # with the one that `repeated` drops: a scheme may choose anew in its second call
         took, moved = repeated(lambda: (*lockstep.turn(), lockstep.sent), median)  # noqa: B023
         seconds.append(took)
         sent.append(moved / hops)
