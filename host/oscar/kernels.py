@@ -9,6 +9,7 @@ import logging
 import os
 import stat
 import tempfile
+import zlib
 from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
@@ -38,19 +39,37 @@ def njit(*args: Any, **options: Any) -> Any:
         if numba.config.DISABLE_JIT:
             return _plain(function)
         try:
-            return numba.njit(*args, **options)(function)
+            return _stamped(numba.njit(*args, **options)(function))
         except RuntimeError as error:
             if "no locator available" not in str(error):
                 raise
         before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_private_folder())
         try:
-            return numba.njit(*args, **options)(function)
+            return _stamped(numba.njit(*args, **options)(function))
         except RuntimeError as error:
             raise OscarError(f"compiled kernels cannot be kept anywhere: {CACHE_ELSEWHERE}") from error
         finally:
             numba.config.CACHE_DIR = before
 
     return decorate
+
+
+def _stamped(kernel: Any) -> Any:
+    """Let a cached kernel depend on all modules beside its own: their functions are compiled into it.
+
+    Numba looks at the kernel's own file only, and would go on with code of before an update.
+    """
+    file = getattr(kernel._cache, "_cache_file", None)
+    if file is not None:
+        file._source_stamp = file._source_stamp, _stamp(Path(kernel.py_func.__code__.co_filename).parent)
+    return kernel
+
+
+@cache
+def _stamp(folder: Path) -> int:
+    """Return a checksum of the modules of a folder and of the one around it."""
+    files = sorted((*folder.glob("*.py"), *folder.parent.glob("*.py")))
+    return zlib.crc32(b"".join(file.read_bytes() for file in files))
 
 
 def part(*args: Any, **options: Any) -> Any:

@@ -56,5 +56,6 @@ def device_codec(params: AscParams, device: torch.device) -> Codec:
         make_encoder=lambda: DeviceEncoder(params, coder=coder),
         make_decoder=lambda: DeviceDecoder(params, coder=coder),
         work=None,
+        parallel=False,
         options=f"triton {params}",
     )

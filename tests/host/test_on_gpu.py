@@ -17,6 +17,7 @@ import pytest
 from needs import needs
 from oscar.coding.asc.params import AscParams
 from oscar.coding.registry import make_codec
+from oscar.collective import threaded
 from oscar.collective.schedules import make_schedule
 from oscar.config import Config
 from oscar.errors import ConfigError, GradientError, PeerError
@@ -192,7 +193,7 @@ def every_second(values: np.ndarray) -> torch.Tensor:
 
 def run(places: str, config: Config, steps: int = 2) -> list[Any]:
     """Let ranks reduce where `places` says, by step: h is the host, d a device; return means and states."""
-    found: list[Any] = [None, None]
+    found: list[Any] = [None] * config.nodes
 
     def rank(number: int, transport: Any) -> None:
         random, out = np.random.default_rng(number), []
@@ -206,7 +207,7 @@ def run(places: str, config: Config, steps: int = 2) -> list[Any]:
                 out.append(([taken(mean) for mean in result.mean], result.stats.sent_bytes))
             found[number] = out, communicator.state_dict()
 
-    threads = [threading.Thread(target=rank, args=pair) for pair in enumerate(local_transports(2))]
+    threads = [threading.Thread(target=rank, args=pair) for pair in enumerate(local_transports(config.nodes))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -214,8 +215,12 @@ def run(places: str, config: Config, steps: int = 2) -> list[Any]:
     return found
 
 
-def test_ranks_on_a_host_and_on_a_gpu_share_an_allreduce_and_may_change_places() -> None:
-    config = Config.model_validate({"nodes": 2, "quantiser": {"error_feedback": True}})
+@pytest.mark.parametrize("nodes", [2, 3])
+def test_ranks_on_a_host_and_on_a_gpu_share_an_allreduce_and_may_change_places(
+    nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threaded, "LEAST_VALUES", 1)  # ranks on a host code in threads
+    config = Config.model_validate({"nodes": nodes, "threads": 2, "quantiser": {"error_feedback": True}})
     assert_same(run("dhhd", config), run("h", config))
 
 

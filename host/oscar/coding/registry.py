@@ -55,7 +55,7 @@ BASELINES: dict[str, Callable[[], Codec]] = {
 def asc_codec(
     params: AscParams | None = None, *, implementation: Implementation = "compiled", name: str = "asc"
 ) -> Codec:
-    """Return ASC as a codec. Its links share one coder's scratch memory, so only one thread may use them."""
+    """Return ASC as a codec. Several threads may use the compiled coder's links at once, each another one."""
     chosen = params or AscParams()
     coder = make_coder(chosen, implementation)
     encoder, decoder = (InnerEncoder, InnerDecoder) if implementation == "compiled" else (Encoder, Decoder)

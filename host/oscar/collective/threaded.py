@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Any
 
@@ -18,7 +19,7 @@ from oscar.collective.actions import Action, Op
 from oscar.collective.executor import TransportEnd
 from oscar.collective.frames import FrameLog
 from oscar.collective.node import CODES, Node
-from oscar.cores import at_most, submit
+from oscar.cores import at_most, submit, threads_for
 
 LEAST_VALUES = 1 << 16  # of a frame that is worth a task: some 50 us to code, where a task takes 10 to start
 GLANCE_S = 0.001  # between looks for frames that arrive while frames are coded that others wait for
@@ -32,6 +33,7 @@ class _Task:
         self.due = 0  # tasks before it that are not done
         self.next: list[_Task] = []
         self.done = threading.Event()
+        self.begun = False
         self.error: BaseException | None = None
 
     def __lt__(self, other: _Task) -> bool:
@@ -61,17 +63,17 @@ class _Coding:
                 elif before is not None and before.error is not None:
                     task.error = before.error
                 self._last[key] = task
+            self._tasks.append(task)
             if not task.due:
                 heappush(self._ready, task)
                 self._call_threads(1)
-        self._tasks.append(task)
         return task
 
     def _call_threads(self, tasks: int) -> None:
-        """Have idle threads do ready tasks, so many at most. Called with the lock."""
+        """Start up to `tasks` idle threads. The caller holds the lock."""
         for _ in range(min(self._free, tasks)):
-            self._free -= 1
             submit(self._work)
+            self._free -= 1
 
     def _work(self) -> None:
         """Do tasks in this thread until none is ready."""
@@ -81,8 +83,10 @@ class _Coding:
                     self._free += 1
                     return
                 task = heappop(self._ready)
-                # A task that is alone has the idle threads for its frame, if that is long.
-                helpers = 0 if self._ready else self._free
+                task.begun = True
+                # A task that is alone has idle threads for its frame, if that is long enough for them.
+                most = threads_for(self._node.count(task.action), 1 + self._free)
+                helpers = 0 if self._ready else most - 1
                 self._free -= helpers
             if task.error is None:
                 try:
@@ -96,9 +100,10 @@ class _Coding:
                 for after in task.next:
                     after.error = after.error or task.error
                     after.due -= 1
-                    if not after.due:
+                    if not after.due and not after.done.is_set():
                         heappush(self._ready, after)
-                self._call_threads(len(self._ready) - 1)
+                with suppress(RuntimeError):  # no new threads as the process ends: this one does all
+                    self._call_threads(len(self._ready) - 1)
 
     def note(self) -> None:
         """Tell the node of frames that are coded, in order; raise the first error."""
@@ -115,10 +120,13 @@ class _Coding:
             self.note()
 
     def stop(self) -> None:
-        """Wait until no thread works: the caller's arrays are its own again. Tasks not begun are dropped."""
+        """Drop tasks that no thread has begun, and wait for the others: the arrays are the caller's again."""
         with self._lock:
-            for task in self._ready:
-                task.error = task.error or RuntimeError("an action before this one failed")
+            self._ready.clear()
+            for task in self._tasks:
+                if not task.begun:
+                    task.error = task.error or RuntimeError("an action before this one failed")
+                    task.done.set()
         for task in self._tasks:
             task.done.wait()
 

@@ -169,14 +169,15 @@ class Copies:
         if len(message) < HEAD.size:
             raise TransportError(f"rank {peer} sent a message without a head", peer=peer, kind="aborted")
         call, number, piece, part, digest = HEAD.unpack_from(message)
-        if number == DONE:
-            self.finished[peer] = max(call, self.finished[peer])
-            return
-        if part >= self.party.nodes or piece > WHOLE or call > self.call + AHEAD + 1:
+        piece_known = part == peer if number == DONE else piece == WHOLE or piece < self.schedule.pieces
+        if part >= self.party.nodes or not piece_known or call > self.call + AHEAD + 1:
             text = (
                 f"rank {peer} sent a message of call {call}, part {part}, piece {piece}, expected none such"
             )
             raise TransportError(text, peer=peer, kind="aborted")
+        if number == DONE:
+            self.finished[peer] = max(call, self.finished[peer])
+            return
         if call == self.call:
             self._compare(peer, digest)
         payload, key = message[HEAD.size :], (number, part, piece)

@@ -15,7 +15,7 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.frame import noticed, parted, peek
 from oscar.collective.redundant import Redundant
-from oscar.errors import FrameError
+from oscar.errors import ConfigError, FrameError
 from oscar.schemes.base import Channel, Message
 from oscar.state import Saved
 
@@ -85,7 +85,12 @@ class Tables:
         for part in saved.keys(self.states.__contains__, f"parts of 0 to {len(self.states) - 1}"):
             self._encoder.load_state_dict(saved[part])
             fresh[part] = self._encoder.snapshot()
-        self.states = self.states | fresh
+        if fresh.keys() != self.states.keys():
+            raise ConfigError(
+                f"{saved.path}: expected the tables of {len(self.states)} parts, got {len(fresh)}: "
+                "load the state of the same schedule"
+            )
+        self.states = fresh
 
 
 class Sums(ABC):

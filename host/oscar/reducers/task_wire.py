@@ -278,7 +278,12 @@ class TaskCall:
         orphans = [task for task, left in ranks.items() if not left]
         if orphans:
             self._check_orphan(orphans[0])
-        return sorted({rank for left in ranks.values() for rank in left}) or [*alive]
+        else:
+            self._orphaned = None
+        # One that has ended the call sends nothing more of it, and may be silent.
+        return sorted(
+            {rank for left in ranks.values() for rank in left if alive[rank] < self.copies.call}
+        ) or [*alive]
 
     def _check_orphan(self, task: int) -> None:
         """Raise PeerError for a task whose ranks are dead, unless a living one may still pass a copy on."""

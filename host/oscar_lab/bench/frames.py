@@ -46,7 +46,8 @@ POSITION, WIDTH = 5, 16  # class of all positions, bits of a value
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of this benchmark."""
-    parser.add_argument("--turns", type=int, default=15, help="of each row; the fastest counts")
+    turns = "of each row (a link: 100 or more, 64 ranks: at most 5); the fastest counts"
+    parser.add_argument("--turns", type=int, default=15, help=turns)
     parser.add_argument("--threads", type=int, default=2, help="of a rank, beside one")
     parser.add_argument("--values", type=int, nargs="+", default=[1000, 10_000, 100_000], help="of a frame")
 
@@ -56,6 +57,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if min(args.turns, args.threads, *args.values) < 1:
         raise ValueError(f"expected 1 turn, thread and value at least, got {vars(args)}")
     codec, tables = make_codec("asc"), {}
+    print(f"# fastest of {args.turns} turns; threads: {args.threads}")
     for name, table, rows in (
         ("ends", ENDS, [_ends(codec, values, args.turns) for values in args.values]),
         ("ranks", RANKS, [_rank(codec, case, args) for case in CASES]),
@@ -93,6 +95,8 @@ def _ends(codec: Codec, values: int, turns: int) -> dict[str, Any]:
             middle = time.perf_counter()
             decoder.decode(frame, **known, **out)
             times.append((middle - begin, time.perf_counter() - middle))
+    if not np.array_equal(out["out"], drawn):
+        raise AssertionError("a frame decodes to other values")
     encode, decode = (1e6 * min(part) for part in zip(*times, strict=True))
     return {"values": values, "encode_us": encode, "decode_us": decode}
 
@@ -136,14 +140,17 @@ def _rank(codec: Codec, case: tuple[str, int, int, int], args: argparse.Namespac
 
     port, actions = _Port(make, schedule), tuple(schedule.actions(0))
 
-    def call(threads: int) -> None:
+    def call(threads: int) -> Array:
         node = make(0)
         with at_most(threads):
             if threaded.worthwhile(node, threads):
                 threaded.perform(node, actions, port, FrameLog(), port.wait, threads)
             else:
                 drive(execute(node, actions, port, FrameLog()), port.wait)
+        return node.result()
 
+    if not np.array_equal(call(1), call(args.threads)):
+        raise AssertionError(f"{args.threads} threads get other sums than one")
     one, many = (1e3 * _fastest(args.turns, partial(call, threads)) for threads in (1, args.threads))
     return {
         "schedule": name, "nodes": nodes, "subframes": subframes, "values": values, "one_ms": one,

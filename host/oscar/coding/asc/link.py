@@ -127,7 +127,7 @@ class _Link(Stateful):
 
     @property
     def coder(self) -> Coder:
-        """The coder, made at its first use. Links that are used by one thread may share one."""
+        """The coder, made at its first use. Links may share one; a reference coder serves one thread."""
         if self._coder is None:
             self._coder = make_coder(self.params, self._implementation)
         return self._coder
@@ -171,7 +171,7 @@ class Encoder(_Link):
     """The sending end of a link direction.
 
     params: coding parameters, equal at both ends; implementation: "compiled" or "reference";
-    coder: a coder to share with other links of the same thread.
+    coder: a coder to share with other links.
 
     >>> sender, receiver = Encoder(AscParams()), Decoder(AscParams())
     >>> frame = sender.encode(np.array([3, -1, 0, 2]), step=0)
