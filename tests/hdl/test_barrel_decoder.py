@@ -31,14 +31,16 @@ def ready_bench(
     return bench, tables
 
 
-def decoding(rng: random.Random, tables: list[Rows], count: int, **kind: float) -> Decoding:
-    """Return a random block of one of the banks, and local values; one of five is raw."""
-    found = random_block(rng, count, **kind)
-    if rng.random() < 0.2:
-        block: DecodedBlock = RawBlock(found.values, found.positions, tables[found.bank])
+def decoding(
+    rng: random.Random, tables: list[Rows], count: int, *, raw: float = 0.2, **kind: float
+) -> Decoding:
+    """Return a random block of one of the banks, and local values; raw: how likely it is a raw one."""
+    drawn = random_block(rng, count, **kind)
+    if rng.random() < raw:
+        block: DecodedBlock = RawBlock(drawn.values, drawn.positions, tables[drawn.bank])
     else:
-        block = DecodedBlock(found.values, found.positions, tables[found.bank], seeds=found.seeds)
-    block.bank = found.bank
+        block = DecodedBlock(drawn.values, drawn.positions, tables[drawn.bank], seeds=drawn.seeds)
+    block.bank = drawn.bank
     return Decoding(block, block.data, random_local(rng, block) if rng.random() < 0.7 else {})
 
 
@@ -135,7 +137,7 @@ def test_damaged_blocks_are_refused_where_the_reference_refuses_them() -> None:
     kinds = ("bits", "states", "short", "long", "seeds", "none")
     wanted = []
     for kind in rng.sample(kinds * 4, 4 * len(kinds)):
-        each = decoding(rng, tables, rng.randrange(1, 200), zero=0.1)
+        each = decoding(rng, tables, rng.randrange(1, 200), zero=0.1, raw=0)  # a receiver checks raw ones
         each.data = damage(rng, each.block, kind)
         wanted.append((each, each.block.damaged(each.data)))
     bench.decode([each for each, _ in wanted])

@@ -17,6 +17,7 @@ from oscar_hdl.flow import convert
 from oscar_hdl.flow.tops import TOPS, find
 from oscar_hdl.nic.receive.chunk_reader import ChunkAsk
 from oscar_hdl.nic.receive.line_turns import ThreadSpan, line_turns
+from oscar_hdl.nic.receive.ports import RawWord
 from oscar_hdl.streams.bundles import bit, word
 
 
@@ -65,16 +66,18 @@ def cuts():
 
 
 @block
-def _turns(clk, rst, turn, room, put, at, top, bottom, ask, asked_at, line, tag):
-    span, chunk = ThreadSpan(len(at), len(top)), ChunkAsk(len(asked_at))
+def _turns(clk, rst, turn, room, put, at, top, bottom, ask, asked_at, want, raw_at, land, line, tag):
+    span, chunk, raw = ThreadSpan(len(at), len(top)), ChunkAsk(len(asked_at)), RawWord(len(raw_at))
     span.put, span.at, span.top, span.bottom, chunk.ask, chunk.at = put, at, top, bottom, ask, asked_at
-    return line_turns(clk, rst, turn, [room], span, chunk, line, tag)
+    raw.want, raw.at, raw.land = want, raw_at, land
+    return line_turns(clk, rst, turn, [room], span, chunk, raw, line, tag)
 
 
 def turns():
     """The turns of a NIC of one unit."""
-    line, tag = word(7), word(1 + 1 + 3)
-    return _turns(bit(), bit(), word(1), word(8), bit(), word(3), word(7), word(7), bit(), word(7), line, tag)
+    span, raw = (bit(), word(3), word(7), word(7)), (bit(), word(3), bit())
+    line, tag = word(7), word(1 + 1 + 1 + 3)
+    return _turns(bit(), bit(), word(1), word(8), *span, bit(), word(7), *raw, line, tag)
 
 
 def test_files_are_the_same_twice_and_tell_no_path(
