@@ -124,7 +124,7 @@ class UnitCoder(CompiledCoder):
         number = -(-count >> log2)
         if head + DIRECTORY_BYTES * number > len(data):
             refuse(TOO_SHORT, data, count)
-        self.memory.hold(blocks=BLOCK_BYTES * number)
+        self.memory.reserve(blocks=BLOCK_BYTES * number)
         begin, blocks = data.ctypes.data, np.uint64(job["blocks"][0])
         end = np.uint64(begin + len(data))
         status = read_directory(np.uint64(begin + head), end, count, log2, width, 0, blocks)

@@ -22,7 +22,7 @@ from oscar.reducers.wire import Traffic, Wire
 from oscar.schemes.base import Channel, Message, Messages, Scheme
 from oscar.state import Saved
 
-PATIENCE = 0.25  # of the time of a rank's own part: how long it then waits before it does tasks of others
+BACKUP_DELAY = 0.25  # share of its own computing time that a rank waits before it computes tasks of others
 RECORD_BYTES = 64  # most bytes of a tensor in a message before or after the sums
 ZEROS = -1  # in the place of a task: a gradient of zeros
 
@@ -212,7 +212,7 @@ class TaskCall:
                 return task
         if self._spent is None:
             self._spent = time.monotonic() - self._begin
-        end = self._begin + (1 + PATIENCE) * self._spent
+        end = self._begin + (1 + BACKUP_DELAY) * self._spent
         self._until = None
         for task in filter(self._missing, self.schedule.backups(self.rank)):
             part = task // self.schedule.pieces

@@ -71,13 +71,14 @@ def refuse(status: int, data: np.ndarray, count: int) -> None:
 
 
 class CoderMemory(threading.local):
-    """What a coder keeps from call to call for each thread that uses it: tables, counters, room."""
+    """Buffers, tables and counters that a coder keeps between calls, one set for each thread."""
 
     def __init__(self, params: AscParams) -> None:
         self.params = params
-        self.rooms: dict[str, np.ndarray] = {}
+        self.buffers: dict[str, np.ndarray] = {}
         self.job = np.zeros(1, fk.JOB)
-        self.encodes, self.decodes = (0, 0), (0, 0)  # most values, and width or log2, that there is room for
+        self.encoder_limits = 0, 0  # most values, and most bits of one, that buffers are for
+        self.decoder_limits = 0, 0  # most values, and largest log2 of a block
         self.values = 0  # of the frame encoded last
         self.payload = NO_OCTETS
         self.freq, self.levels, self.counts = np.zeros((3, TABLE_ROWS, SYMBOLS), np.int64)
@@ -85,48 +86,48 @@ class CoderMemory(threading.local):
         self.banks = np.zeros(0, np.uint32)
         self.threads = 0  # that counters and scratch memory are for
 
-    def hold(self, **sizes: int) -> None:
-        """Have at least so many bytes, and PAD, under each name, and put their addresses into the job."""
+    def reserve(self, **sizes: int) -> None:
+        """Reserve at least the given bytes, plus PAD, under each name; put their addresses into the job."""
         for name, size in sizes.items():
-            if name not in self.rooms or self.rooms[name].size < size + PAD:
-                self.rooms[name] = np.zeros((size + size // 8 + PAD) // 8 * 8 + 8, np.uint8)
+            if name not in self.buffers or self.buffers[name].size < size + PAD:
+                self.buffers[name] = np.zeros((size + size // 8 + PAD) // 8 * 8 + 8, np.uint8)
                 if name in fk.MEMORY:
-                    self.job[name] = address(self.rooms[name])
+                    self.job[name] = address(self.buffers[name])
 
     def counters(self, threads: int) -> np.ndarray:
-        """Return the counters of so many threads, at 0 where there are several."""
+        """Return the counters of `threads` threads, zeroed if there are several."""
         if threads > self.threads:
             self.banks, self.threads = np.zeros(threads * BANKS * COUNTS, np.uint32), threads
-            self.hold(scratch=fk.SCRATCH * threads)
-            self.decodes = (0, 0)  # each thread has copies of its own
+            self.reserve(scratch=fk.SCRATCH * threads)
+            self.decoder_limits = (0, 0)  # each thread has copies of its own
         banks = self.banks[: threads * BANKS * COUNTS]
         if threads > 1:
             banks[:] = 0
         return banks
 
-    def hold_encoder(self, count: int, width: int) -> None:
-        """Have room for encoding `count` values of `width` bits, whatever size the blocks get."""
-        if count <= self.encodes[0] and width <= self.encodes[1]:
+    def reserve_for_encoding(self, count: int, width: int) -> None:
+        """Reserve buffers for encoding `count` values of `width` bits, whatever size the blocks get."""
+        if count <= self.encoder_limits[0] and width <= self.encoder_limits[1]:
             return
         rows, groups, chosen = -(-count // LANES), -(-count // GROUP), self.params.block_log2
         log2 = chosen or AUTO_BLOCK_LOG2
         number = -(-count >> log2)
         # The last block is not full. One that the sender chooses has less than twice the frame's values.
         longest = 1 << log2 if chosen else min(1 << MAX_BLOCK_LOG2, 2 * count + (1 << log2))
-        self.hold(
+        self.reserve(
             classes=rows, means=rows, live=groups, lows=4 * groups, highs=4 * groups,
             blocks=BLOCK_BYTES * number, regions=((count + longest) * width >> 3) + number * ek.SLACK,
             payload=self.params.max_payload(count, width),
         )  # fmt: skip
-        self.encodes = count, width
+        self.encoder_limits = count, width
 
-    def hold_decoder(self, count: int, log2: int) -> None:
-        """Have room for decoding `count` values in blocks of up to 2^`log2`."""
-        if count <= self.decodes[0] and log2 <= self.decodes[1]:
+    def reserve_for_decoding(self, count: int, log2: int) -> None:
+        """Reserve buffers for decoding `count` values in blocks of up to 2^`log2`."""
+        if count <= self.decoder_limits[0] and log2 <= self.decoder_limits[1]:
             return
         copy = dk.BEFORE + (4 << log2) + dk.BEHIND
-        self.hold(blocks=BLOCK_BYTES * -(-count >> MIN_BLOCK_LOG2), copies=dk.SIDES * self.threads * copy)
-        self.job["copy"], self.decodes = copy, (count, log2)
+        self.reserve(blocks=BLOCK_BYTES * -(-count >> MIN_BLOCK_LOG2), copies=dk.SIDES * self.threads * copy)
+        self.job["copy"], self.decoder_limits = copy, (count, log2)
 
 
 class CompiledCoder:
@@ -168,8 +169,8 @@ class CompiledCoder:
             return b""
         threads = threads_for(count, self.threads)
         banks = my.counters(threads)
-        my.hold_encoder(count, width)
-        payload = my.payload = my.rooms["payload"] if into is None else into
+        my.reserve_for_encoding(count, width)
+        payload = my.payload = my.buffers["payload"] if into is None else into
         shift = max(0, widest(address(values), values.itemsize, count) - 15) if width > 16 else 0
         frame = (
             my.job, octets(values), values.itemsize, count, *self._positions(classes),
@@ -199,7 +200,7 @@ class CompiledCoder:
     def coded_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the classes of the rows of the frame encoded last, and whether each is in a raw block."""
         my = self.memory
-        classes = my.rooms["classes"][: -(-my.values // LANES)]
+        classes = my.buffers["classes"][: -(-my.values // LANES)]
         return classes, raw_rows(my.payload, int(my.job["head"][0]), my.values)
 
     def work(self, _: object = None) -> np.ndarray | None:
@@ -227,7 +228,7 @@ class CompiledCoder:
         data = np.frombuffer(payload.toreadonly(), np.uint8)
         threads, my = threads_for(count, self.threads), self.memory
         banks = my.counters(threads)
-        my.hold_decoder(count, min(MAX_BLOCK_LOG2, int(data[0]) & 31) if len(data) else 0)
+        my.reserve_for_decoding(count, min(MAX_BLOCK_LOG2, int(data[0]) & 31) if len(data) else 0)
         frame = (
             my.job, data, out.view(np.uint8), NO_OCTETS if plus is None else octets(plus),
             plus is not None, out.itemsize, count, *self._positions(classes),
