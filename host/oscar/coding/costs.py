@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from oscar.cores import at_most
 from oscar.errors import ConfigError
 from oscar.files import waiting_lock, write_json
 from oscar.provenance import installed, processor
@@ -27,7 +28,7 @@ SIZES = 1 << 14, 1 << 19  # values of the two frames through which the cost's li
 SPREAD = 0.7  # of the logarithm of a position's scale, as gradients of mid-training have
 # Turns for each size: the first one compiles, the least or the median of the others counts.
 TURNS, LEAST_TURNS, ENOUGH_S = 9, 4, 0.3
-MEASUREMENT = 5  # raise it when what is measured changes: costs that were kept are void then
+MEASUREMENT = 6  # raise it when what is measured changes: costs that were kept are void then
 FILE, LOCK = "costs.json", "costs.lock"
 LOCK_S = 5.0  # seconds to wait for the lock; a writer holds it for milliseconds
 clock = time.thread_time  # the thread's own time, as ranks that measure side by side share the cores
@@ -170,14 +171,18 @@ def _write(path: Path, own: str, key: str, costs: dict[str, Cost]) -> None:
 def repeated(
     turn: Callable[[], Sequence[float]], choose: Callable[[Sequence[float]], float] = min
 ) -> list[float]:
-    """Return the least, or what `choose` gives, of each number that `turn` returns, after the first turn."""
-    turn()
+    """Return the least, or what `choose` gives, of each number that `turn` returns, after the first turn.
+
+    Turns use one thread: `clock` sees no other.
+    """
     took: list[Sequence[float]] = []
-    began = time.perf_counter()
-    while len(took) < TURNS - 1:
-        took.append(turn())
-        if len(took) >= LEAST_TURNS - 1 and time.perf_counter() - began > ENOUGH_S:
-            break
+    with at_most(1):
+        turn()
+        began = time.perf_counter()
+        while len(took) < TURNS - 1:
+            took.append(turn())
+            if len(took) >= LEAST_TURNS - 1 and time.perf_counter() - began > ENOUGH_S:
+                break
     return [choose(numbers) for numbers in zip(*took, strict=True)]
 
 
