@@ -24,8 +24,9 @@ EXAMPLE = """\
   oscar schedule export s.json --msccl -o s.xml        for runtimes that read MSCCL's XML
   oscar allreduce --set schedule.name=file --set schedule.file=s.json
 
-A schedule says for every rank what it sends, receives, adds and codes, in order (schedules.md). Files
-are JSON with a digest: one that was changed, or breaks a rule, is refused before the first frame.
+A schedule says for every rank what it sends, receives, adds and codes, in order
+(docs/reference/schedules.md). Files are JSON with a digest: one that was changed, or breaks a rule, is
+refused before the first frame.
 """
 SYNTH = """\
   oscar schedule synth net.yaml -o s.json --values 25M --limit 60

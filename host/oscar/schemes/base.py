@@ -45,7 +45,10 @@ MOST_OWED = 4.0
 # shows where training makes gradients smaller. A spike raises it by GROWTH only, so that three calls of a
 # spike do not become usual.
 SPIKE, FADE, GROWTH = 4.0, 0.95, 1.5
-ADVICE = "give the scheme wider fields or cells, a larger coarseness, or error feedback (schemes.md)"
+ADVICE = (
+    "give the scheme wider fields or cells, a larger coarseness, or error feedback "
+    "(docs/reference/schemes.md)"
+)
 
 
 @dataclass(frozen=True)
