@@ -225,7 +225,7 @@ class PlannedRows:
 
 
 class MemoryPort:
-    """Memory's side of a nic_core.
+    """Memory's side of a nic_core (docs/develop/engine.md, "NIC core and units").
 
     phase u4 (out). rows, raw: rows of units, and of raw_packer. top: the largest symbol of a frame to send.
     clear: strobe, clear_rows u14 rows from clear_row u20 on are to read as zeros; both hold until `cleared`
