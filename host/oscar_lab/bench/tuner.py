@@ -28,7 +28,7 @@ from oscar.timeline.equal import assumed_frames
 from oscar.timeline.lanes import seconds_at
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import load_nic
-from oscar_lab.bench._tuner_figure import draw, write_timelines
+from oscar_lab.bench._timelines import write_timelines
 from oscar_lab.rivals.by_frame import Production, allreduce, sums_s
 from oscar_lab.rivals.oracles import brute, select
 from oscar_lab.rivals.preset import Preset
@@ -49,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compute-ms", type=float, default=40.0, help="backward pass, of the transformer")
     parser.add_argument("--cases", type=int, nargs=2, default=[200, 1000], help="random cases of a and of b")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--figure", type=Path, metavar="OUT", help="draw c and the rates into this PNG")
     parser.add_argument("--trace", type=Path, metavar="OUT", help="write the timelines of c, for Perfetto")
 
 
@@ -64,8 +63,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         for row in TABLES[name](tuner):
             rows.append({"table": name, **row})
             print(TABLE.line(rows[-1]), flush=True)
-    if args.figure is not None:
-        _draw(tuner, args.figure)
     return {"rows": rows}
 
 
@@ -309,22 +306,6 @@ def _by_selector(problem: PolicyProblem) -> dict[str, float]:
         for what, start in (("none", "fp32"), ("all ASC", "asc"))
     }
     return found | {name: select(problem, name).time_s for name in ("espresso", "espresso-released", "joint")}
-
-
-def _draw(tuner: _Tuner, path: Path) -> None:
-    problem = tuner.transformer(tuner.options(0.5, ["ring"]))
-    policies = {
-        "fp32": Policy.uniform(len(problem.sizes), _number(problem, "fp32 ring")),
-        "best per tensor": fixed(problem, len(problem.sizes)),
-        "joint": select(problem).policy,
-    }
-    rates = np.geomspace(0.1, 25.6, 9).tolist()
-    times: dict[str, list[float]] = {"none": [], "all ASC": [], "espresso": [], "joint": []}
-    for gbps in rates:
-        for name, seconds in _by_selector(tuner.transformer(tuner.options(gbps))).items():
-            if name in times:
-                times[name].append(seconds)
-    draw(path, {name: problem.timeline(policy) for name, policy in policies.items()}, rates, times)
 
 
 def _preset(tuner: _Tuner) -> Iterator[Row]:
