@@ -15,7 +15,6 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.asc import Decoder, Encoder
 from oscar.coding.asc.params import DIRECTORY_BYTES, MAX_BLOCK_LOG2
-from oscar.coding.baselines.raw import Bf16, Fp16
 from oscar.coding.index.base import check_size, first_wrong
 from oscar.coding.message import (
     DENSE,
@@ -30,6 +29,7 @@ from oscar.coding.message import (
     from_bits,
     read_head,
 )
+from oscar.coding.plain import Bf16, Fp16
 from oscar.errors import GradientError
 from oscar.kernels import njit
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.baselines.raw import Bf16
+from oscar.coding.plain import Bf16
 from oscar.numerics.tensors import pack_bits, packed_size, unpack_bits
 from oscar.schemes.base import Message, Messages, Scheme, Worker, check_bytes, handed
 
