@@ -135,10 +135,10 @@ def _sparse(pair: tuple[Any, ...], shape: Any) -> tuple[Array, Array, str, tuple
     positions, kind, lengths = flat_bits(pair[0])
     if kind in FLOATS:
         raise TypeError(f"positions are integers, got {kind}")
-    values, dtype, found = flat_bits(pair[1])
-    if lengths != found or len(lengths) != 1:
+    values, dtype, length = flat_bits(pair[1])
+    if lengths != length or len(lengths) != 1:
         raise ValueError(
-            f"positions and values are 1-D and of one length, got shapes {lengths} and {found}; "
+            f"positions and values are 1-D and of one length, got shapes {lengths} and {length}; "
             "add each chunk's first position, then flatten both"
         )
     return positions.astype(np.int64, copy=False), values, dtype, _whole(shape)
