@@ -218,15 +218,15 @@ class DeviceSteps(StepTracker):
         old, moved, classes = (came, came, came) if position is None else position.begin()
         squares = 2 * len(layout.sizes)
         blocks = 0 if granule is None else -(-layout.values // granule)
-        found = torch.zeros(squares + blocks, dtype=torch.int64, device=layout.device)
+        facts = torch.zeros(squares + blocks, dtype=torch.int64, device=layout.device)
         before = came if self.previous is None else self.previous
         kernels.settle[(len(layout.pieces),)](
             came, layout.pieces, layout.put(tensors), plan.at, plan.granule, self.nodes, before, old, sums,
-            mean, moved, classes, found, squares,
+            mean, moved, classes, facts, squares,
             ORDERED=plan.ordered, POSITIONS=position is not None, COSTS=granule is not None,
             BLOCK=granule or SIZE, SIZE=SIZE, **OPTIONS,
         )  # fmt: skip
-        known = found.cpu().numpy()
+        known = facts.cpu().numpy()
         self.costs = known[squares:] if granule else None
         pairs = known[:squares].reshape(-1, 2).tolist()
         rises = self._observe(sums, [self._squares(t, pair, sums) for t, pair in enumerate(pairs)])

@@ -262,7 +262,7 @@ def compiled() -> None:
         "*i64": "entries sizes ends filled offsets",
         "*fp32": "residual keep mean",
     }
-    other = {"quantise": {"values": "*fp32", "tallies": "*i64"}, "settle": {"found": "*i64"}}
+    other = {"quantise": {"values": "*fp32", "tallies": "*i64"}, "settle": {"facts": "*i64"}}
     other |= {"rescale": {"means": "*i16"}, "checksum": {"out": "*i32"}}
     kinds = {name: kind for kind, names in pointers.items() for name in names.split()}
     constants = {

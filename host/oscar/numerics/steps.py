@@ -202,8 +202,8 @@ class StepTracker(Stateful):
                 out.append((t, *settle_values(came, *places, *span, sums, scale, mean, moves, *moving)))
             return out
 
-        for t, *found in chain(*share(part, came.size, threads_for(came.size), PIECE)):
-            fine, fine_rest, coarse, coarse_rest = map(int, found)
+        for t, *words in chain(*share(part, came.size, threads_for(came.size), PIECE)):
+            fine, fine_rest, coarse, coarse_rest = map(int, words)
             energies[t] += (fine << WORD) + fine_rest
             energies[t] += (coarse << WORD) + coarse_rest << 2 * MOST_SHIFT
         own.end()

@@ -57,9 +57,9 @@ def settle_range(
         if old.size:
             observe(here, old[low:high], moved[low:high], classes[low:high])
         if rules.known[t]:
-            found = squares_of_changes(here, before[low:high], rules.shifts[t, 0], rules.shifts[t, 1])
-            squares[t, 0] += found[0]
-            squares[t, 1] += found[1]
+            energies = squares_of_changes(here, before[low:high], rules.shifts[t, 0], rules.shifts[t, 1])
+            squares[t, 0] += energies[0]
+            squares[t, 1] += energies[1]
         t += high == edges[t + 1]
         low = high
 

@@ -53,9 +53,9 @@ def settle_values(
     for first in range(low, high, PIECE):
         last = min(high, first + PIECE)
         here, into = old[first:last], moved[first:last]
-        found = _energies(sums[first:last], shifts[first:last])
-        fine, fine_rest = fine + (found[0] >> WORD), fine_rest + (found[0] & REST)
-        coarse, coarse_rest = coarse + (found[1] >> WORD), coarse_rest + (found[1] & REST)
+        energies = _energies(sums[first:last], shifts[first:last])
+        fine, fine_rest = fine + (energies[0] >> WORD), fine_rest + (energies[0] & REST)
+        coarse, coarse_rest = coarse + (energies[1] >> WORD), coarse_rest + (energies[1] & REST)
         move(sums[first:last], here, shifts[first:last], weight, cap, into, shifted[first:last])
         find_classes(into, classes[first:last])
     return fine, fine_rest, coarse, coarse_rest

@@ -86,11 +86,11 @@ def _measure(rule: str, workload: str, density: float, args: argparse.Namespace)
 
 def _balance(rows: list[Row]) -> list[Row]:
     """Print, and return, what learnt ranges leave of the inefficiency of equal ones."""
-    found: dict[tuple[str, float], dict[str, float]] = {}
+    result: dict[tuple[str, float], dict[str, float]] = {}
     for row in rows:
-        found.setdefault((row["workload"], row["density"]), {})[row["rule"]] = row["inefficiency"]
+        result.setdefault((row["workload"], row["density"]), {})[row["rule"]] = row["inefficiency"]
     out = []
-    for (workload, density), by_rule in found.items():
+    for (workload, density), by_rule in result.items():
         if not {LEARNT, EQUAL} <= set(by_rule):
             continue
         share = by_rule[LEARNT] / by_rule[EQUAL]
