@@ -33,7 +33,8 @@ Share = Callable[[float], float]
 class Merged:
     """Groups, the seconds of a step with them, and the best seconds of every number of groups tried.
 
-    measured: how many groupings were.
+    Attributes:
+        measured: Number of groupings that were timed.
     """
 
     stops: Stops
@@ -47,10 +48,15 @@ def merge(
 ) -> Merged:
     """Return the best groups that the search finds; collective, and equal on all ranks.
 
-    step_s: measures a step with these groups. share: returns what rank 0 gave it, on every rank; all that is
-    decided is decided on that. most: groups. apart: tensors between the neighbours that are compared, an
-    eighth of all unless it is given, and less in the end: noise hides what one tensor changes. Raises
-    ValueError on all ranks for a time that is none.
+    Args:
+        step_s: Measures a step with these groups.
+        share: Returns what rank 0 gave it, on every rank; all that is decided is decided on that.
+        most: Largest number of groups.
+        apart: Tensors between the neighbours that are compared, an eighth of all unless it is given, and
+            less in the end: noise hides what one tensor changes.
+
+    Raises:
+        ValueError: On all ranks, for a time that is none.
     """
     apart = max(1, tensors // 8) if apart is None else apart
     if min(tensors, most, apart) < 1:

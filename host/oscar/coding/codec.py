@@ -79,23 +79,27 @@ class PayloadCodec(Protocol):
 class Codec:
     """A codec's entry in the registry: how to make both ends of a link, and what they can do.
 
-    name: its name; domain: "int" or "float", the values it carries
-    lossless: whether values on the wire come back exactly (quantisation comes before)
-    make_encoder, make_decoder: make a new end of a link
-    max_frame: (count, width) -> most bytes of a frame, header included
-    uses_context: whether it uses position classes
-    coded: whether an entropy coder runs. False for codecs of fixed width: the time model charges no coding
-    time
-    decodes_into: encoders take int8, int16 and int32 as they are; decoders have `out` (int16 or int32),
-    `add` and `plus`
-    max_bits: widest integers that a frame carries
-    saturated: for codecs that clip: returns how many values an encoder has clipped so far, and the sum over
-    its frames of lost share of energy times number of values
-    clocks: for a simulated NIC: returns the clocks that a link end took for its last frame
-    work: returns the NIC's work for an encoder's last frame (`asc.turns.cells_of`), None without values
-    options: all that a frame's cost depends on beside the name
-    ends: the codec of each rank, where they differ; they make frames that all of them decode
-    parallel: whether several threads may use ends at once, each another one
+    Attributes:
+        name: Its name.
+        domain: "int" or "float", the values it carries.
+        lossless: Whether values on the wire come back exactly (quantisation comes before).
+        make_encoder: Make a new end of a link.
+        make_decoder: Make a new end of a link.
+        max_frame: (count, width) -> most bytes of a frame, header included.
+        uses_context: Whether it uses position classes.
+        coded: Whether an entropy coder runs. False for codecs of fixed width: the time model charges no
+            coding time.
+        decodes_into: Encoders take int8, int16 and int32 as they are; decoders have `out` (int16 or
+            int32), `add` and `plus`.
+        max_bits: Widest integers that a frame carries.
+        saturated: For codecs that clip: returns how many values an encoder has clipped so far, and the
+            sum over its frames of lost share of energy times number of values.
+        clocks: For a simulated NIC: returns the clocks that a link end took for its last frame.
+        work: Returns the NIC's work for an encoder's last frame (`asc.turns.cells_of`), None without
+            values.
+        options: All that a frame's cost depends on beside the name.
+        ends: The codec of each rank, where they differ; they make frames that all of them decode.
+        parallel: Whether several threads may use ends at once, each another one.
 
     >>> from oscar.coding.registry import make_codec
     >>> codec = make_codec("int16")

@@ -39,8 +39,14 @@ _here: dict[str, dict[str, Cost]] = {}  # costs that this process has measured o
 class Cost:
     """The cost of work on n values: seconds of one core or engine, and bytes sent.
 
-    per_value_s, once_s: seconds for each value, and once; per_value_bytes, once_bytes: the same for bytes.
-    Raises ValueError unless all are finite and not negative.
+    Attributes:
+        per_value_s: Seconds for each value.
+        once_s: Seconds once.
+        per_value_bytes: Bytes for each value.
+        once_bytes: Bytes once.
+
+    Raises:
+        ValueError: Unless all are finite and not negative.
 
     >>> Cost(per_value_s=2e-9, once_s=1e-5).seconds(5000)
     2e-05

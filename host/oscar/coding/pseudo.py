@@ -50,7 +50,10 @@ NARROW: dict[str, Bf16 | Fp16] = {"bfloat16": Bf16(), "float16": Fp16()}
 class SparseTensor(NamedTuple):
     """The values of a tensor that are sent, and where they lie.
 
-    positions: int64, ascending, in the flat tensor; values: of any dtype, one for each; shape: of the tensor
+    Args:
+        positions: int64, ascending, in the flat tensor.
+        values: Of any dtype, one for each.
+        shape: Of the tensor.
 
     >>> SparseTensor(np.array([1, 3]), np.array([5, -5]), (2, 2)).dense().tolist()
     [[0, 5], [0, -5]]
@@ -73,13 +76,18 @@ class SparseTensor(NamedTuple):
 def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
     """Return a tensor as bytes that `decode` needs nothing else for.
 
-    tensor: array of NumPy or tensor of PyTorch, or (positions, values) of a sparse one. Integers come back as
-    they are. Floats are rounded to multiples of one step, the power of two nearest to `coarseness` times
-    their root mean square, or more where the largest would need more than 16 bits.
-    shape: of the whole tensor, needed with a plain pair. positions: integers, distinct, in the flat tensor;
-    in any order, but ascending ones take less time, and they come back ascending.
-    Raises TypeError for what is no tensor, or of a dtype that is not carried, ValueError for other bad
-    arguments, GradientError for floats that are NaN, Inf, beyond float32, or all below its range.
+    Args:
+        tensor: Array of NumPy or tensor of PyTorch, or (positions, values) of a sparse one. Integers come
+            back as they are. Floats are rounded to multiples of one step, the power of two nearest to
+            `coarseness` times their root mean square, or more where the largest would need more than 16
+            bits. Positions are distinct integers, in the flat tensor, in any order; ascending ones take less
+            time, and they come back ascending.
+        shape: Shape of the whole tensor, needed with a plain pair.
+
+    Raises:
+        TypeError: For what is no tensor, or of a dtype that is not carried.
+        ValueError: For other bad arguments.
+        GradientError: For floats that are NaN, Inf, beyond float32, or all below its range.
 
     >>> data = encode((np.array([3, 9]), np.array([1, -2], np.int8)), shape=(4, 4))
     >>> decode(data).positions.tolist(), decode(data).values.tolist()
@@ -104,9 +112,12 @@ def encode(tensor: Any, *, shape: Any = None, coarseness: float = 0.5) -> bytes:
 def decode(data: bytes, *, as_torch: bool = False) -> Any:
     """Return the tensor that `encode` was given, or a SparseTensor for a sparse one.
 
-    as_torch: tensors of PyTorch, on the CPU; else arrays of NumPy, where bfloat16 becomes float32. The dtype
-    is the one that was encoded.
-    Raises FrameError for damaged bytes, and for a head or codes that no `encode` writes.
+    Args:
+        as_torch: Return tensors of PyTorch, on the CPU; else arrays of NumPy, where bfloat16 becomes float32.
+            The dtype is the one that was encoded.
+
+    Raises:
+        FrameError: For damaged bytes, and for a head or codes that no `encode` writes.
 
     >>> decode(encode(np.arange(-2, 3, dtype=np.int16)))
     array([-2, -1,  0,  1,  2], dtype=int16)

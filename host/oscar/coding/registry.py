@@ -109,8 +109,12 @@ def make_codec(
 ) -> Codec:
     """Return the codec `name`.
 
-    asc: parameters of "asc"; implementation: "compiled" or "reference", for "asc" and "asc-paper" only.
-    Raises ValueError for an unknown name.
+    Args:
+        asc: Parameters of "asc".
+        implementation: "compiled" or "reference", for "asc" and "asc-paper" only.
+
+    Raises:
+        ValueError: For an unknown name.
 
     >>> make_codec("asc").lossless, make_codec("int8").lossless
     (True, False)

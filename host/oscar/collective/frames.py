@@ -29,13 +29,14 @@ Key = tuple[int, int, int, int]
 class Frames:
     """The frames of one or more messages.
 
-    rows: structured array [frame] of ROW, sorted by its fields. A frame to several receivers has a row for
-        each.
-    phase: 0 reduce-scatter, 1 all-gather.
-    terms: number of workers whose values the frame sums.
-    count: number of values.
-    bytes: size with header.
-    cells: a NIC's work for a frame (`Codec.work`), by KEY; only for codecs that give it.
+    Attributes:
+        rows: Structured array [frame] of ROW, sorted by its fields. A frame to several receivers has a
+            row for each.
+        phase: 0 reduce-scatter, 1 all-gather.
+        terms: Number of workers whose values the frame sums.
+        count: Number of values.
+        bytes: Size with header.
+        cells: A NIC's work for a frame (`Codec.work`), by KEY; only for codecs that give it.
 
     >>> one = (0, 0, 0, 1, 0, 0, 1, 100, 240)  # rank 0 sends 100 values in 240 bytes to rank 1
     >>> frames = Frames.of([one])
@@ -48,7 +49,11 @@ class Frames:
 
     @classmethod
     def of(cls, rows: Iterable[tuple[int, ...]] | Array, cells: Mapping[Key, Array] | None = None) -> Frames:
-        """Return sorted frames. rows: an array of ROW, or tuples with its fields."""
+        """Return sorted frames.
+
+        Args:
+            rows: An array of ROW, or tuples with its fields.
+        """
         if isinstance(rows, np.ndarray):
             return cls(np.sort(rows, order=ROW.names), cells or {})
         return cls(np.array(sorted(rows), ROW), cells or {})
@@ -185,8 +190,9 @@ def _total(where: Array, weights: Array, size: int) -> Array:
 class Moved:
     """The traffic of one message: its frames, and the schedule that sent them.
 
-    coded: an entropy coder works on the frames. clock: returns the seconds of this message by the time model;
-    None where its time is not modelled.
+    Attributes:
+        coded: An entropy coder works on the frames.
+        clock: Returns the seconds of this message by the time model; None where its time is not modelled.
     """
 
     schedule: Schedule
@@ -204,21 +210,22 @@ class Moved:
 class Stats:
     """The statistics of one AllReduce in one process. `LocalCluster` has an example.
 
-    nodes: number of nodes.
-    values: values of one gradient.
-    plan: name of the chunk plan.
-    iteration: number of the call, from 0.
-    exact: all nodes ended bit-identical, and equal to the sum computed directly in the codec's arithmetic;
-        False for lossy codecs.
-    identical: all nodes ended bit-identical.
-    clipped: number of values that saturated in the quantiser or the codec.
-    clipped_energy: share of the gradient's energy (sum of squares, mean over workers) that saturation cut
-        off, 0 to 1. With error feedback this share counts this call only. For a codec that saturates it is
-        the share of the sent values' energy.
-    reset: state was made anew because nodes or shapes changed.
-    exchange_bytes: bytes that all nodes together sent to agree on step sizes.
-    moved: all messages whose frames are counted, in order.
-    clocks: clock cycles of a simulated NIC, rows of collective.frames.CLOCKS; None without one.
+    Attributes:
+        nodes: Number of nodes.
+        values: Values of one gradient.
+        plan: Name of the chunk plan.
+        iteration: Number of the call, from 0.
+        exact: All nodes ended bit-identical, and equal to the sum computed directly in the codec's
+            arithmetic; False for lossy codecs.
+        identical: All nodes ended bit-identical.
+        clipped: Number of values that saturated in the quantiser or the codec.
+        clipped_energy: Share of the gradient's energy (sum of squares, mean over workers) that saturation
+            cut off, 0 to 1. With error feedback this share counts this call only. For a codec that
+            saturates it is the share of the sent values' energy.
+        reset: State was made anew because nodes or shapes changed.
+        exchange_bytes: Bytes that all nodes together sent to agree on step sizes.
+        moved: All messages whose frames are counted, in order.
+        clocks: Clock cycles of a simulated NIC, rows of collective.frames.CLOCKS; None without one.
     """
 
     nodes: int
@@ -290,8 +297,10 @@ class Stats:
 class AllReduceResult:
     """The result of one AllReduce in one process. `LocalCluster` has an example.
 
-    mean: float32 arrays [tensor] in the tensors' shapes, equal on all nodes. sums: the integers, or floats,
-    from which the mean was computed. stats: statistics of the call.
+    Attributes:
+        mean: float32 arrays [tensor] in the tensors' shapes, equal on all nodes.
+        sums: The integers, or floats, from which the mean was computed.
+        stats: Statistics of the call.
     """
 
     mean: list[np.ndarray]

@@ -26,11 +26,15 @@ class Transfer(NamedTuple):
 class Routes:
     """The transfers of an AllReduce, in order: who sends which chunk to whom.
 
-    nodes: number of ranks. owners: owner's rank by chunk.
-    reduce: transfers towards the owners. A rank sends a chunk once, after all its receives of that chunk.
-    gather: transfers from the owners to all. A rank passes a chunk on after it has received it.
     A port takes its transfers in the order of these lists. docs/reference/schedules.md has the rules;
     `oscar.collective.check` checks them.
+
+    Attributes:
+        nodes: Number of ranks.
+        owners: Owner's rank by chunk.
+        reduce: Transfers towards the owners. A rank sends a chunk once, after all its receives of that
+            chunk.
+        gather: Transfers from the owners to all. A rank passes a chunk on after it has received it.
 
     >>> reduce = (Transfer(0, 1, 0), Transfer(0, 2, 0))  # rank 0 owns the only chunk
     >>> gather = (Transfer(0, 0, 1), Transfer(0, 1, 2))

@@ -18,21 +18,22 @@ MAX_NODES = 1024
 class Schedule(ABC):
     """An AllReduce as the actions of every rank. Equal schedules have equal actions.
 
-    nodes: number of ranks.
-    subframes: sub-frames of each chunk.
-    adopt: owners decode their own final frames, so that a lossy codec leaves all ranks identical.
-
     Of a class:
 
-    name: name in the registry.
-    apart: sums of the all-gather contain no sum of the reduce-scatter and are kept apart from it.
-    integers: ranks add in different orders, so only integers leave all ranks identical; True wherever
-        `apart` is.
-    alike: turning all ranks and chunks by one leaves it as it is.
-    pulls_first: a port with several frames to send sends frames of the all-gather first; otherwise it sends
-        in the order of the actions.
+    Attributes:
+        nodes: Number of ranks.
+        subframes: Sub-frames of each chunk.
+        adopt: Owners decode their own final frames, so that a lossy codec leaves all ranks identical.
+        name: Name in the registry.
+        apart: Sums of the all-gather contain no sum of the reduce-scatter and are kept apart from it.
+        integers: Ranks add in different orders, so only integers leave all ranks identical; True wherever
+            `apart` is.
+        alike: Turning all ranks and chunks by one leaves it as it is.
+        pulls_first: A port with several frames to send sends frames of the all-gather first; otherwise it
+            sends in the order of the actions.
 
-    Raises ValueError for arguments out of range.
+    Raises:
+        ValueError: For arguments out of range.
 
     >>> from oscar.collective.schedules import make_schedule
     >>> schedule = make_schedule("direct", 4)

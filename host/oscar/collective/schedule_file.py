@@ -30,9 +30,11 @@ REMEDY = "write it anew with `oscar schedule synth`"
 class FileSchedule(Routed):
     """A schedule with given routes, from a file or from synthesis.
 
-    shares: each chunk's share of the gradient; None: as the plan cuts it. title: a name for people. made: the
-    schedule's origin, with the keys topology, synthesiser, modelled_s and bound_s (seconds). title and made
-    do not affect the actions, so equal schedules may differ in them.
+    Attributes:
+        shares: Each chunk's share of the gradient; None: as the plan cuts it.
+        title: A name for people.
+        made: The schedule's origin, with the keys topology, synthesiser, modelled_s and bound_s
+            (seconds). title and made do not affect the actions, so equal schedules may differ in them.
     """
 
     name: ClassVar[str] = "file"
@@ -93,8 +95,14 @@ def read_schedule(
 ) -> FileSchedule:
     """Return the schedule in a file, checked by `oscar.collective.check`.
 
-    nodes: required number of ranks; None: any. subframes, adopt: as in Schedule. Raises ConfigError for an
-    unusable file; the message says how to correct it. Raises ValueError for subframes out of range.
+    Args:
+        nodes: Required number of ranks; None: any.
+        subframes: As in Schedule.
+        adopt: As in Schedule.
+
+    Raises:
+        ConfigError: For an unusable file; the message says how to correct it.
+        ValueError: For subframes out of range.
 
     >>> import tempfile
     >>> from oscar.collective.routes import Routes, Transfer

@@ -33,16 +33,19 @@ def make_schedule(
 ) -> Schedule:
     """Return the schedule `name` for `nodes` ranks.
 
-    subframes: sub-frames of each chunk.
-    adopt: owners decode their own final frames; set it for lossy codecs.
-    group: ranks in a group, for hierarchical and exchange (None: about the square root of `nodes`).
-    root: the rank that adds, for star.
-    file: path of a schedule file, for file.
-    copies: ranks that can compute a task, for redundant.
-    pieces: tasks of a rank's part, for redundant (None: one for each other rank, at most 8).
-    slices: for switch, which has so many ranks more, without values; no host runs it.
+    Args:
+        subframes: Sub-frames of each chunk.
+        adopt: Owners decode their own final frames; set it for lossy codecs.
+        group: Ranks in a group, for hierarchical and exchange (None: about the square root of `nodes`).
+        root: The rank that adds, for star.
+        file: Path of a schedule file, for file.
+        copies: Ranks that can compute a task, for redundant.
+        pieces: Tasks of a rank's part, for redundant (None: one for each other rank, at most 8).
+        slices: For switch, which has so many ranks more, without values; no host runs it.
 
-    Raises ValueError for arguments out of range, ConfigError for a file that cannot be used.
+    Raises:
+        ValueError: For arguments out of range.
+        ConfigError: For a file that cannot be used.
 
     >>> make_schedule("hierarchical", 8, group=4).describe()
     'hierarchical, 8 ranks, 8 chunks of 1 sub-frames'

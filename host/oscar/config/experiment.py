@@ -245,9 +245,12 @@ class Config(Choice):
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file and return the validated configuration.
 
-    path: path of a file, or name of a shipped configuration such as `default` (oscar.shipped).
-    overrides: `key=value` texts with dotted keys and YAML values, as for the option --set.
-    Raises ConfigError that names the file, the key, the expected value and the nearest valid key.
+    Args:
+        path: Path of a file, or name of a shipped configuration such as `default` (oscar.shipped).
+        overrides: `key=value` texts with dotted keys and YAML values, as for the option --set.
+
+    Raises:
+        ConfigError: Names the file, the key, the expected value and the nearest valid key.
 
     >>> load_config("default", ["link.gbps=25"]).link.gbps
     25.0

@@ -38,9 +38,12 @@ MOST_NODES = 8  # larger rings take what was measured with so many
 class MethodCost:
     """What a gradient costs a worker.
 
-    scheme: its messages and `finish`, without the wire. The bytes are those that cross a link while a
-    gradient goes once around: 8 of them a value make one bit per value of docs/explain/measuring.md.
-    encode, decode: of the frames of coded messages, for each value of the gradient, coded or not.
+    Attributes:
+        scheme: Its messages and `finish`, without the wire. The bytes are those that cross a link while a
+            gradient goes once around: 8 of them a value make one bit per value of
+            docs/explain/measuring.md.
+        encode: Cost to encode the frames of coded messages, for each value of the gradient, coded or not.
+        decode: Cost to decode them, likewise.
     """
 
     scheme: Cost

@@ -32,13 +32,14 @@ _CUT_IN_REPLAYS = 16  # ranks up to which sub-frames are chosen where each numbe
 class Prediction:
     """What to expect of one AllReduce.
 
-    fp32 has a time for its ring, as libraries send it, and one for the direct schedule, and a speed-up over
-    each; bf16 and int8 have that of the faster one. `int8_time_s` is None where sums overflow 8 bits.
-    rival: which of these coding has to beat, bf16 or int8, the one with fewer bytes. subframes: of a chunk.
-    `breakeven_values` is the smallest model for which compression pays on this schedule (None: no size does);
-    `breakeven_gbps` the fastest link on which it pays for this model (None: on no link; inf: on all up to
-    FASTEST_GBPS); `pays_below`: whether it pays on all that are slower. searched: whether these were looked
-    for: not with a topology, whose ports have rates of their own, nor where each time takes seconds.
+    fp32 has times of a ring and of direct, bf16 and int8 that of the faster; int8 None where sums overflow.
+
+    Attributes:
+        rival: bf16 or int8, the one with fewer bytes, which coding has to beat.
+        breakeven_values: The smallest model for which compression pays on this schedule; None: no size does.
+        breakeven_gbps: The fastest link on which it pays; None: on no link; inf: on all up to FASTEST_GBPS.
+        pays_below: Whether it pays on all links that are slower.
+        searched: Whether these were looked for: not with a topology, nor where each time takes seconds.
     """
 
     pays: bool
@@ -140,10 +141,8 @@ class _Case:
         ) + self.around.seconds(self.values)
 
     def raw_time(self, name: str, *kinds: type[Schedule]) -> float:
-        """Return the time of a rival by the best of `kinds`; int8, whose sums are exact, may go as coded.
-
-        So may all where there is a topology, unless ranks add in orders of their own. inf: without links.
-        """
+        """Return the time of a rival by the best of `kinds`, inf without links. int8 may go as coded; so may
+        all where there is a topology, unless ranks add in orders of their own."""
         nodes, subs = self.schedule.nodes, self.subframes
         ways = [kind(nodes, subs) for kind in kinds or (Ring, Direct)]
         own = name == "int8" or (self.topology is not None and not self.schedule.integers)
@@ -174,17 +173,19 @@ def predict(
 ) -> Prediction:
     """Predict one AllReduce of `values` by `schedule` with equal chunks, and judge it.
 
-    `bits_per_value` is the codec's mean payload over all steps; `coded` tells whether the codec takes time;
-    `peak` is the largest magnitude that one node contributes: int8 is a rival while peak nodes <= 127.
-    `around` is what a worker computes before and after, which nothing hides. Compression pays if it is
-    MIN_GAIN faster than the *best* of fp32, bf16 and int8, all sent raw with as many sub-frames and no
+    Compression pays if it is MIN_GAIN faster than the *best* of fp32, bf16 and int8, all sent raw without
     headers, by a ring or direct; int8 may also take the schedule itself, floats may not where it splits sums.
 
-    topology: ports and latencies other than the link's, which rivals use, too. any_subframes: takes the
-    number of sub-frames with which the coded AllReduce is fastest, not that of `schedule`.
+    Args:
+        bits_per_value: Mean payload of the codec over all steps.
+        coded: Whether the codec takes time.
+        peak: Largest magnitude that one node contributes: int8 is a rival while peak nodes <= 127.
+        around: What a worker computes before and after, which nothing hides.
+        topology: Ports and latencies other than the link's, which rivals use, too.
+        any_subframes: Take the number of sub-frames with which the coded AllReduce is fastest.
 
-    Raises ValueError for arguments out of range, frames that a NIC does not take, and a topology without the
-    schedule's links.
+    Raises:
+        ValueError: For arguments out of range, frames that a NIC does not take, and missing links.
     """
     if not 1 <= values <= 2**_LOG_LARGEST or peak < 1:
         raise ValueError(

@@ -29,13 +29,17 @@ KEY = 0  # a cluster has one state only
 class LocalCluster(Reducer):
     """AllReduce between the nodes of this process, by the configured method.
 
-    config: the configuration. codec: replaces the configured codec. weights: by node, with a mean of 1; see
-    Reducer. The number of nodes comes from the gradients (`stats.nodes`), not from `config.nodes`.
-
     The first call fixes the number of nodes and the shapes. A later call with others makes all state anew
     (`stats.reset`). Step sizes, position classes and plans follow from the aggregated sums. They are computed
     once and shared, after a check that all nodes ended bit-identical. Each node has its own link tables and
     residuals. A call that raises leaves gradients and state as they were.
+
+    The number of nodes comes from the gradients (`stats.nodes`), not from `config.nodes`.
+
+    Args:
+        config: The configuration.
+        codec: Replaces the configured codec.
+        weights: By node, with a mean of 1; see Reducer.
 
     >>> import numpy as np
     >>> gradients = [[np.array([1, 2], np.float32)], [np.array([3, 4], np.float32)]]  # two nodes
@@ -94,13 +98,17 @@ class LocalCluster(Reducer):
     ) -> AllReduceResult:
         """Return the mean of gradients[node][tensor] over the nodes, as every node computed it.
 
-        gradients: floating-point arrays of NumPy or dense tensors of PyTorch, equal shapes on all nodes, 1 to
-        256 nodes; they are converted to float32 (docs/reference/inputs.md) and never written to.
-        faults: faults to inject; codecs only.
-        Raises GradientError (NaN, Inf, all below float32's range, unequal shapes), GradientOverflowError (a
-        mean beyond float32), TypeError (not floating point, not dense), PeerError (an injected fault, or a
-        frame that does not decode) and ConfigError (an option that does not allow this number of nodes, or
-        faults with a scheme).
+        Args:
+            gradients: Floating-point arrays of NumPy or dense tensors of PyTorch, equal shapes on all nodes,
+                1 to 256 nodes; they are converted to float32 (docs/reference/inputs.md) and never written to.
+            faults: Faults to inject; codecs only.
+
+        Raises:
+            GradientError: For NaN, Inf, tensors that are all below float32's range, and unequal shapes.
+            GradientOverflowError: For a mean beyond float32.
+            TypeError: For what is not floating point, or not dense.
+            PeerError: For an injected fault, or a frame that does not decode.
+            ConfigError: For an option that does not allow this number of nodes, or faults with a scheme.
         """
         with self._kept(KEY):
             return self._attempt(gradients, faults)

@@ -35,16 +35,19 @@ from oscar.transports.base import Transport
 class PeerStats:
     """The statistics of one rank in one AllReduce. `Communicator` has an example.
 
-    values, plan, iteration: as in Stats.
-    sent_bytes: bytes that this rank sent, with headers and the exchange of step sizes.
-    exchange_bytes: bytes that it sent to agree on step sizes.
-    frames: its coded frames.
-    clipped: number of its values that saturated.
-    clipped_energy: share of its energy that saturation cut off, as in Stats.
-    reset: state was made anew because shapes changed.
-    seconds: duration of the call.
-    waited_s: part of it spent waiting.
-    tasks: what copies of tasks cost, of a TaskCommunicator.
+    Attributes:
+        values: As in Stats.
+        plan: As in Stats.
+        iteration: As in Stats.
+        sent_bytes: Bytes that this rank sent, with headers and the exchange of step sizes.
+        exchange_bytes: Bytes that it sent to agree on step sizes.
+        frames: Its coded frames.
+        clipped: Number of its values that saturated.
+        clipped_energy: Share of its energy that saturation cut off, as in Stats.
+        reset: State was made anew because shapes changed.
+        seconds: Duration of the call.
+        waited_s: Part of it spent waiting.
+        tasks: What copies of tasks cost, of a TaskCommunicator.
     """
 
     rank: int
@@ -67,9 +70,11 @@ class PeerStats:
 class PeerResult:
     """The result of one AllReduce between processes. `Communicator` has an example.
 
-    mean: float32 arrays [tensor] in the tensors' shapes, equal on all ranks. sums: the integers, or floats,
-    from which the mean was computed. stats: statistics of this rank. Of a call on a GPU, mean and sums are
-    tensors there; sums are part of the state, so do not write to them.
+    Attributes:
+        mean: float32 arrays [tensor] in the tensors' shapes, equal on all ranks.
+        sums: The integers, or floats, from which the mean was computed.
+        stats: Statistics of this rank. Of a call on a GPU, mean and sums are tensors there; sums are part
+            of the state, so do not write to them.
     """
 
     mean: list[np.ndarray]
@@ -82,9 +87,14 @@ class Communicator(Reducer):
 
     Construction is collective: ranks compare their configurations and all raise the same ConfigError where
     they differ. `allreduce` returns the same bits as a LocalCluster over the same gradients.
-    transport: this rank's end. It must be keyed (`oscar.transports.keyed.secured`) where
-    `config.transport.security` is not none. timeout_s: longest wait for a peer, in seconds.
-    codec, weights: as in LocalCluster. extra: further JSON values, by key, that must be equal on all ranks.
+
+    Args:
+        transport: This rank's end. It must be keyed (`oscar.transports.keyed.secured`) where
+            `config.transport.security` is not none.
+        timeout_s: Longest wait for a peer, in seconds.
+        codec: As in LocalCluster.
+        weights: As in LocalCluster.
+        extra: Further JSON values, by key, that must be equal on all ranks.
 
     >>> import numpy as np
     >>> from oscar.transports.threads import local_transports
@@ -178,21 +188,25 @@ class Communicator(Reducer):
     def allreduce(self, tensors: Sequence[Any], *, key: Hashable = 0, device: Any = None) -> PeerResult:
         """Return the mean of `tensors` over all ranks. Collective.
 
-        tensors: floating-point arrays of NumPy or dense tensors of PyTorch, equal shapes on all ranks; they
-        are converted to float32 (inputs.md) and never written to. key: names the state to use. A
-        training that reduces in buckets uses one key for each; all ranks call in the same order.
-        device: torch's, of a GPU on which all tensors are (torch.Tensor); they are coded there and so is the
-        result, with the bits of the host's. Needs that `why_on_host` returns None. Other ranks may be on the
-        host, and calls of one key too.
+        When one rank raises, all ranks raise within the timeout, and their state is as before. After an error
+        the communicator cannot be used again, except after GradientOverflowError, which all ranks raise
+        alike. A SaturationWarning is given last: if warnings are errors, the call has succeeded anyway.
 
-        Raises TypeError or ConfigError, before any other rank waits, where tensors cannot be reduced on
-        `device`; PeerError when a peer fails, or when the shapes are new on some ranks only; ConfigError for
-        unequal shapes that are new on all ranks; GradientError (NaN, Inf, all below float32's range) and
-        TypeError for this rank's own tensors. When one rank raises, all ranks raise within the timeout, and
-        their state is as before.
-        After an error the communicator cannot be used again, except after GradientOverflowError, which all
-        ranks raise alike. A SaturationWarning is given last: if warnings are errors, the call has succeeded
-        anyway.
+        Args:
+            tensors: Floating-point arrays of NumPy or dense tensors of PyTorch, equal shapes on all ranks;
+                they are converted to float32 (docs/reference/inputs.md) and never written to.
+            key: Names the state to use. A training that reduces in buckets uses one key for each; all ranks
+                call in the same order.
+            device: A GPU of torch, on which all tensors are (torch.Tensor); they are coded there and so is
+                the result, with the bits of the host's. Needs that `why_on_host` returns None. Other ranks
+                may be on the host, and calls of one key too.
+
+        Raises:
+            TypeError: For tensors of this rank that are not dense floats, and, with ConfigError, before any
+                other rank waits, where tensors cannot be reduced on `device`.
+            PeerError: When a peer fails, or when the shapes are new on some ranks only.
+            ConfigError: For unequal shapes that are new on all ranks.
+            GradientError: For NaN, Inf, and tensors that are all below float32's range.
         """
         self.party.check_alive()
         check_list(tensors, "a list of tensors")
@@ -291,9 +305,13 @@ class Communicator(Reducer):
         return self.states[key], state is not None
 
     def gather(self, mine: bytes, cap: int) -> list[bytes]:
-        """Return every rank's `mine`, by rank; collective. cap: most bytes of each.
+        """Return every rank's `mine`, by rank; collective.
 
-        Raises PeerError on all ranks within the timeout; the communicator cannot be used afterwards.
+        Args:
+            cap: Most bytes of each.
+
+        Raises:
+            PeerError: On all ranks within the timeout; the communicator cannot be used afterwards.
         """
         self.party.check_alive()
         try:

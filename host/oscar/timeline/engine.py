@@ -107,7 +107,9 @@ class Graph:
 class Timeline:
     """The start and the end of every task in seconds, float64 [task].
 
-    cause: the task that delayed each task: its last need, or the previous task on its resource; -1 for none.
+    Attributes:
+        cause: The task that delayed each task: its last need, or the previous task on its resource; -1
+            for none.
 
     >>> graph = Graph()
     >>> _ = graph.add("send", graph.resource("port"), 0.5)

@@ -57,12 +57,13 @@ class AtSwitch(Mapping[Pair, Link]):
 class Topology:
     """The network between ranks.
 
-    nodes: number of ranks.
-    links: by (sender, receiver); ranks without a link cannot send to each other.
-    kind: kind of the network.
-    text: one line for people.
-    message_s: seconds that each message occupies a port beside its bytes.
-    group: number of consecutive ranks that share a NIC; None: none do.
+    Attributes:
+        nodes: Number of ranks.
+        links: By (sender, receiver); ranks without a link cannot send to each other.
+        kind: Kind of the network.
+        text: One line for people.
+        message_s: Seconds that each message occupies a port beside its bytes.
+        group: Number of consecutive ranks that share a NIC; None: none do.
 
     >>> switch([100.0, 25.0], latency_s=2e-6).text
     '2 ranks at a switch, 100, 25 Gb/s'

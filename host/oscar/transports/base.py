@@ -45,13 +45,15 @@ class Transport(ABC):
     A subclass sets up its library, calls `_ends_by`, and calls this `__init__` last. It notes dead peers in
     `dead`. On the wire every message except frames has a CRC-32 in front; frames contain a checksum.
 
-    rank, nodes: this rank, and the number of ranks.
-    members: by rank, the number of its process in the whole job, where the library knows it.
-    neighbours: ranks that exchange control messages with this rank: the two neighbours in the ring, and all
-        ranks it has met.
-    keyed: whether everything sent is encrypted and authenticated.
-    pad: largest lengthening of encrypted messages in per cent.
-    can_survive: whether `survivors` may work here.
+    Attributes:
+        rank: This rank.
+        nodes: The number of ranks.
+        members: By rank, the number of its process in the whole job, where the library knows it.
+        neighbours: Ranks that exchange control messages with this rank: the two neighbours in the ring,
+            and all ranks it has met.
+        keyed: Whether everything sent is encrypted and authenticated.
+        pad: Largest lengthening of encrypted messages in per cent.
+        can_survive: Whether `survivors` may work here.
     """
 
     keyed = False
@@ -180,8 +182,11 @@ class Transport(ABC):
     def survivors(self, timeout_s: float = 60.0) -> Transport:
         """Return a transport between the ranks that are left after a death; collective among these.
 
-        timeout_s: longest wait for a rank, in seconds. Raises TransportError where no death is known, or
-        where the library cannot continue without a rank.
+        Args:
+            timeout_s: Longest wait for a rank, in seconds.
+
+        Raises:
+            TransportError: Where no death is known, or where the library cannot continue without a rank.
         """
         raise TransportError(
             f"{type(self).__name__} cannot go on without a rank; set transport.survive to false",
@@ -200,9 +205,13 @@ class Transport(ABC):
     ) -> memoryview:
         """Return the message from `peer`, valid until (peer, tag) is posted again.
 
-        deadline: in seconds of time.monotonic. what: the message's name in errors, here and on other ranks.
-        work: something to do in the meantime, a little at each call; returns whether there was anything.
-        Raises TransportError when `peer` is dead or silent, or when a neighbour gave up.
+        Args:
+            deadline: In seconds of time.monotonic.
+            what: The message's name in errors, here and on other ranks.
+            work: Something to do in the meantime, a little at each call; returns whether there was anything.
+
+        Raises:
+            TransportError: When `peer` is dead or silent, or when a neighbour gave up.
         """
         wait = Wait(self, peer, tag, deadline, what)
         while True:
@@ -251,7 +260,9 @@ class Transport(ABC):
     def gather(self, mine: bytes, cap: int, deadline: float, what: str) -> list[bytes]:
         """Return every rank's message, by rank, after N - 1 hops around the ring; collective.
 
-        mine: this rank's message. cap: most bytes of a message, equal on all ranks. Raises as `wait` does.
+        Args:
+            mine: This rank's message.
+            cap: Most bytes of a message, equal on all ranks. Raises as `wait` does.
         """
         if len(mine) > cap:
             raise ValueError(f"expected at most {cap} bytes to gather, got {len(mine)}")
@@ -277,8 +288,11 @@ class Transport(ABC):
     ) -> None:
         """At each of `hops`: send give(hop) to the next rank, pass the previous rank's message to `keep`.
 
-        give may return the message kept one hop before. keep: called as keep(hop, message). cap: most bytes
-        of a message, equal on all ranks. Raises as `wait` does.
+        `give` may return the message kept one hop before.
+
+        Args:
+            keep: Called as keep(hop, message).
+            cap: Most bytes of a message, equal on all ranks. Raises as `wait` does.
         """
         left, right = (self.rank - 1) % self.nodes, (self.rank + 1) % self.nodes
         for hop in range(min(2, hops)):
@@ -295,7 +309,8 @@ class Transport(ABC):
     ) -> list[bytes]:
         """Send messages[r] directly to each rank r; return the messages for this rank, by sender.
 
-        caps: most bytes from each rank. All ranks must have met. Raises as `wait` does.
+        Args:
+            caps: Most bytes from each rank. All ranks must have met. Raises as `wait` does.
         """
         others = [(self.rank + step) % self.nodes for step in range(1, self.nodes)]
         for source in reversed(others):

@@ -113,13 +113,20 @@ def _shard(parameter: Any) -> Shape:
 def between_hosts(model: Any, hosts: Any, config: Config | None = None) -> HostExchange:
     """Send the gradients of `model` through OSCAR between hosts; FSDP2 goes on to shard inside each.
 
-    model: `fully_shard` was called on it, and on modules of it, with a mesh of one dimension, inside a host.
-    hosts: the other dimension: a DeviceMesh, or a group of torch.distributed, of the ranks that hold the same
-    shard. config: codec or scheme and its options; None takes ASC with error feedback. A partner may be
-    silent for `transport.timeout_s`, by default for the timeout of the group.
-    Collective between the ranks of `hosts`. Returns what holds the state: to be saved with a checkpoint, and
-    to be closed. Raises TypeError for a model without fully_shard, ConfigError where FSDP replicates it,
-    where ranks differ, and for keyed frames.
+    A partner may be silent for `transport.timeout_s`, by default for the timeout of the group. Collective
+    between the ranks of `hosts`. Returns what holds the state: to be saved with a checkpoint, and to be
+    closed.
+
+    Args:
+        model: `fully_shard` was called on it, and on modules of it, with a mesh of one dimension, inside
+            a host.
+        hosts: The other dimension: a DeviceMesh, or a group of torch.distributed, of the ranks that hold
+            the same shard.
+        config: Codec or scheme and its options; None takes ASC with error feedback.
+
+    Raises:
+        TypeError: For a model without fully_shard.
+        ConfigError: Where FSDP replicates it, where ranks differ, and for keyed frames.
     """
     return HostExchange(model, hosts, config)
 

@@ -20,13 +20,19 @@ class OscarTasks:
 
     Making one is collective between the ranks of `process_group`. The weights must be equal on all ranks.
 
-    module: the module itself, not one in DistributedDataParallel, which waits for all ranks in each forward.
-    config: with the schedule redundant; None: ASC with two copies. process_group: None for all ranks.
-
-    tasks: number of tasks of a step, by which the batch is to be divided. rank, nodes: of the group.
-
     Raises TypeError for another module, ConfigError where configurations differ or do not fit, OscarError
     where torch.distributed is not initialised.
+
+    Args:
+        module: The module itself, not one in DistributedDataParallel, which waits for all ranks in each
+            forward.
+        config: With the schedule redundant; None: ASC with two copies.
+        process_group: None for all ranks.
+
+    Attributes:
+        tasks: Number of tasks of a step, by which the batch is to be divided.
+        rank: This rank, in the group.
+        nodes: Number of ranks of the group.
     """
 
     def __init__(self, module: Any, config: Config | None = None, process_group: Any = None) -> None:
@@ -55,8 +61,11 @@ class OscarTasks:
     def backward(self, run: Callable[[int], Any]) -> PeerStats:
         """Set all gradients to their mean over the tasks; return this rank's statistics. Collective.
 
-        run: is called with the number of a task; makes its forward and backward, without an optimiser's step.
-        Gradients are None before. Errors are those of TaskCommunicator.allreduce_tasks.
+        Errors are those of TaskCommunicator.allreduce_tasks.
+
+        Args:
+            run: Called with the number of a task. It makes the task's forward and backward, without an
+                optimiser's step. Gradients are None before.
         """
         torch = load_torch()[0]
 

@@ -35,21 +35,26 @@ LOG = logging.getLogger("oscar.torchft")
 class ProcessGroupOscar(ProcessGroupGloo):
     """A process group for `Manager(pg=...)`: large float tensors are coded, all else goes over Gloo.
 
-    config: codec or scheme and its options; None takes ASC with error feedback. DiLoCo's pseudo-gradients
-    bear `quantiser.coarseness` 1. timeout: longest wait for a replica; None takes `transport.timeout_s`,
-    by default 60 s, as torchft's own groups do. least: values of the smallest coded
-    tensor. fragments: of DiLoCo, which are synchronised in turn; parameters: tensors are parameters, of which
-    the change against the last mean is coded. DiLoCo and LocalSGD that are made on this group's Manager set
-    both. ordered: all steps reduce the same tensors in one order; True with any of the two.
-
     State (error feedback, step size, tables) belongs to a tensor's name (`name_next`), which torchft's DDP
     classes give, or to its place in the step if the group is ordered, as it is for DiLoCo and LocalSGD. Other
     tensors are coded without state, which takes more bytes and a message more. All replicas reduce the same
     tensors in one order. All state lives for one quorum. `coded_values`, `uncoded_values` (by reason) and
     `sent_bytes` count since the group was made.
 
-    Raises ConfigError for keyed frames, and in `configure`, on all replicas, where two have other versions or
-    configurations.
+    Args:
+        config: Codec or scheme and its options; None takes ASC with error feedback. DiLoCo's
+            pseudo-gradients bear `quantiser.coarseness` 1.
+        timeout: Longest wait for a replica; None takes `transport.timeout_s`, by default 60 s, as
+            torchft's own groups do.
+        least: Number of values of the smallest coded tensor.
+        fragments: Number of DiLoCo's fragments, which are synchronised in turn.
+        parameters: Tensors are parameters, of which the change against the last mean is coded. DiLoCo and
+            LocalSGD that are made on this group's Manager set both.
+        ordered: All steps reduce the same tensors in one order; True with any of the two.
+
+    Raises:
+        ConfigError: For keyed frames, and in `configure`, on all replicas, where two have other versions
+            or configurations.
     """
 
     def __init__(
@@ -100,7 +105,8 @@ class ProcessGroupOscar(ProcessGroupGloo):
     def name_next(self, name: str) -> None:
         """Name the tensor of the next `allreduce`: its state follows the name, not its place in the step.
 
-        name: equal on all replicas, such as that of the parameter; once in a step.
+        Args:
+            name: Equal on all replicas, such as that of the parameter; once in a step.
         """
         self._next_name = name
 

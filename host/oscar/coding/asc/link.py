@@ -65,8 +65,13 @@ class Coder(Protocol):
 def make_coder(params: AscParams, implementation: Implementation = "compiled") -> Coder:
     """Return a coder of payloads for `params`.
 
-    implementation: "compiled" (numba) for use, or "reference" (plain integers, slow) to check against. Raises
-    ValueError for another name, and OscarError if numba's JIT is disabled.
+    Args:
+        implementation: "compiled" (numba) for use, or "reference" (plain integers, slow) to check
+            against.
+
+    Raises:
+        ValueError: For another name.
+        OscarError: If numba's JIT is disabled.
 
     >>> make_coder(AscParams(), "reference").params.context
     'class'
@@ -170,8 +175,10 @@ class _Link(Stateful):
 class Encoder(_Link):
     """The sending end of a link direction.
 
-    params: coding parameters, equal at both ends; implementation: "compiled" or "reference";
-    coder: a coder to share with other links.
+    Args:
+        params: Coding parameters, equal at both ends.
+        implementation: "compiled" or "reference".
+        coder: A coder to share with other links.
 
     >>> sender, receiver = Encoder(AscParams()), Decoder(AscParams())
     >>> frame = sender.encode(np.array([3, -1, 0, 2]), step=0)
@@ -191,11 +198,15 @@ class Encoder(_Link):
     ) -> bytes:
         """Return the frame of `values`, 1-D integers; frames of a step are decoded in the same order.
 
-        step: step of the AllReduce, which selects the table set
-        context: position class 0..15 of each value, which the receiver must know too; None for no positions
-        width: bits of a raw value, 1 to 32, by default the least of 8, 16, 24, 32 that fits
-        chunk, sub: chunk and sub-frame number for the header
         Raises TypeError or ValueError unless `values` are 1-D integers of that width.
+
+        Args:
+            step: Step of the AllReduce, which selects the table set.
+            context: Position class 0..15 of each value, which the receiver must know too; None for no
+                positions.
+            width: Bits of a raw value, 1 to 32, by default the least of 8, 16, 24, 32 that fits.
+            chunk: Chunk number for the header.
+            sub: Sub-frame number for the header.
         """
         array, bits = self._values(values, width)
         count = len(array)
@@ -240,13 +251,17 @@ class Decoder(_Link):
     ) -> Array:
         """Return the values of `frame`, 1-D.
 
-        step: step that the frame must be of; context: position classes as the sender had them
-        out: int16 or int32 array for the values, by default a new int32 one; add: add the values to those in
-        `plus`, an array like `out`, or in `out` where there is no `plus`
-        Raises FrameError for any frame but the expected one, also if `context` does not have one class for
-        each value or `out` does not fit; `out` may hold some of the values then. Raises ValueError if
-        `context` has other numbers than 0..15, or if `out` is not contiguous, writeable, and of one of those
-        types.
+        Args:
+            step: Step that the frame must be of.
+            context: Position classes as the sender had them.
+            out: An int16 or int32 array for the values, by default a new int32 one.
+            add: Add the values to those in `plus`, an array like `out`, or in `out` where there is no `plus`.
+
+        Raises:
+            FrameError: For any frame but the expected one, also if `context` does not have one class for each
+                value or `out` does not fit; `out` may hold some of the values then.
+            ValueError: If `context` has other numbers than 0..15, or if `out` is not contiguous, writeable,
+                and of one of those types.
         """
         self._check_arrays(out, plus, add)
         head, payload = unpack_frame(frame)

@@ -133,18 +133,19 @@ def count_step(values: int, live_rows: int) -> int:
 class AscParams:
     """Parameters of adaptive stepwise coding; `context` and `tables` must be equal at both ends of a link.
 
-    context: how a value selects one of 24 tables. "class": by the class of its row, which is sent, and by its
-    position class. "none": one table for all values, as in the paper; choose it only to compare with the
-    paper.
-    tables: "step" keeps a table set for each step of an AllReduce, as in the paper. "pooled" keeps one for
-    all steps; choose it where steps have too few values to learn from.
-    sent_rows: whether a frame may carry table rows, which it does where that saves bytes. The paper sends
-    none; set it to False where the sender is hardware that cannot count before it codes.
-    block_log2: log2 of the values of a block, 10 to 17. Blocks are coded independently: lower it so that more
-    threads or units work on one frame; raise it to save 100 bytes a block. 0 lets the sender choose for
-    each frame.
-
     Raises TypeError or ValueError if a field has another type or value.
+
+    Attributes:
+        context: How a value selects one of 24 tables. "class": by the class of its row, which is sent,
+            and by its position class. "none": one table for all values, as in the paper; choose it only
+            to compare with the paper.
+        tables: "step" keeps a table set for each step of an AllReduce, as in the paper. "pooled" keeps
+            one for all steps; choose it where steps have too few values to learn from.
+        sent_rows: Whether a frame may carry table rows, which it does where that saves bytes. The paper
+            sends none; set it to False where the sender is hardware that cannot count before it codes.
+        block_log2: Log2 of the values of a block, 10 to 17. Blocks are coded independently: lower it so
+            that more threads or units work on one frame; raise it to save 100 bytes a block. 0 lets the
+            sender choose for each frame.
 
     >>> AscParams(block_log2=14).max_payload(count=1000, width=16)
     2269

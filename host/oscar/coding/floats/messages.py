@@ -31,9 +31,14 @@ def _coder() -> FloatCoder:
 def encode(tensor: Any) -> bytes:
     """Return floats as fewer bytes, from which `decode` makes the same tensor, bit for bit.
 
-    tensor: float32 or bfloat16, array of NumPy or tensor of PyTorch; NaN, Inf and both zeros included. The
-    bytes are at most one for each 2^22 values more than the tensor's own, and 24 for them, beside the head.
-    Raises TypeError for another dtype.
+    Args:
+        tensor: A float32 or bfloat16 array of NumPy or tensor of PyTorch; NaN, Inf and both zeros included.
+
+    Returns:
+        Bytes: the head, and at most 25 for each 2^22 values more than the tensor's own.
+
+    Raises:
+        TypeError: For another dtype.
 
     >>> weights = np.linspace(-1, 1, 10_000, dtype=np.float32)
     >>> data = encode(weights)
@@ -58,9 +63,12 @@ def encode(tensor: Any) -> bytes:
 def decode(data: bytes, *, as_torch: bool = False) -> Any:
     """Return the tensor that `encode` was given.
 
-    as_torch: as a tensor of PyTorch, on the CPU; else an array of NumPy, where bfloat16 becomes float32,
-    which holds every one of its values. Raises FrameError for damaged bytes, and for those that a
-    receiver refuses (docs/reference/floats.md).
+    Args:
+        as_torch: Return a tensor of PyTorch, on the CPU; else an array of NumPy, where bfloat16 becomes
+            float32, which holds every one of its values.
+
+    Raises:
+        FrameError: For damaged bytes, and for those that a receiver refuses (docs/reference/floats.md).
 
     >>> decode(encode(np.array([[1.5, -0.0]], np.float32)))
     array([[ 1.5, -0. ]], dtype=float32)

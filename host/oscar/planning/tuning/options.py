@@ -190,10 +190,13 @@ def options(
     prices: Iterable[MethodPrice], nodes: int, link: LinkModel, schedules: Sequence[str] = SCHEDULES,
     *, processors: Sequence[str] = (SAME, OTHER), crypto: Cost | None = None, dominated: bool = False,
 ) -> list[Option]:  # fmt: skip
-    """Return all combinations; link: of one node, whose codec does not count.
+    """Return all combinations of methods, processors and schedules.
 
-    processors: that may work for methods. crypto: of encrypting or decrypting one coded byte, on a lane of
-    its own. dominated: also those that another one is never slower than.
+    Args:
+        link: The link of one node, whose codec does not count.
+        processors: Processors that may work for methods.
+        crypto: Seconds to encrypt or decrypt one coded byte, on a lane of its own.
+        dominated: Keep options that another one is never slower than.
     """
     result: list[Option] = []
     for name in schedules:

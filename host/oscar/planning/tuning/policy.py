@@ -92,11 +92,13 @@ class Policy:
 class PolicyProblem:
     """Tensors in the order of the backward pass, and the options there are.
 
-    ready_s: when each gradient is there.
-    refused: by an option's name the tensors that cannot take it, with the reason.
-    counts: by an option's name the values that each tensor counts as; for other options, its values.
+    Attributes:
+        ready_s: When each gradient is there.
+        refused: By an option's name the tensors that cannot take it, with the reason.
+        counts: By an option's name the values that each tensor counts as; for other options, its values.
 
-    Raises ConfigError for times that fall, options that no tensor can take, and no option at all.
+    Raises:
+        ConfigError: For times that fall, options that no tensor can take, and no option at all.
     """
 
     sizes: tuple[int, ...]

@@ -29,8 +29,10 @@ Tensors = Sequence[tuple[str, int]]  # names and values
 class ReadyTimes:
     """When each gradient of an iteration is there, in seconds after its forward pass began.
 
-    tensors: name and values of each, in the order in which they become ready. made: how it was measured, for
-    readers. holds_for: machine and versions, by name; empty where they are not known (a trace).
+    Attributes:
+        tensors: Name and values of each, in the order in which they become ready.
+        made: How it was measured, for readers.
+        holds_for: Machine and versions, by name; empty where they are not known (a trace).
     """
 
     tensors: tuple[tuple[str, int], ...]
@@ -59,7 +61,12 @@ class ReadyTimes:
         cls, tensors: Tensors, ready_s: Sequence[Sequence[float]], forward_s: Sequence[float], made: str,
         holds_for: Mapping[str, str],
     ) -> ReadyTimes:  # fmt: skip
-        """Return the medians over iterations; ready_s: [iterations][tensors], forward_s: [iterations]."""
+        """Return the medians over iterations.
+
+        Args:
+            ready_s: Ready times in seconds, [iterations][tensors].
+            forward_s: Seconds of forward passes, [iterations].
+        """
         times = np.median(np.asarray(ready_s, float), axis=0)
         order = np.argsort(times, kind="stable")
         forward = min(float(np.median(forward_s)), float(times[order[0]]))

@@ -42,7 +42,9 @@ def select(
 ) -> Selection:
     """Return what the selector `name` finds; raises ValueError for another name.
 
-    among: the selectors there are; None for SELECTORS. `oscar tune` has those of oscar_studies.espresso, too.
+    Args:
+        among: The selectors there are; None for SELECTORS. `oscar tune` has those of
+            oscar_studies.espresso, too.
     """
     known = SELECTORS if among is None else among
     if name not in known:
