@@ -52,8 +52,8 @@ libpython = $(BIN)/python -m find_libpython 2>/dev/null | grep -q . || { $(call 
 LIBPYTHON = libpython$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_python_version())')
 
 everything: $(STAMP) ## add every extra and tool that tests can use (apt as root; otherwise say the command)
-	@$(call apt,ip tc nft ghdl iverilog verilator g++ berkeley-abc,iproute2 nftables ghdl-mcode iverilog verilator g++ \
-	  berkeley-abc)
+	@$(call apt,ip tc nft ghdl iverilog verilator g++ berkeley-abc chromium,iproute2 nftables ghdl-mcode iverilog verilator \
+	  g++ berkeley-abc chromium)
 	@$(MAKE) --no-print-directory extras
 	@$(libpython)
 	@touch $(EXTRAS:%=$(VENV)/.%)

@@ -19,6 +19,7 @@ PROGRAMS = {  # and the Debian package that each is in
     "g++": "g++",
     "make": "make",
     "berkeley-abc": "berkeley-abc",
+    "chromium": "chromium",
     "libpython": f"libpython{sysconfig.get_python_version()}",  # no program: a library, which cocotb loads
 }
 EXTRAS = {  # of this package that `dev` does not hold, and a module of each

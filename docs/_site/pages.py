@@ -2,6 +2,7 @@
 
 README.md and what it links to lie outside docs/, where MkDocs looks for pages. So pages keep their paths from
 the root, and files that they link to and that are none (configurations, sources) become pages that show them.
+home.md, beside this file, is the site's first page; README.md is about.md there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ GLUED = re.compile(
     r"^(?P<fence>```|~~~).*?^(?P=fence)$|^(?![\s|#]|[-*] |\d+\. )(?P<line>[^\n]+)\n(?=[-*] |1\. )",
     re.M | re.S,
 )
+PLACES = {"index.md": f"docs/{OWN}/home.md", "about.md": "README.md"}  # of pages that lie elsewhere
 LANGUAGES = {".yaml": "yaml", ".py": "python", ".cff": "yaml"}
 
 
@@ -43,9 +45,10 @@ def on_files(files: Files, config: Any) -> Files:
     for file in ours:
         files.remove(file)
     names = [f"docs/{file.src_uri}" for file in ours if not file.src_uri.startswith(f"{OWN}/")]
-    names += [path.name for path in ROOT.glob("*.md")]
+    names += [path.name for path in ROOT.glob("*.md") if path.name != "README.md"] + list(PLACES)
     for name in names:
-        files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
+        files.append(File.generated(config, name, abs_src_path=str(_source(name))))
+    files.append(File.generated(config, "site.css", abs_src_path=str(Path(__file__).with_name("site.css"))))
     for name in sorted({name for page in names if page.endswith(".md") for name in _linked(page)}):
         files.append(_shown(name, config))
     return files
@@ -56,12 +59,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     def lead(link: re.Match[str]) -> str:
         name = _named(page.file.src_uri, link[1])
+        if name == "README.md":
+            return link[1].replace(name, "about.md")
         if name is not None and (ROOT / name).is_dir():
             return f"{link[1].rstrip('/')}/README.md"  # of the folder itself, or its list of pages
         return link[1] if _target(page.file.src_uri, link[1]) is None else f"{link[1]}.md"
 
     markdown = GLUED.sub(lambda found: found[0] + "\n" if found["line"] else found[0], markdown)
     return LINK.sub(lead, markdown)
+
+
+def _source(name: str) -> Path:
+    return ROOT / PLACES.get(name, name)
 
 
 def _shown(name: str, config: Any) -> File:
@@ -82,7 +91,7 @@ def _shown(name: str, config: Any) -> File:
 
 
 def _linked(page: str) -> Iterator[str]:
-    for link in LINK.findall((ROOT / page).read_text(encoding="utf-8")):
+    for link in LINK.findall(_source(page).read_text(encoding="utf-8")):
         name = _target(page, link)
         if name is not None:
             yield name
@@ -99,7 +108,7 @@ def _target(page: str, link: str) -> str | None:
 def _named(page: str, link: str) -> str | None:
     """Return what `link` on `page` leads to, from the root; None for the web and what is not there."""
     name = normpath(str(PurePosixPath(page).parent / unquote(link)))
-    return name if not urlsplit(link).scheme and (ROOT / name).exists() else None
+    return name if not urlsplit(link).scheme and _source(name).exists() else None
 
 
 class _Page(HTMLParser):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import importlib.util
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from needs import needs
+from support.browser import browse
 
 needs("docs")
 
@@ -45,7 +47,29 @@ def test_pages_show_the_api_and_what_they_link_to(site: Path) -> None:
     assert not re.findall(r"^\s*:::", api, re.MULTILINE)
     assert "error_feedback" in (site / "configs" / "default.yaml.html").read_text()
     assert "robustness.html" in (site / "docs" / "results" / "index.html").read_text()
-    assert "compressed gradient allreduce" in (site / "index.html").read_text().lower()
+    home = (site / "index.html").read_text()
+    assert "compressed gradient allreduce" in home.lower()
+    for door in ("how-to/ddp.html", "how-to/compare-methods.html", "how-to/simulate-the-nic.html"):
+        assert f'href="docs/{door}"' in home
+    assert (
+        "<th>Default</th>" in (site / "docs" / "reference" / "api.html").read_text()
+    )  # arguments are tables
+    assert "ConfigError" in (site / "search" / "search_index.json").read_text()
+
+
+def test_pages_fit_a_telephone_and_a_desk_without_an_error(site: Path, tmp_path: Path) -> None:
+    """In a browser: no page is wider than its window, and the console is empty. A bad page is noticed."""
+    needs("chromium")
+    shutil.copytree(site, tmp_path / "site")
+    bad = '<div style="width: 2000px">wide</div><script>missing()</script>'
+    (tmp_path / "site" / "bad.html").write_text(bad)
+    pages = sorted(
+        path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*.html")
+    )
+    wide, errors = browse(tmp_path / "site", pages, [1300, 390])
+    assert {page for page, *_ in wide} == {"bad.html"}, wide
+    assert [line for line in errors if "/bad.html" not in line] == []
+    assert "missing is not defined" in " ".join(errors)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ NARROW: dict[str, Bf16 | Fp16] = {"bfloat16": Bf16(), "float16": Fp16()}
 class SparseTensor(NamedTuple):
     """The values of a tensor that are sent, and where they lie.
 
-    Args:
+    Attributes:
         positions: int64, ascending, in the flat tensor.
         values: Of any dtype, one for each.
         shape: Of the tensor.
