@@ -39,7 +39,7 @@ def settle_range(
 ) -> None:  # fmt: skip
     """Do all that follows from the sums of the values `first` to `last`, tensor by tensor.
 
-    Of all values are: reduced, integers in plan order (places, granule: ChunkPlan.places); sums, which receives
+    Of all values are: reduced, integers in plan order (places, granule: ChunkPlan.places); sums, which gets
     them in natural order; mean, float32, as `to_means` or `to_shifted_means` has it; before, the last sums,
     int16; old, moved, classes: as of `observe`, or no values. edges: int64, where tensors begin, and the end.
     squares: int64 [tensor, 2], to which those of `squares_of_changes` are added where these are known.

@@ -37,8 +37,8 @@ def settle_values(
 
     Each of the two comes as multiples of 2^WORD and the rest, since those of a whole tensor exceed int64.
 
-    Of all values are: reduced, places, granule, sums, mean: as of `settle_range`; old and moved, uint16: A, and room
-    for the next one; shifts and shifted, int8: k, and room for the next one; classes, uint8, written.
+    Of all values are: reduced, places, granule, sums, mean: as of `settle_range`; old, moved, uint16: A, and
+    room for the next; shifts and shifted, int8: k, and room for the next; classes, uint8, written.
     scale: nodes, step, as float64. rule: `weight` and `cap` of a sum, or no step: A and k stay.
     """
     nodes, step = scale
