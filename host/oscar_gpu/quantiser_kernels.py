@@ -87,7 +87,7 @@ def spread(values, count, places, granule, out, SIZE: tl.constexpr):
 
 @triton.jit
 def settle(
-    came, pieces, tensors, places, granule, nodes, before, old, sums, mean, moved, classes, facts, behind,
+    reduced, pieces, tensors, places, granule, nodes, before, old, sums, mean, moved, classes, facts, behind,
     ORDERED: tl.constexpr, POSITIONS: tl.constexpr, COSTS: tl.constexpr, BLOCK: tl.constexpr,
     SIZE: tl.constexpr,
 ):  # fmt: skip
@@ -105,7 +105,7 @@ def settle(
     row = tl.arange(0, SIZE // BLOCK)
     at = first + row[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
     inside = (at >= low) & (at < high)
-    s = tl.load(came + _place(at, inside, places, granule, ORDERED), mask=inside, other=0).to(tl.int32)
+    s = tl.load(reduced + _place(at, inside, places, granule, ORDERED), mask=inside, other=0).to(tl.int32)
     if ORDERED:
         tl.store(sums + at, s.to(tl.int16), mask=inside)
     exponent = tl.load(tensors + 4 * t)

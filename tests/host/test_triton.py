@@ -256,7 +256,7 @@ def compiled() -> None:
 
     pointers = {
         "*u8": "classes scratch payload data",
-        "*i16": "values out sums came before old moved",
+        "*i16": "values out sums reduced before old moved",
         "*i32": "meta info groups counts hist possible costs levels coding table means blocks status pieces "
         "places exponents tensors rises lanes tiles",
         "*i64": "entries sizes ends filled offsets",
