@@ -1,4 +1,4 @@
-# Targets with one line of explanation each; `make` alone lists them.
+# Targets with one line of explanation each, after the letter of the group in which `make` alone lists them.
 .DEFAULT_GOAL := help
 .PHONY: help setup torch everything extras allreduce test seeds mutants lint clean bench results tools vhdl cosim fpga formal sim stress \
   rtl verilator overlap \
@@ -26,10 +26,11 @@ apt = absent=; for program in $(1); do command -v $$program >/dev/null || absent
     apt-get -o DPkg::Lock::Timeout=300 update -qq && DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends $(2) >/dev/null; \
   else echo "missing$$absent: sudo apt-get install -y $(2)" >&2; exit 1; fi
 
-help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z%-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+help: ##d list the targets
+	@for group in 's Start' 'h Hardware' 'd Development'; do echo "$${group#* }"; \
+	  awk -F ":.*##$${group%% *} " "/^[a-z%-]+:.*##$${group%% *} / { printf \"  make %-12s %s\\n\", \$$1, \$$2 }" Makefile; done
 
-setup: $(STAMP) ## make .venv and install the package with its tools
+setup: $(STAMP) ##s make .venv and install the package with its tools
 
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found; give a Python with PYTHON=..." >&2; exit 1; }
@@ -45,59 +46,59 @@ $(STAMP): pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m oscar.warm
 	@touch $@
 
-torch: $(VENV)/.torch ## add torch and scikit-learn, for the CNN, transformer and embedding
+torch: $(VENV)/.torch ##s add torch and scikit-learn, for the CNN, transformer and embedding
 
 # cocotb takes Python as a shared library, which Debian keeps apart.
 libpython = $(BIN)/python -m find_libpython 2>/dev/null | grep -q . || { $(call apt,libpython,$(LIBPYTHON)); }
 LIBPYTHON = libpython$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_python_version())')
 
-everything: $(STAMP) ## add every extra and tool that tests can use (apt as root; otherwise say the command)
+everything: $(STAMP) ##s add every extra and tool that tests can use (apt as root; otherwise say the command)
 	@$(call apt,ip tc nft ghdl iverilog verilator g++ berkeley-abc chromium,iproute2 nftables ghdl-mcode iverilog verilator \
 	  g++ berkeley-abc chromium)
 	@$(MAKE) --no-print-directory extras
 	@$(libpython)
 	@touch $(EXTRAS:%=$(VENV)/.%)
 
-extras: | $(BIN)/python ## install the packages of all extras, and nothing else
+extras: | $(BIN)/python ##s install the packages of all extras, and nothing else
 	@echo "installing the extras $(EXTRAS)"
 	@$(PIP) -e '.[dev$(EXTRAS:%=,%)]'
 
-allreduce: setup ## compare all methods on real gradients (CONFIG=configs/default.yaml)
+allreduce: setup ##s compare all methods on real gradients (CONFIG=configs/default.yaml)
 	@$(BIN)/oscar allreduce $(CONFIG) $(ARGS)
 
-test: setup ## run all tests
+test: setup ##d run all tests
 	@$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
-seeds: setup ## run each test that takes a seed with 50 new ones (SEEDS=50); hours for all, so name files (ARGS=tests/host)
+seeds: setup ##d run each test that takes a seed with 50 new ones (SEEDS=50); hours for all, so name files (ARGS=tests/host)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --seeds $(SEEDS) $(ARGS)
 
-mutants: setup ## change the code in one place at a time, and list the changes that no test notices (ARGS="--count 30 coding")
+mutants: setup ##d change the code in one place at a time, and list the changes that no test notices (ARGS="--count 30 coding")
 	@$(BIN)/python tests/mutants.py $(ARGS)
 
-lint: setup ## ruff and mypy
+lint: setup ##d ruff and mypy
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-results: setup ## list the pages of docs/results with what changed since, or measure one again (PAGE=rate ARGS="--only 1")
+results: setup ##d list the pages of docs/results with what changed since, or measure one again (PAGE=rate ARGS="--only 1")
 	@$(BIN)/python docs/results/measure.py $(PAGE) $(ARGS)
 
-bench: setup ## list the measurements behind the figures, or run one (BENCH=ratios ARGS=...)
+bench: setup ##s list the measurements behind the figures, or run one (BENCH=ratios ARGS=...)
 	@$(BIN)/oscar bench $(BENCH) $(ARGS)
 
-tools: ## install GHDL and Icarus with apt (as root; otherwise say the command)
+tools: ##h install GHDL and Icarus with apt (as root; otherwise say the command)
 	@$(call apt,ghdl iverilog,ghdl-mcode iverilog)
 
-sim: setup verilator ## the first look at the hardware: AllReduces of four NICs, clock by clock, against the host; 2 minutes at first
+sim: setup verilator ##h the first look at the hardware: AllReduces of four NICs, clock by clock, against the host; 2 minutes at first
 	@$(BIN)/python -m oscar_sim.allreduce --json build/sim/allreduce.json --figure build/sim/allreduce.svg $(ARGS)
 
-overlap: setup ## what triggers hide behind the making of values, by the time model (docs/results/overlap.md)
+overlap: setup ##s how much of an AllReduce a triggered list hides, by the time model (docs/results/overlap.md)
 	@$(BIN)/oscar bench overlap $(ARGS)
 
-stress: setup verilator ## random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit barrel_decoder"); compiles for 2 minutes at first
+stress: setup verilator ##d random stalls, resets and damage on converted RTL (ARGS="--clocks 1M --unit barrel_decoder"); compiles for 2 minutes at first
 	@$(BIN)/python -m oscar_sim.stress --json build/sim/stress.json $(ARGS)
 
-rtl: setup verilator ## AllReduce of ten million values, coded by converted RTL under Verilator (configs/rtl.yaml)
+rtl: setup verilator ##h AllReduce of ten million values, coded by converted RTL under Verilator (configs/rtl.yaml)
 	@$(BIN)/oscar allreduce configs/rtl.yaml $(ARGS)
 
 # PRTE asks twice before it runs as root, as it does in containers; BLAS threads would only fight the ranks.
@@ -105,33 +106,33 @@ mpi-%: export OMPI_ALLOW_RUN_AS_ROOT = 1
 mpi-%: export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM = 1
 mpi-%: export OMP_NUM_THREADS = 1
 mpi-%: export OPENBLAS_NUM_THREADS = 1
-mpi-%: $(VENV)/.mpi ## AllReduce between as many processes over MPI, mpi-4 for example (configs/mpi.yaml)
+mpi-%: $(VENV)/.mpi ##s AllReduce between as many processes over MPI, mpi-4 for example (configs/mpi.yaml)
 	@$(BIN)/mpirun -n $* --oversubscribe --bind-to none --with-ft ulfm \
 	  $(BIN)/python -m mpi4py -m oscar worker $(MPI_CONFIG) --transport mpi $(ARGS)
 
-verilator: ## install Verilator and a C++ compiler with apt (as root; otherwise say the command)
+verilator: ##h install Verilator and a C++ compiler with apt (as root; otherwise say the command)
 	@$(call apt,verilator g++,verilator g++ zlib1g-dev)
 
-vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ## VHDL and Verilog in build/hdl, a file for each block; GHDL checks the VHDL
+vhdl: setup $(if $(findstring --no-check,$(ARGS)),,tools) ##h VHDL and Verilog in build/hdl, a file for each block; GHDL checks the VHDL
 	@$(BIN)/python -m oscar_hdl.flow.convert --out build/hdl $(ARGS)
 	@$(BIN)/python -m oscar_sim.vectors --out build/hdl
 
-cosim: $(VENV)/.cosim $(VENV)/.board tools ## run the converted VHDL and Verilog against the host's coder (cocotb)
+cosim: $(VENV)/.cosim $(VENV)/.board tools ##d run the converted VHDL and Verilog against the host's coder (cocotb)
 	@$(libpython)
 	@$(BIN)/python -m oscar_sim.cosim --out build/cosim $(ARGS)
 
-fpga: $(VENV)/.fpga ## area and clock rate of the blocks on an ECP5, in build/fpga
+fpga: $(VENV)/.fpga ##h area and clock rate of the blocks on an ECP5, in build/fpga
 	@$(BIN)/python -m oscar_hdl.flow.placement.place --out build/fpga $(ARGS)
 
-ultrascale: $(VENV)/.fpga ## the blocks' cells on UltraScale+ and units of a card by sums, in build/ultrascale
+ultrascale: $(VENV)/.fpga ##h the blocks' cells on UltraScale+ and units of a card by sums, in build/ultrascale
 	@$(BIN)/python -m oscar_hdl.flow.placement.ultrascale --out build/ultrascale $(ARGS)
 
 board: BOARD = build/board
-board: $(VENV)/.board ## the bitstream of the board's example: ECP5, 1000BASE-X, NIC of 1 unit, in build/board
+board: $(VENV)/.board ##h the bitstream of the board's example: ECP5, 1000BASE-X, NIC of 1 unit, in build/board
 	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --top oscar_nic --with store_log2=10 block_log2=11 --out $(BOARD)/hdl
 	@$(BIN)/python -m oscar_hdl.flow.board.ecp5_evn --nic $(BOARD)/hdl/verilog/oscar_nic/oscar_nic.v --out $(BOARD) $(ARGS)
 
-formal: $(VENV)/.fpga ## prove the rules of blocks' streams with yosys and ABC, in build/formal (ARGS=--light)
+formal: $(VENV)/.fpga ##d prove the rules of blocks' streams with yosys and ABC, in build/formal (ARGS=--light)
 	@$(call apt,berkeley-abc,berkeley-abc)
 	@$(BIN)/python -m oscar_hdl.flow.proofs.formal --out build/formal $(ARGS)
 
@@ -139,7 +140,7 @@ formal: $(VENV)/.fpga ## prove the rules of blocks' streams with yosys and ABC, 
 dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
 dist: VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' host/oscar/version.py)
 dist: HDL = oscar-hdl-$(VERSION)
-dist: $(VENV)/.dist ## wheel, sdist and an archive of the VHDL, Verilog and .core files in dist/, reproducible
+dist: $(VENV)/.dist ##d wheel, sdist and an archive of the VHDL, Verilog and .core files in dist/, reproducible
 	@changed=$$(git status --porcelain) && test -z "$$changed" || { \
 	  echo "a release is a commit; commit or remove first:" >&2; echo "$$changed" >&2; exit 1; }
 	@rm -rf dist build/dist && mkdir -p build
@@ -153,7 +154,7 @@ dist: $(VENV)/.dist ## wheel, sdist and an archive of the VHDL, Verilog and .cor
 	@cd dist && sha256sum *.whl *.tar.gz >SHA256SUMS && cat SHA256SUMS
 
 docs: export NO_MKDOCS_2_WARNING = 1
-docs: $(VENV)/.docs ## build the documentation site in build/site; a warning or a dead link is an error
+docs: $(VENV)/.docs ##s build the documentation site in build/site; a warning or a dead link is an error
 	@$(BIN)/mkdocs build
 
 $(EXTRAS:%=$(VENV)/.%): $(VENV)/.%: $(STAMP)
@@ -161,6 +162,6 @@ $(EXTRAS:%=$(VENV)/.%): $(VENV)/.%: $(STAMP)
 	@$(PIP) -e '.[dev,$*]'
 	@touch $@
 
-clean: ## remove results and caches, keep .venv
+clean: ##d remove results and caches, keep .venv
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find host hdl sim tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,6 @@
 """The release and the versions of methods: the package, its wheel, results and greetings read them."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Raised when what a method sends, or what it returns by its defaults, changes. ASC's is its frames' format.
 METHOD_VERSIONS = {  # of methods that are not named: 1
