@@ -6,7 +6,8 @@
 
 With several hooks every hook trains a model of its own, all from the same weights and on the same batches,
 and steps are taken in turns, so that times compare. `tuned` profiles the model, chooses groups and methods
-for the link (tune.md), and chooses anew as it trains. Needs the extra `torch`; runs on CPUs over Gloo.
+for the link (docs/how-to/tune.md), and chooses anew as it trains. Needs the extra `torch`; runs on CPUs over
+Gloo.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class Run:
 
 
 def config_of(name: str, args: argparse.Namespace) -> oscar.Config:
-    """Return a hook's configuration: `oscar` is ASC or --config, others are schemes (schemes.md)."""
+    """Return a hook's configuration: `oscar` is ASC or --config, others are schemes."""
     if args.config is not None:
         return oscar.load_config(args.config, args.set)
     if name != "oscar":

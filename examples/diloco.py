@@ -5,8 +5,8 @@
     python examples/diloco.py --replicas 3 --kill-at 3 --syncs 100    # one dies, another takes its place
 
 Starts a lighthouse and a process for each replica on this machine. In a real run each replica is a job of
-its own, under torchrun, and `torchft_lighthouse` runs somewhere (torchft.md). Needs the extra `torchft`;
-runs on CPUs over Gloo.
+its own, under torchrun, and `torchft_lighthouse` runs somewhere (docs/how-to/torchft.md). Needs the extra
+`torchft`; runs on CPUs over Gloo.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tensors and sparse tensors as bytes that describe themselves, without a link or a state (pseudo.md).
+"""Tensors and sparse tensors as bytes that describe themselves (docs/reference/pseudo.md).
 
 A message is a head with a CRC-32, then frames of ASC: of a sparse tensor's gaps between positions, and of the
 values.

@@ -1,4 +1,4 @@
-"""Exports a schedule as MSCCL's XML, for runtimes that read their AllReduce from it (schedules.md)."""
+"""Exports a schedule as MSCCL's XML, which some runtimes read (docs/reference/schedules.md)."""
 
 from __future__ import annotations
 

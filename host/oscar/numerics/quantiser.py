@@ -1,7 +1,7 @@
 """The quantiser: its parameters, and how a worker makes integers of its float32 tensors.
 
-The steps come from oscar.numerics.steps. protocol.md, "Quantiser", has the rules; notes on rates name
-this quantiser 8s or 8g.
+The steps come from oscar.numerics.steps. docs/reference/protocol.md, "Quantiser", has the rules; notes on
+rates name this quantiser 8s or 8g.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One power-of-two step per tensor. It is never sent: every node derives it from the aggregated sums.
 
 Nodes that saw the same sums hold the same steps. Only a tensor without a step (in the first iteration, or
-after its values grew) costs one small exchange of summaries. protocol.md, "Quantiser", has the rules.
+after its values grew) costs one small exchange of summaries. docs/reference/protocol.md, "Quantiser", has the
+rules.
 """
 
 from __future__ import annotations

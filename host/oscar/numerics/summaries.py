@@ -1,4 +1,4 @@
-"""What a node tells the others of the size of a tensor: integers that add exactly (protocol.md)."""
+"""The size of a tensor as integers that add exactly, for other nodes (docs/reference/protocol.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A step for each value: how far it is from the tensor's, which every node derives from the sums.
 
-protocol.md, "A step per value", has the rules. The passes over all values are compiled. Each kernel
-gives the bits of the NumPy or integer expression it names. The step of a value is 2^(e + k): e is the
+docs/reference/protocol.md, "A step per value", has the rules. The passes over all values are compiled. Each
+kernel gives the bits of the NumPy or integer expression it names. The step of a value is 2^(e + k): e is the
 exponent of its tensor, the shift k is its own.
 """
 

@@ -35,8 +35,8 @@ class Prediction:
     fp32 has times of a ring and of direct, bf16 and int8 that of the faster; int8 None where sums overflow.
 
     Attributes:
-        pays: Whether it is MIN_GAIN faster than the best of fp32, bf16 and int8, all sent raw without headers,
-            by a ring or direct; int8 may also take the schedule itself, floats may not where it splits sums.
+        pays: Whether it is MIN_GAIN faster than the best of fp32, bf16 and int8, sent raw without headers, by
+            a ring or direct; int8 may also take the schedule itself, floats may not where it splits sums.
         rival: bf16 or int8, the one with fewer bytes, which coding has to beat.
         breakeven_values: The smallest model for which compression pays on this schedule; None: no size does.
         breakeven_gbps: The fastest link on which it pays; None: on no link; inf: on all up to FASTEST_GBPS.

@@ -45,7 +45,7 @@ class GroupedResult(AllReduceResult):
 
 
 class GroupedCluster:
-    """AllReduce between the nodes of this process, group by group (tune.md, "Under DDP").
+    """AllReduce between the nodes of this process, group by group (docs/how-to/tune.md, "Under DDP").
 
     groups: must cover every tensor once. A call succeeds for all groups or for none. sizes: number of values
     of each tensor, or None; `load_state_dict` refuses a state of other sizes.

@@ -1,1 +1,1 @@
-"""Compression that commutes with AllReduce: sketches, OSCAR-SW and their peers (schemes.md)."""
+"""Compression that commutes with AllReduce: sketches, OSCAR-SW, peers (docs/reference/schemes.md)."""

@@ -76,8 +76,9 @@ class Message:
             the place of `data` and which the next call overwrites. Otherwise sums come back in the natural
             order.
         meanwhile: Work that a rank may do while the frames of a coded, planned message are due.
-        notice: Bits that travel in the frames of a coded message beside the sums (protocol.md). The
-            answer is then a pair: the sums, and the OR of all workers' bits. None: the answer is the sums.
+        notice: Bits that travel in the frames of a coded message beside the sums
+            (docs/reference/protocol.md). The answer is then a pair: the sums, and the OR of all workers'
+            bits. None: the answer is the sums.
         aside: The bytes of a plain sum count with those of "agree", and not as frames.
         parts: For "exchange", the length of the buffer for every worker. `data` is their concatenation.
     """

@@ -136,7 +136,7 @@ class Exact(Scheme):
     def _renew(
         self, worker: WorkerQuantiser, tensors: Sequence[Array], plan: ChunkPlan, sums: Array, notice: int
     ) -> Messages:
-        """Agree on new steps where the present ones do not fit, and sum again (protocol.md)."""
+        """Agree on new steps where those of now do not fit; sum again (docs/reference/protocol.md)."""
         fallen: list[int] = []
         if notice & renewal.COARSE:
             fallen = self.once("fallen", lambda: self._fallen(sums, plan))

@@ -53,8 +53,8 @@ class LhcOptions:
     message_bits: cost of one message in bits, when the scheme weighs messages against bytes. Raise it on
         networks with high latency.
     hashes: sub-tables of the table, 2 to 8. 3 needs the fewest cells.
-    lanes: values that share their hash, one to a slot (schemes.md, "Peeling"). Raise it for fewer
-        hashes to compute.
+    lanes: values that share their hash, one to a slot (docs/reference/schemes.md, "Peeling"). Raise it for
+    fewer hashes to compute.
     """
 
     coarseness: float = 0.5

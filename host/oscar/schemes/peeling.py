@@ -6,7 +6,8 @@ know the keys, because the index has been combined. So the order of peeling, and
 reaches, are known before any value is sent.
 
 Blocks of keys may share a hash. The block chooses the bucket, and the key's place in the block chooses the
-slot in the bucket. The cells of one slot then form a table of their own. See schemes.md, "Peeling".
+slot in the bucket. The cells of one slot then form a table of their own. See docs/reference/schemes.md,
+"Peeling".
 """
 
 from __future__ import annotations

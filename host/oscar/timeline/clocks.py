@@ -1,8 +1,8 @@
 """Clocks that a NIC takes to encode or decode a frame: coefficients times what the units have to do.
 
 Block b of a frame is coded by unit b mod U, in one of its eight threads. A unit has a turn every four clocks,
-a thread every AGAIN clocks at most. The turns of a block follow from its rows (engine.md, "Barrel
-units"). The coefficients are fitted to RTL: `oscar_sim.step_clocks` writes them into the NIC's file.
+a thread every AGAIN clocks at most. The turns of a block follow from its rows (docs/develop/engine.md,
+"Barrel units"). The coefficients are fitted to RTL: `oscar_sim.step_clocks` writes them into the NIC's file.
 """
 
 from __future__ import annotations

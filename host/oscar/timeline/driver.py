@@ -5,10 +5,10 @@ start on, while commands run and final sums are read from it. Of direct, command
 loaded, frames come and sums are whole; values are loaded, and sums are read, sub-frame by sub-frame
 (`load_order`, `read_order`). Else all is done in the order of the rank's actions.
 
-Or it gives all commands at once, as a list that the NIC runs by itself (nic-on-a-board.md, "A list"), and
-loads values while it runs: those that count for an entry once the list is armed. Meanwhile it asks which
-entries have ended, one after another. It reads sums while it asks for the next ones, and sees meanwhile that
-the list has ended.
+Or it gives all commands at once, as a list that the NIC runs by itself (docs/how-to/nic-on-a-board.md, "A
+list"), and loads values while it runs: those that count for an entry once the list is armed. Meanwhile it
+asks which entries have ended, one after another. It reads sums while it asks for the next ones, and sees
+meanwhile that the list has ended.
 """
 
 from __future__ import annotations

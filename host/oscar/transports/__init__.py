@@ -1,1 +1,1 @@
-"""Transports move frames between processes: one contract, one adapter per library (transports.md)."""
+"""Transports move frames between processes, an adapter per library (docs/reference/transports.md)."""

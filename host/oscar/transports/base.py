@@ -1,4 +1,4 @@
-"""The contract of transports (transports.md), with deadlines, notices and gathers for all of them."""
+"""The contract of transports (docs/reference/transports.md), with deadlines, notices and gathers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames encrypted and authenticated (AES-256-GCM, extra secure) over any other transport (lab.md).
+"""Frames encrypted and authenticated (AES-256-GCM, extra secure) over any transport (docs/how-to/mpi-tcp.md).
 
 All ranks have one key. At the start each sends a nonce of its own; the key of the session is derived from the
 key and all nonces, so messages of an earlier run cannot be replayed. Within a session a message is

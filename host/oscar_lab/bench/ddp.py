@@ -2,7 +2,8 @@
 
 Starts one plain process per rank of examples/ddp_transformer.py (a checkout is needed, and the extra torch):
 on this machine as it is, or with --mbps in the lab, on hosts whose links have that rate (needs root,
-lab.md). A step is the slowest rank's: forward, backward with the AllReduce in it, and the optimiser.
+docs/how-to/lab.md). A step is the slowest rank's: forward, backward with the AllReduce in it, and the
+optimiser.
 """
 
 from __future__ import annotations

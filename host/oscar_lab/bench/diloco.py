@@ -1,7 +1,7 @@
 """torchft's DiLoCo with ProcessGroupOscar beside torchft's own process group: losses and bits over seeds.
 
-Runs examples/diloco.py, whose replicas are processes of this machine (torchft.md; extra torchft), once
-for each seed and group. Bits: what a replica sent, per value and both phases of the AllReduce.
+Runs examples/diloco.py, whose replicas are processes of this machine (docs/how-to/torchft.md; extra torchft),
+once for each seed and group. Bits: what a replica sent, per value and both phases of the AllReduce.
 """
 
 from __future__ import annotations

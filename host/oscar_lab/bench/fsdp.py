@@ -1,8 +1,8 @@
 """FSDP2 between hosts: losses and bytes of `between_hosts` beside native HSDP, on real ranks of this machine.
 
 Every seed trains a transformer with native HSDP, and with OSCAR between hosts, from equal weights on equal
-batches (fsdp.md; extra torch). Bits: what a rank sent to other hosts, per value of its shard. A ring in
-bf16 sends 32 (N - 1) / N between N hosts.
+batches (docs/how-to/fsdp.md; extra torch). Bits: what a rank sent to other hosts, per value of its shard. A
+ring in bf16 sends 32 (N - 1) / N between N hosts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What triggers gain: an AllReduce that begins while its values are made, against one behind the other.
 
-Modelled frame by frame (timeline.md, "Sums that begin while values are made"); frames of 3 bits a value,
-without a driver, but for the first table. A NIC takes frames in the order in which they come; the model takes
-those first that can go on.
+Modelled frame by frame (docs/explain/timeline.md, "Sums that begin while values are made"); frames of 3 bits
+a value, without a driver, but for the first table. A NIC takes frames in the order in which they come; the
+model takes those first that can go on.
 """
 
 from __future__ import annotations

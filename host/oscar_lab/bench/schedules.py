@@ -1,4 +1,4 @@
-"""Bytes and modelled time of every schedule on the same gradients (schedules.md, measuring.md).
+"""Bytes and modelled time of every schedule on the same gradients (docs/results/schedules.md).
 
 All methods code the same integers, losslessly, so they compute the same mean. The workload trains with the
 exact float mean. fp32 has no headers, and is timed by its ring and direct; ratios are given against both.

@@ -1,9 +1,9 @@
 """Modelled time of selected policies, against brute force, uniform policies and other selectors.
 
-Tables (tune.md): random cases against brute force (a) and uniform policies (b). A transformer at 500
-Mb/s: groups and options together against the best per tensor and the best two groups (c), by the number of
-groups (d), with a slow codec (e). The time of selection (f); sums that begin while values are made (l); which
-tensors to offload (offload); the transformer by the rate of the link (rates); the constants of Espresso
+Tables (docs/how-to/tune.md): random cases against brute force (a) and uniform policies (b). A transformer at
+500 Mb/s: groups and options together against the best per tensor and the best two groups (c), by the number
+of groups (d), with a slow codec (e). The time of selection (f); sums that begin while values are made (l);
+which tensors to offload (offload); the transformer by the rate of the link (rates); the constants of Espresso
 (preset); MergeComp's search with noise (merge); even and measured ready times (ready). Methods cost what they
 cost this machine. c to f, rates, merge and ready need the extra `torch`.
 """

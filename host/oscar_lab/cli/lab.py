@@ -21,8 +21,8 @@ EXAMPLE = """\
 
 Needs root: every host is a network namespace behind a link limited by tbf. A case is refused unless one flow
 reaches the goodput that the rate allows, and the bytes counted on each link in each run are those
-of its frames (lab.md). Results are written after each case: one that is refused is named there, the
-others go on. Status 1 when a sum was wrong or a case refused.
+of its frames (docs/how-to/lab.md). Results are written after each case: one that is refused is named there,
+the others go on. Status 1 when a sum was wrong or a case refused.
 """
 
 

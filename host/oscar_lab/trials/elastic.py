@@ -1,8 +1,9 @@
 """Replicas under torchft that are killed and join again: nothing hangs, and all that live stay equal.
 
-A lighthouse and its replicas train a small model (torchft.md). Again and again one replica is killed at
-a random moment, others go on, and a new one heals and joins. After each event all living replicas have to
-commit a step that all of them are in, within a limit. After a step all have to share the same parameters.
+A lighthouse and its replicas train a small model (docs/how-to/torchft.md). Again and again one replica is
+killed at a random moment, others go on, and a new one heals and joins. After each event all living replicas
+have to commit a step that all of them are in, within a limit. After a step all have to share the same
+parameters.
 """
 
 from __future__ import annotations

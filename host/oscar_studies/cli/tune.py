@@ -26,8 +26,8 @@ EXAMPLE = """\
   oscar tune train --save-profile ready.yaml
   oscar tune train --profile ready.yaml
 
-Selects a policy for the configured workload, nodes and link, in the model of timeline.md: groups of
-tensors in the order of the backward pass, and for each a method, its processor and a schedule. Costs of
+Selects a policy for the configured workload, nodes and link, in the model of docs/explain/timeline.md: groups
+of tensors in the order of the backward pass, and for each a method, its processor and a schedule. Costs of
 methods are measured on this machine at first use, and kept. So is when gradients become ready, unless a
 profile says so. Exit status 0 where compression makes an iteration 5 % faster, 3 where it does not.
 """

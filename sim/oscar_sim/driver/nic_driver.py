@@ -164,7 +164,9 @@ class NicDriver:
                 register = BY_NAME[f"{name}_RESULT"]
                 result = register.unpack((yield from self.bus.read(register.offset)))
                 if found["bad_frame"] or found["receive_error"] or found["send_error"]:
-                    raise RtlError(f"node {self.rank}, {name}: {found}, {result} (registers.md)")
+                    raise RtlError(
+                        f"node {self.rank}, {name}: {found}, {result} (docs/reference/registers.md)"
+                    )
                 while self.ended[name] != result["ended"]:
                     command = given[name].popleft()
                     command.ended = self.now()
@@ -238,7 +240,9 @@ class NicDriver:
             raise RtlError(f"node {self.rank}: the NIC refused a list of {count} entries")
         ended = result.unpack((yield from self.bus.read(result.offset)))
         if ended["error"]:
-            raise RtlError(f"node {self.rank}: a list ended with {ended} (registers.md, LIST_RESULT)")
+            raise RtlError(
+                f"node {self.rank}: a list ended with {ended} (docs/reference/registers.md, LIST_RESULT)"
+            )
         told.extend(part for part, _ in unread)
 
     def _reached(self, entry: int, state: int) -> Script:

@@ -65,7 +65,7 @@ class Counted:
 
     @property
     def uncompressed_values(self) -> int:
-        """Values so far that went uncompressed because of their dtype, layout or device (ddp.md)."""
+        """Values that went uncompressed for their dtype, layout or device (docs/how-to/ddp.md)."""
         return self._totals.uncompressed_values
 
 

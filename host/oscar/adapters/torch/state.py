@@ -62,8 +62,8 @@ class OscarState(Counted):
         model: The model of the policy. It is needed with a policy.
         retune: Number of backwards between two looks of rank 0 at the times of groups. All ranks go on with
             another policy if it is 5 % faster.
-        on_gpu: Reduce a GPU's buckets there, if the configuration allows it (ddp.md), and not on the
-            host.
+        on_gpu: Reduce a GPU's buckets there, not on the host, if the configuration allows it
+            (docs/how-to/gpu.md).
 
     Raises:
         ConfigError: Ranks differ, or frames should be keyed.

@@ -109,7 +109,7 @@ POSSIBLE = _possible()
 
 
 def counted_lane(row: int, group: int) -> int:
-    """Return the first lane of a row that is counted, as every fourth after it is (asc.md, "Counts").
+    """Return the first counted lane of a row; every fourth after it counts (docs/reference/asc.md, "Counts").
 
     row: of its group, 0..31; group: the group's number in its block.
     """
@@ -187,7 +187,7 @@ class AscParams:
         return zlib.crc32(f"format={version},context={self.context},tables={self.tables}".encode())
 
     def max_payload(self, count: int, width: int) -> int:
-        """Return most bytes of the payload of `count` values of `width` bits (asc.md, "Worst case")."""
+        """Return most bytes of the payload of `count` values (docs/reference/asc.md, "Worst case")."""
         blocks = -(-count >> (self.block_log2 or AUTO_BLOCK_LOG2))
         tables = MASK_BYTES + TABLE_ROWS * SENT_ROW_BYTES if self.sent_rows else 0
         return (PREFIX_BYTES + tables + blocks * (DIRECTORY_BYTES + 1) + (count * width >> 3)) if count else 0

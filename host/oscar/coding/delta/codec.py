@@ -1,4 +1,4 @@
-"""The codec of a piece: its words as the difference from those of the base (delta.md, "Pieces")."""
+"""The codec of a piece: its words as changes from the base (docs/reference/delta.md, "Pieces")."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _masks(new: Any, base: Any, size: int) -> tuple[Any, Any]:
 
 @njit(**INLINE)
 def _folded(gap: int) -> int:
-    """Return 0, -1, 1, -2 for 0, 1, 2, 3: a sign takes a bit in ASC whatever the tables (pseudo.md)."""
+    """Return 0, -1, 1, -2 for 0, 1, 2, 3: in ASC a sign takes a bit (docs/reference/pseudo.md)."""
     return (gap >> 1) ^ -(gap & 1)
 
 

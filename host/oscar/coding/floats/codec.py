@@ -1,4 +1,4 @@
-"""Lossless floats as a codec of links (floats.md): payloads by the reference or the compiled twin."""
+"""Lossless floats as a codec of links (docs/reference/floats.md), by the reference or its compiled twin."""
 
 from __future__ import annotations
 

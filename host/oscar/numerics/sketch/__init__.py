@@ -1,4 +1,4 @@
-"""Count sketches of integers, linear to the bit, with hashes that need no tables (schemes.md)."""
+"""Count sketches of integers, linear to the bit, without tables (docs/reference/schemes.md)."""
 
 from oscar.numerics.sketch.count_sketch import CountSketch
 from oscar.numerics.sketch.hashing import RUN, SketchHashes

@@ -1,7 +1,8 @@
 """The count sketch of a vector of integers: linear to the bit, and an estimate of every value from it.
 
 Charikar, Chen, Farach-Colton: Finding frequent items in data streams (2002), with places drawn for runs of 16
-indices instead of single ones. schemes.md, "Count sketch", has the hashes and what they guarantee.
+indices instead of single ones. docs/reference/schemes.md, "Count sketch", has the hashes and what they
+guarantee.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Schemes that send few values: who chooses them, how positions and values travel (sparse.md)."""
+"""Schemes that send few values: who chooses them, how they travel (docs/reference/sparse.md)."""

@@ -1,8 +1,8 @@
 """Exchanges of sparse gradients: who sends which part of its positions and values to whom.
 
 An exchange is a generator of messages that every worker runs. All workers end with the same union and sums.
-The names come from Zen's design space (sparse.md, "Exchanges"). Sums are added in the order of ranks.
-Recursive doubling is the exception: it adds pairs of groups.
+The names come from Zen's design space (docs/reference/sparse.md, "Exchanges"). Sums are added in the order of
+ranks. Recursive doubling is the exception: it adds pairs of groups.
 
 Sparsifiers of own sets stand on the gather: their workers send only their own chosen values, not all values
 at the union. A worker's chosen positions and the applied positions may differ. The residual loses only

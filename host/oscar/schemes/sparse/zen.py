@@ -4,8 +4,8 @@ A non-zero value is a hit. The first iteration counts every worker's values and 
 tensor. Sparse tensors are exchanged by position; the others are summed densely. With `exchange: auto`, the
 next iterations gather all sets. So every worker can compute the cost of each exchange, and all choose the
 cheapest. Floats are not quantised: the result equals a dense sum in the order of ranks. With `values: asc`,
-rows with a hit on some worker are summed as coded integers, with the dense tensors. sparse.md has the
-formats.
+rows with a hit on some worker are summed as coded integers, with the dense tensors. docs/reference/sparse.md
+has the formats.
 """
 
 from __future__ import annotations

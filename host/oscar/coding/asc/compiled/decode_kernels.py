@@ -7,8 +7,8 @@ Two or four blocks go together (pop_kernels has the reason). For each group, the
 3. `_check` refuses a block that has read before its first byte, and finishes it after its first group.
 
 Bounds: after a block's bytes are exhausted, one group reads at most 6,208 bytes more, and BEFORE bytes in
-front are readable. Table rows and slots are masked, so any state finds an entry. asc.md, "What is
-proven".
+front are readable. Table rows and slots are masked, so any state finds an entry. docs/reference/asc.md, "What
+is proven".
 """
 
 from __future__ import annotations

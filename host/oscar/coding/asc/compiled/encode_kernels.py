@@ -266,8 +266,8 @@ def _prepare(frame: Frame, g0: int, g1: int, facts: Facts, block: Any, states: A
 def _seed(frame: Frame, g: int, facts: Facts, states: Any) -> Any:
     """Put as many rows of group `g` as fit into the start states; return their mask and the number n.
 
-    asc.md, "Seed rows". sizes[k] is the width of the widest value in the first k + 1 live rows, so each
-    n is one comparison.
+    docs/reference/asc.md, "Seed rows". sizes[k] is the width of the widest value in the first k + 1 live
+    rows, so each n is one comparison.
     """
     places, sizes = np.zeros(MOST_SEED_ROWS, np.int64), np.zeros(MOST_SEED_ROWS, np.int64)
     riders, widest = i64(0), i64(0)

@@ -6,7 +6,8 @@ or four blocks alternate in one loop and their latencies overlap. Each block's s
 for the whole run of rows.
 
 A row is *plain* if it has 32 values, its class is at most 12 and no low bits go round the tables. Plain rows
-take the fast path, `_pop_row`. Every other row takes `_pop_any_row`. asc.md, "The coder", has the steps.
+take the fast path, `_pop_row`. Every other row takes `_pop_any_row`. docs/reference/asc.md, "The coder", has
+the steps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tables of the compiled twin: frequencies, sent rows, block size, and what coder and decoder look up.
 
-asc.md, "Frequencies" and "What the sender decides". row_kernels has the layouts of the two look-up
-tables. Each runs once a frame.
+docs/reference/asc.md, "Frequencies" and "What the sender decides". row_kernels has the layouts of the two
+look-up tables. Each runs once a frame.
 """
 
 from __future__ import annotations
