@@ -56,7 +56,7 @@ class GradientError(OscarError, ValueError):
 class GradientOverflowError(GradientError):
     """The mean of finite gradients is beyond float32. All ranks raise it, and may go on with the next call.
 
-    Attributes: ``tensor``, -1 where it is not one tensor's; ``what``, the text behind the tensor's name.
+    Attributes: ``tensor``, -1 where it is not one tensor's; ``what``, the text after the tensor's name.
     """
 
     def __init__(self, what: str, *, tensor: int = -1, advice: str = "") -> None:

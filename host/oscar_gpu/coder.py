@@ -39,7 +39,7 @@ MOST_VALUES = 1 << 30  # in a frame: value indices are int32
 BINS = TABLE_ROWS * SYMBOLS
 # Places of an encoder's report, int32: META entries as in `meta`, the payload's size in two, then the counts.
 LOW, HIGH, SIZE, COUNTS = 1, 2, META, META + 4
-FOUND = 4  # place of the counts in a decoder's report, behind the number of damaged blocks
+FOUND = 4  # place of the counts in a decoder's report, after the number of damaged blocks
 ALIGNED = 16  # bytes, to which kernels like their arguments aligned
 VALUES = (torch.int8, torch.int16, torch.int32)
 SUMS = (torch.int16, torch.int32)
@@ -76,7 +76,7 @@ class TritonCoder:
         self._cuda = self.device.type == "cuda"
         self._possible = self._put(np.array(POSSIBLE, np.int32))
         self._costs = self._put(np.array(COST, np.int32))
-        blank = np.zeros(COUNTS + BINS * (1 + COPIES.value), np.int32)  # a report, and counters behind it
+        blank = np.zeros(COUNTS + BINS * (1 + COPIES.value), np.int32)  # a report, and counters after it
         blank[[LOW, HIGH]] = 2**31 - 1, -(2**31)
         self._blank = self._put(blank)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # it needs torch, and the search does not
     from oscar.adapters.torch import OscarState
 
 WARMUPS, ITERATIONS = 5, 20  # of each measurement, as published
-Stops = tuple[int, ...]  # the tensor behind the last of each group, in the order of the backward pass
+Stops = tuple[int, ...]  # the tensor after the last of each group, in the order of the backward pass
 StepTime = Callable[[Stops], float]
 Share = Callable[[float], float]
 

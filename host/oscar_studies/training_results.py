@@ -184,7 +184,7 @@ def draw(several: Sequence[Results], path: Path) -> None:
 
 
 def _curves(panels: Sequence[Any], results: Results, colour: str) -> None:
-    """One line per panel, with the range over the seeds behind it and held-out losses as dots."""
+    """One line per panel, with the range over the seeds beneath it and held-out losses as dots."""
     smooth = np.array([smoothed(row) for row in seed_series(results, "loss")])
     sent = np.cumsum(mean_series(results, "wire_bytes")) / 1e6
     seconds = np.cumsum(mean_series(results, "iteration_s"))

@@ -157,7 +157,7 @@ def test_mutated_streams_are_refused_or_decode(seed: int) -> None:
         ("gaps", "b301 00 ff", 80, "a stream that holds all gaps"),
         ("gaps", "b301 00 0f", 4, "positions inside the space"),
         ("gaps", "b301 00 0100", 4, "1 bytes of 1 gaps|2 bytes of 1 gaps, got 3"),
-        ("gaps", "b301 00 05", 4, "zeros behind the last gap, got 0x05"),
+        ("gaps", "b301 00 05", 4, "zeros after the last gap, got 0x05"),
         ("coo", "b500 0000", 8, "expected an index stream of coo, got one of popular: use the same"),
         ("gaps", "a500 0000", 8, "expected an index stream of gaps, got first byte 0xa5"),
     ],

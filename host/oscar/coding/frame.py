@@ -76,7 +76,7 @@ def pack_frame(header: Header, payload: bytes | bytearray | memoryview) -> bytes
 
 
 def put_head(header: Header, frame: memoryview) -> memoryview:
-    """Write the header of a frame whose payload lies behind its first HEADER_BYTES; return it."""
+    """Write the header of a frame whose payload lies after its first HEADER_BYTES; return it."""
     payload = frame[HEADER_BYTES:]
     head = _head(header, len(payload))
     frame[:HEADER_BYTES] = head + _CRC.pack(crc32(payload, crc32(head)))

@@ -101,7 +101,7 @@ def check_range(values: Array, width: int) -> Array:
 
 @njit(cache=True, nogil=True)
 def put(out: Array, pos: int, value: int, bits: int) -> int:
-    """Write a field at bit `pos` of zeroed bytes, low bits first; return the bit behind it, or -1 if full.
+    """Write a field at bit `pos` of zeroed bytes, low bits first; return the bit after it, or -1 if full.
 
     A `pos` of -1 stays -1, so that a caller can check once, after the last field.
     """
@@ -119,7 +119,7 @@ def put(out: Array, pos: int, value: int, bits: int) -> int:
 
 @njit(cache=True, nogil=True)
 def get(data: Array, pos: int, bits: int) -> int:
-    """Return the field at bit `pos`; bits behind the end read as 0, so callers check the last position."""
+    """Return the field at bit `pos`; bits after the end read as 0, so callers check the last position."""
     value = 0
     done = 0
     while done < bits and 0 <= pos < 8 * data.size:

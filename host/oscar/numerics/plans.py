@@ -218,7 +218,7 @@ def splitter(values: int, cuts: Cuts, granule: int, costs: np.ndarray | None) ->
         edge = int(np.searchsorted(prefix, -(-goal // whole)))
         if edge > 0 and goal - int(prefix[edge - 1]) * whole <= int(prefix[edge]) * whole - goal:
             edge = int(np.searchsorted(prefix, prefix[edge - 1]))  # before any blocks that cost nothing
-        low = values if part == whole else edge * granule  # nothing is left for those behind
+        low = values if part == whole else edge * granule  # nothing is left for those after
         bounds.append(max(bounds[-1], min(values, low)))
     return ChunkPlan("splitter", None, (*bounds, values))
 

@@ -28,7 +28,7 @@ class Resource:
     """What does one task at a time.
 
     in_order: tasks of one priority begin in the order in which they were added, so that one that is not ready
-    holds back those behind it. shared: a core that works on all ready tasks at once, each at an equal share.
+    holds back those after it. shared: a core that works on all ready tasks at once, each at an equal share.
     """
 
     name: str
@@ -328,7 +328,7 @@ def iteration(
     """Return the tasks of an iteration whose tensors are reduced in groups.
 
     ready_s: when each tensor's gradient is there, without any codec, in that order.
-    stops: the tensor behind each group's last one.
+    stops: the tensor after each group's last one.
     steps: of each group.
     shared: lanes that are a core which their tasks share.
 

@@ -222,7 +222,7 @@ def _next_send(way: int, now: float, sends: Any, pulls_first: bool, s: Any) -> i
     """Return the send that a way makes next, if it can leave at `now`; -1: none.
 
     It takes what is ready, frames of the all-gather before others, then in order. Or it sends in order alone,
-    so that a frame that is not ready holds back those behind it.
+    so that a frame that is not ready holds back those after it.
     """
     if not pulls_first:
         order, starts = sends

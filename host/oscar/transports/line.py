@@ -60,7 +60,7 @@ class Line:
         self.held = False  # whether the last message in `out` waits for more
         self.mask = select.POLLIN  # events that the rank's thread looks for
         self.blocked: tuple[int, int] | None = None
-        self._rest = b""  # read behind the head of the blocked message
+        self._rest = b""  # read after the head of the blocked message
         self._head = b""  # of the next message, as far as it has come
         self._tag, self._body, self._got, self._missing = 0, memoryview(b""), 0, 0  # the message that comes
         self._cost = 0  # of the message that comes, in EARLY_BYTES
@@ -196,7 +196,7 @@ class Line:
                 return
 
     def _sort(self, received: memoryview) -> None:
-        """Deal what came to the message that was coming, and to those behind it."""
+        """Deal what came to the message that was coming, and to those after it."""
         while self.lost is None:
             if self._missing:
                 part = received[: self._missing]

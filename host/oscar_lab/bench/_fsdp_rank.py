@@ -34,7 +34,7 @@ def sharded(mesh: Any, seed: int) -> Any:
 
 
 def trained(model: Any, steps: int, seed: int) -> tuple[float, int]:
-    """Return the held-out loss behind so many steps, and a digest of all weights."""
+    """Return the held-out loss after so many steps, and a digest of all weights."""
     text, held_out = character_ids(1_000_000)
     optimiser = torch.optim.AdamW(model.parameters(), lr=RATE)
 

@@ -1,4 +1,4 @@
-"""What triggers gain: an AllReduce that begins while its values are made, against one behind the other.
+"""What triggers gain: an AllReduce that begins while its values are made, against one after the other.
 
 Modelled frame by frame (docs/explain/timeline.md, "Sums that begin while values are made"); frames of 3 bits
 a value, without a driver, but for the first table. A NIC takes frames in the order in which they come; the

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Operation:
-    """What is timed, for how many values; `prepare` runs before it and `check` behind it, untimed."""
+    """What is timed, for how many values; `prepare` runs before it and `check` after it, untimed."""
 
     timed: Callable[[], Any]
     values: int

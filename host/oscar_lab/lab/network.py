@@ -141,7 +141,7 @@ class HostNetwork:
             _ip("-n", namespace(host), "link", "set", DEVICE, "gso_max_segs", "1")
 
     def lose(self, fraction: float) -> None:
-        """Drop this fraction of the IP packets in the switch, at random, behind all links; 0 ends the loss.
+        """Drop this fraction of the IP packets in the switch, at random, after all links; 0 ends the loss.
 
         Raises OscarError without nft.
         """

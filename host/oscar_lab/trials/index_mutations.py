@@ -50,7 +50,7 @@ def _edit_end(r: random.Random, stream: bytearray, other: bytes) -> None:
 
 
 def _edit_body(r: random.Random, stream: bytearray, other: bytes) -> None:
-    """Change bytes behind what says which codec, count and history it is."""
+    """Change bytes after what says which codec, count and history it is."""
     for _ in range(r.choice((1, 1, 3))):
         stream[r.randrange(min(5, len(stream) - 1), len(stream))] = r.choice((0, 255, r.randrange(256)))
 

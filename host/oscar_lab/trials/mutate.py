@@ -1,7 +1,7 @@
-"""Mutated frames: every one decodes or raises FrameError; no crash, no hang, no byte read behind the frame.
+"""Mutated frames: every one decodes or raises FrameError; no crash, no hang, no byte read after the frame.
 
 Half of the mutated frames get a new length and CRC-32, so that they reach the block parser. Each is
-decoded twice, by two decoders and with different bytes behind it in memory; both must agree. ASC's second
+decoded twice, by two decoders and with different bytes after it in memory; both must agree. ASC's second
 decoder puts values into the middle of an array, where nothing beside them may change. Workers are processes
 of their own, so that even a segmentation fault is counted.
 
@@ -35,7 +35,7 @@ SILENCE_S = 60.0  # a worker that does not tick for this long has hung
 KINDS = ("sealed", "returned", "frame_errors", "crashes", "hangs", "over_reads", "wrong")
 TABLE = Table("mutations >12", *(f"{kind} >12" for kind in KINDS), "slowest_ms >12", "per_second >12")
 KEPT_FAULTS = 20  # of which the frame is kept, as hex
-SPARE = 64  # bytes behind each frame, different for the two decodes
+SPARE = 64  # bytes after each frame, different for the two decodes
 
 
 def _attempt(

@@ -139,7 +139,7 @@ def _implied(start: Array, space: int) -> list[int]:
 
 
 def _write_table(out: Array, space: int, start: Array, length: Array, frequencies: Array) -> int:
-    """Write the table behind the mode byte; return the bit after it, or -1 if `out` is too small."""
+    """Write the table after the mode byte; return the bit after it, or -1 if `out` is too small."""
     pos = put(out, 8, start.size - 1, 4)
     for i, implied in enumerate(_implied(start, space)):
         pos = put(out, pos, int(start[i]), space)

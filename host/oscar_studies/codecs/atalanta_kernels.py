@@ -176,7 +176,7 @@ def _emit(out: Array, pos: int, bit: int, pending: int) -> int:
 def encode(
     values: Array, bias: int, start: Array, length: Array, cumulative: Array, out: Array, pos: int
 ) -> int:
-    """Code the range of each value, then the offsets; return the bit behind them, or -1 if `out` is full."""
+    """Code the range of each value, then the offsets; return the bit after them, or -1 if `out` is full."""
     low, high, pending = 0, 2 * HALF - 1, 0
     symbols = np.empty(values.size, np.uint8)
     for i in range(values.size):
@@ -216,7 +216,7 @@ def encode(
 def decode(
     data: Array, pos: int, bias: int, start: Array, length: Array, cumulative: Array, out: Array
 ) -> int:
-    """Fill int32 `out` with the values coded from bit `pos` on; return the bit behind them.
+    """Fill int32 `out` with the values coded from bit `pos` on; return the bit after them.
 
     Returns -1 if the data ends before the values do, or if a value is not in -bias .. bias - 1.
     """
@@ -225,7 +225,7 @@ def decode(
         lookup[cumulative[s] : cumulative[s + 1]] = s
     bits = 8 * data.size
     low, high, code = 0, 2 * HALF - 1, 0
-    for i in range(16):  # may read into the offsets; bits behind the end are 0
+    for i in range(16):  # may read into the offsets; bits after the end are 0
         code = 2 * code + get(data, pos + i, 1)
     ahead = pos + 16
     for i in range(out.size):

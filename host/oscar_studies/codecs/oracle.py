@@ -103,7 +103,7 @@ def _write_table(low: int, counts: Array) -> bytes:
 
 
 def _read_table(data: Array, count: int) -> tuple[int, int, Array]:
-    """Return the offset behind the table, the lowest value and the counts; raises FrameError."""
+    """Return the offset after the table, the lowest value and the counts; raises FrameError."""
     low = get(data, 8, 32) - BIAS
     counts = np.zeros(get(data, 40, 16) + 1, np.int64)
     pos = get_table(data, 56, counts, count)

@@ -59,7 +59,7 @@ def put_count(out: Array, pos: int, value: int, order: int) -> int:
 
 @njit(cache=True, nogil=True)
 def get_count(data: Array, pos: int, order: int) -> tuple[int, int]:
-    """Return a count and the bit behind it; the bit is -1 if there is no count."""
+    """Return a count and the bit after it; the bit is -1 if there is no count."""
     bits = order
     while get(data, pos, 1) == 1:
         bits += 1
@@ -84,7 +84,7 @@ def put_table(out: Array, pos: int, counts: Array) -> int:
 
 @njit(cache=True, nogil=True)
 def get_table(data: Array, pos: int, counts: Array, total: int) -> int:
-    """Read the counts, 0 .. total, that `put_table` wrote; return the bit behind them, or -1 if invalid."""
+    """Read the counts, 0 .. total, that `put_table` wrote; return the bit after them, or -1 if invalid."""
     last = mean = 0
     for i in range(counts.size):
         fold, pos = get_count(data, pos, bit_length(mean >> 3))
@@ -123,7 +123,7 @@ def ideal_bits(counts: Array, frequencies: Array) -> float:
 def encode(
     values: Array, mantissa: int, lowest: int, frequencies: Array, lanes: int, out: Array, at: int
 ) -> int:
-    """Code the tokens from byte `at` on, then the raw bits; return the byte behind them, or -1 if full.
+    """Code the tokens from byte `at` on, then the raw bits; return the byte after them, or -1 if full.
 
     rANS is last in, first out: values are coded backwards, words are stacked from the end of `out` downwards,
     and the stack is moved to its place at the end. Value i belongs to state i mod `lanes`.
@@ -168,7 +168,7 @@ def encode(
 def decode(
     data: Array, at: int, mantissa: int, lowest: int, frequencies: Array, lanes: int, bound: int, out: Array
 ) -> int:
-    """Fill int32 `out` with the values coded from byte `at` on; return the byte behind them.
+    """Fill int32 `out` with the values coded from byte `at` on; return the byte after them.
 
     Returns -1 if the data ends before the values do, if the states do not end where the encoder began, or if
     a value is not in -bound .. bound - 1.
@@ -283,7 +283,7 @@ def _write_table(mantissa: int, lowest: int, frequencies: Array) -> bytes:
 
 
 def _read_table(data: Array, mantissa: int) -> tuple[int, int, Array]:
-    """Return the offset behind the table, the lowest token and the frequencies; raises FrameError."""
+    """Return the offset after the table, the lowest token and the frequencies; raises FrameError."""
     fold, pos = get_count(data, 8, RANGE_ORDER)
     lowest = (fold >> 1) ^ -(fold & 1)
     rest, pos = get_count(data, pos, RANGE_ORDER) if pos > 0 else (0, -1)

@@ -30,7 +30,7 @@ from oscar.state import Saved
 
 MOST_BYTES = 1 << 20  # of a policy's groups as text
 FEWEST = 3  # iterations that make a median
-LEAST = FEWEST + 1  # backwards between two choices: the one behind which is chosen goes by groups
+LEAST = FEWEST + 1  # backwards between two choices: the one after which is chosen goes by groups
 LOG = logging.getLogger("oscar.ddp")
 
 

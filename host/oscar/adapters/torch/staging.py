@@ -76,7 +76,7 @@ class Staging:
 
     @contextmanager
     def beside(self, device: Any, mark: Any) -> Iterator[None]:
-        """Let a block work on a GPU on the copies' stream, behind `mark`; its work is done on return."""
+        """Let a block work on a GPU on the copies' stream, after `mark`; its work is done on return."""
         with self._beside(device) as stream:
             stream.wait_event(mark)
             yield

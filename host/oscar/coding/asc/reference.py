@@ -366,7 +366,7 @@ def _signed(bits: int, width: int) -> int:
 
 
 class _Reader:
-    """Reads little-endian integers from the front of `data`; raises FrameError behind its end."""
+    """Reads little-endian integers from the front of `data`; raises FrameError at its end."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0

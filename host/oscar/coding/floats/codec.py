@@ -26,7 +26,7 @@ from oscar.coding.floats.layout import (
 )
 from oscar.coding.plain import Bf16
 
-PAD = 64  # bytes behind arrays that kernels write to
+PAD = 64  # bytes after arrays that kernels write to
 
 
 class FloatCoder:
@@ -165,7 +165,7 @@ class FloatCoder:
         if wrong == kernels.BAD_FIELD:
             raise damaged(f"exponent fields of 0 to {FIELD}", "others")
         if wrong:
-            raise damaged("zeros behind the last mantissa", "others")
+            raise damaged("zeros after the last mantissa", "others")
 
     def _split_reference(self, bits: Array) -> tuple[Array, Array, int, int]:
         from oscar.coding.floats import reference

@@ -66,6 +66,6 @@ def unpack(data: bytes, count: int) -> list[int]:
         last = [sum((part[r * run + i] >> 7) << r for r in range(7)) for i in range(run)]
         whole = [x & 127 for x in part] + last
         if any(whole[packed:]):
-            raise damaged("zeros behind the last mantissa", bytes(whole[packed:]).hex())
+            raise damaged("zeros after the last mantissa", bytes(whole[packed:]).hex())
         out += whole[:packed]
     return out

@@ -80,7 +80,7 @@ class Gaps(IndexCodec):
         if body.size != 1 + (used + 7) // 8:
             raise damaged(f"{1 + (used + 7) // 8} bytes of {count} gaps", f"{body.size}")
         if used & 7 and body[-1] >> (used & 7):
-            raise damaged("zeros behind the last gap", f"0x{body[-1]:02x}")
+            raise damaged("zeros after the last gap", f"0x{body[-1]:02x}")
         return positions
 
 
@@ -116,7 +116,7 @@ def _write(positions: Any, parameter: int, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _read(body: Any, size: int, positions: Any) -> int:
-    """Fill `positions`; return the number of bits behind the parameter, or a key of FAULTS."""
+    """Fill `positions`; return the number of bits after the parameter, or a key of FAULTS."""
     parameter, at, end, before = np.int64(body[0]), 8, 8 * len(body), -1
     for j in range(len(positions)):
         upper = 0
@@ -168,5 +168,5 @@ class Roaring(IndexCodec):
         except (ValueError, IndexError, MemoryError, OverflowError) as error:
             raise damaged("a Roaring bitmap", f"{body.size} bytes that are none ({error})") from None
         if positions.size != count or again != body.tobytes():
-            raise damaged(f"a Roaring bitmap of {count} positions", f"{positions.size}, or bytes behind it")
+            raise damaged(f"a Roaring bitmap of {count} positions", f"{positions.size}, or bytes after it")
         return positions

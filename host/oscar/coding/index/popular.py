@@ -25,7 +25,7 @@ LOW = 7  # bit lengths up to this one share class 1
 MEMORY_LOG2 = 3  # log2: each stream replaces an eighth of the counts
 UNIT = 4  # log2: counts are in sixteenths
 MOST_COUNT = 1 << (32 + MEMORY_LOG2 + UNIT)
-FAULTS = {-1: "all its positions", -2: "no bytes behind its positions"}
+FAULTS = {-1: "all its positions", -2: "no bytes after its positions"}
 
 
 class Popularity(Stateful):

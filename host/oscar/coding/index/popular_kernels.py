@@ -124,7 +124,7 @@ def _finish(state: Any, out: Any) -> int:
 
 @part
 def _get(zero: int, state: Any, body: Any) -> int:
-    """Decode the next bit; bytes behind the end are 0."""
+    """Decode the next bit; bytes after the end are 0."""
     code, span, at = state[0], state[1], state[2]
     bound = span * min(max(zero, 1), 65535) >> 16
     bit = 0

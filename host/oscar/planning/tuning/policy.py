@@ -72,7 +72,7 @@ def pruned(options: Sequence[Option]) -> list[Option]:
 
 @dataclass(frozen=True)
 class Policy:
-    """Groups of tensors in the order of the backward pass: the tensor behind each, its option's number."""
+    """Groups of tensors in the order of the backward pass: the tensor after each, its option's number."""
 
     stops: tuple[int, ...]
     options: tuple[int, ...]
@@ -84,7 +84,7 @@ class Policy:
 
     @property
     def groups(self) -> list[tuple[int, int, int]]:
-        """First tensor, the one behind the last, and option of each group."""
+        """First tensor, the one after the last, and option of each group."""
         return list(zip((0, *self.stops), self.stops, self.options, strict=False))
 
 
@@ -217,7 +217,7 @@ def __getattr__(name: str) -> Any:
 class PolicyFile:
     """A policy, by names.
 
-    tensors: name and values of each, in the order of the backward pass. groups: the tensor behind the last
+    tensors: name and values of each, in the order of the backward pass. groups: the tensor after the last
     of each, and the name of its option. made: how it was found, for readers.
     """
 
@@ -292,7 +292,7 @@ class PolicyFile:
         head = {"format": FORMAT, "made": dict(self.made)}
         lines = ["# A policy of `oscar tune`: which gradients are compressed, how and in which groups.\n"]
         lines.append(yaml.safe_dump(head, sort_keys=False, default_flow_style=None))
-        lines.append("groups: # the tensor behind the last of each, and its option\n")
+        lines.append("groups: # the tensor after the last of each, and its option\n")
         lines += map(_item, self.groups)
         lines.append("tensors: # in the order of the backward pass: name, values\n")
         lines += map(_item, self.tensors)

@@ -145,7 +145,7 @@ SELECTORS: dict[str, Finder] = {"joint": joint}
 
 @dataclass(frozen=True)
 class Reason:
-    """A group: its first tensor and the one behind its last, its option, and the next best with its loss."""
+    """A group: its first tensor and the one after its last, its option, and the next best with its loss."""
 
     begin: int
     stop: int
@@ -198,7 +198,7 @@ def verdict(problem: PolicyProblem, policy: Policy) -> str:
     use = {name: share for name, share in timeline.use().items() if share > 0}
     lanes = ", ".join(f"{name} {share:.0%}" for name, share in use.items())
     raw = [seconds for name, seconds in problem.uniform().items() if _raw(problem, name)]
-    text = f"{total * 1e3:.2f} ms, {(total - backward) * 1e3:.2f} ms behind the backward pass; busy: {lanes}"
+    text = f"{total * 1e3:.2f} ms, {(total - backward) * 1e3:.2f} ms after the backward pass; busy: {lanes}"
     coded = sum(problem.options[option].compresses for option in policy.options)
     if not raw:
         return text
@@ -273,7 +273,7 @@ def _flips(case: Any, stops: Any, options: Any, count: int, starts: Any, best: f
 
 @njit(cache=True, nogil=True)
 def _moves(case: Any, stops: Any, options: Any, count: int, starts: Any, best: float) -> tuple[float, int]:
-    """Move the border behind each group by 1, 2, 4, ... tensors."""
+    """Move the border after each group by 1, 2, 4, ... tensors."""
     tried = 0
     for group in range(count - 1):
         way = 1

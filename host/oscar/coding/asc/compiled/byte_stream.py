@@ -116,7 +116,7 @@ def _load(builder: Any, address: Any, kind: Any) -> Any:
 
 
 def _pack(builder: Any, address: Any, pairs: Any, mask: Any) -> Any:
-    """Store the bytes of <32 x i16> that `mask` selects; return the address behind them.
+    """Store the bytes of <32 x i16> that `mask` selects; return the address after them.
 
     All 64 (avx512), 8 or 2 bytes are stored each time. The next store overwrites those that were not
     selected.
@@ -198,7 +198,7 @@ def _extended(builder: Any, data: Any) -> Any:
 def push_bytes(typing: Any, address: Any, x: Any, one: Any, two: Any) -> Any:
     """Store the low byte of `x` in the lanes of `one`, the next byte in those of `two`.
 
-    `two` implies `one`. Returns the address behind the stored bytes. Up to 64 bytes from `address` on are
+    `two` implies `one`. Returns the address after the stored bytes. Up to 64 bytes from `address` on are
     overwritten.
     """
 

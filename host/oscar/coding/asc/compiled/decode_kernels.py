@@ -103,11 +103,11 @@ from oscar.coding.asc.params import (
 )  # fmt: skip
 from oscar.kernels import njit
 
-# Bytes in front of a block and behind it that decoding may read. In a frame without a shift a row has at most
+# Bytes in front of a block and after it that decoding may read. In a frame without a shift a row has at most
 # 3 steps of 64 bytes, so 32 rows read at most 6144 bytes. A load reads 64 bytes.
 BEFORE, BEHIND = 8192, 64
 DENSE = 24  # live rows of a group from which on rows of class 0 are decoded, too (as in encode_kernels)
-# Offset in the scratch of a raw or constant block: behind a survey's scratch and a group of int32
+# Offset in the scratch of a raw or constant block: after a survey's scratch and a group of int32
 FOUND = SURVEY_BYTES + 4 * GROUP
 SCRATCH = SIDES * SIDE + FOUND + 256
 
@@ -196,9 +196,9 @@ def _zeros(frame: Frame, first: int, last: int) -> None:
 
 @njit(**PART)
 def _open(block: Block, g1: int, frame: Frame, begin: Any, end: Any, copy: Any, side: Any) -> Any:
-    """Prepare a coded block: zeros behind its last coded group, up to group `g1`, final states to `side`.
+    """Prepare a coded block: zeros after its last coded group, up to group `g1`, final states to `side`.
 
-    begin, end: first address of the payload, and the one behind it. A block closer to them than BEFORE or
+    begin, end: first address of the payload, and the one after it. A block closer to them than BEFORE or
     BEHIND bytes is copied to `copy`, which has that much room around it. Returns the address of the block's
     bytes, the
     address of its flush, and its status: BAD_STATE where a state is below 2^16, else 0.
@@ -322,7 +322,7 @@ def decode_blocks(
 ) -> int:  # fmt: skip
     """Decode the blocks first_block to last_block - 1; return 0 or the reason to refuse one (REASONS).
 
-    begin, end: first address of the payload, and the one behind it.
+    begin, end: first address of the payload, and the one after it.
     blocks: address of descriptions.
     table: address of the decoder's table.
     counts: address of this thread's counters.

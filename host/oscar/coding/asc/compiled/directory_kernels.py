@@ -39,7 +39,7 @@ REASONS = {
 def read_directory(entries: Any, end: Any, count: int, log2: int, width: int, shift: int, blocks: Any) -> int:
     """Check the directory at `entries` and describe its blocks at `blocks`; return 0 or the reason to refuse.
 
-    end: address behind the payload; count, width: values of the frame and their bits; shift: F of its prefix.
+    end: address after the payload; count, width: values of the frame and their bits; shift: F of its prefix.
     """
     number, per_block = (count + (1 << log2) - 1) >> log2, (1 << log2) // GROUP
     plain = min(width, 16 + shift)  # most bits of a value in a raw or constant block

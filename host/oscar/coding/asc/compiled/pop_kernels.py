@@ -79,7 +79,7 @@ SIDES = 4 if SEARCHED else 2  # blocks decoded at once; with gathers, two keep a
 #   CLASSES   uint8 [32]      classes of the group's rows
 #   MEANS     uint8 [32]      mean position classes of the group's rows
 #   ORDER     uint8 [32]      numbers of the rows to decode, the last row first
-#   AT        int64           address behind the last byte not yet read; bytes are read backwards
+#   AT        int64           address after the last byte not yet read; bytes are read backwards
 #   BEGIN     int64           address of the block's first byte
 #   FIRST, LAST  int64        first and last group that is coded
 #   STEP      int64           count step of the group
@@ -166,7 +166,7 @@ _take = _take_by_search if SEARCHED else _take_by_gather
 def _pop_any_row(at: Any, side: Any, frame: Frame, t: int, table: Any, counts: Any) -> Any:
     """Decode row `t`, of any class and length, from the states at `side`.
 
-    at: address behind the bytes not yet read; counts: address of the counters. Returns the new `at`. Raw
+    at: address after the bytes not yet read; counts: address of the counters. Returns the new `at`. Raw
     steps come first, highest bits first: the encoder pushed them last.
     """
     j, cells = t % GROUP_ROWS, side + u64(CELLS)
@@ -214,7 +214,7 @@ def put_row(values: Any, lanes: int, frame: Frame, out: Any, cells: Any) -> None
 def _pop_row(at: Any, x: Any, side: Any, i: int, frame: Frame, t0: int, table: Any) -> Any:
     """Decode row number `i` of ORDER, which is plain.
 
-    at: address behind the bytes not yet read; x: states; t0: first row of the group. Returns the new at and
+    at: address after the bytes not yet read; x: states; t0: first row of the group. Returns the new at and
     x. Values are kept for `_count_rows`: those in `frame` may be sums.
     """
     j = get_byte(side + u64(ORDER) + u64(i))

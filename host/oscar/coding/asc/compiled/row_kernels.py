@@ -267,7 +267,7 @@ def relative(positions: Any, mean: int) -> Any:
 
 @njit(**INLINE)
 def push(at: Any, x: Any, f: Any, c: Any, raw: Any, bits: Any) -> Any:
-    """Code one step in each lane; return the address behind the emitted bytes, and the new states.
+    """Code one step in each lane; return the address after the emitted bytes, and the new states.
 
     f, c, raw, bits: frequency, cumulative frequency, raw bits and their number for each lane, int32 [32]. A
     lane emits one byte if x >= f << (14 - bits), two if x >> 8 still is. The new state is (y // f << 10) + c

@@ -218,7 +218,7 @@ def decoder_table(freq: Any, searched: bool, table: Any) -> None:
     searched: skip the contexts of values; `search_table` takes their place.
 
     Entries are stored 32 at a time. What reaches beyond a symbol's last slot is overwritten by the next
-    symbol, or lies behind the table, where there is room.
+    symbol, or lies after the table, where there is room.
     """
     first, begin = VALUE_ROWS if searched else 0, u64(table.ctypes.data)
     for q in range(first, TABLE_ROWS):
