@@ -163,8 +163,8 @@ def checksum(data, count, table, lanes, tiles, out):
     """Add (exclusive or) what a tile of bytes adds to their CRC to `out`, int32, zero.
 
     The remainder of zeros before a message is zero, so the last byte ends the last tile. table: int32 [256],
-    remainders of a byte; lanes: int32 [STRIPS], by how much the strips after one shift it; tiles: int32, by how
-    much the tiles after one shift it.
+    remainders of a byte; lanes: int32 [STRIPS], by how much the strips after one shift it; tiles: int32, by
+    how much the tiles after one shift it.
     """
     strip = tl.arange(0, TILE_STRIPS)
     end = (tl.num_programs(0) - 1 - tl.program_id(0)) * (TILE_STRIPS * STRIP_BYTES)
