@@ -84,10 +84,10 @@ FAULTS = [  # in converted Verilog
     ("frame_finder", r"read\[48\] && scans", "scans"),
     (
         "port_merge",
-        r"(if \(\(port_merge0_open && port_merge0_chosen\[\(9 \+ 1\)\]) && port_merge0_chosen\[9\]",
+        r"(if \(\(vacant && chosen\[\(9 \+ 1\)\]) && chosen\[9\]",
         r"\1",
     ),
-    ("port_copy", r"\(port_copy0_gone \| \(port_copy0_offers", "(1'b0 | (port_copy0_offers"),
+    ("port_copy", r"\(gone \| \(offers", "(1'b0 | (offers"),
     ("loader_order", r"recent <= 6;", "recent <= 5;"),
     ("loader_order", r"sames\[9\] <= \(rows_under_way0_row_under_way9_valid", "sames[9] <= (1'b0"),
     ("row_port", r"made_taken && \(!made_refused\)", "made_taken"),
