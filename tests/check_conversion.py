@@ -52,7 +52,7 @@ def sheet_faults(folder: Path, name: str) -> list[str]:
     """Return what a top's datasheet says otherwise than its VHDL and its page."""
     text = (folder / datasheets.FOLDER / f"{name}.md").read_text(encoding="utf-8")
     vhdl = {
-        (re.sub(r"(?<=_[rt]x_|axis_)\d+(?=_t)", "n", port), way)
+        (re.sub(r"_\d+(?=_t)", "_n", port), way)
         for port, way, _ in vhdl_bench.ports_of(folder / "vhdl" / name / f"{name}.vhd")
     }
     faults = []
