@@ -197,7 +197,7 @@ def _area(name: str) -> list[str]:
         if cells := known.get(part):
             lines += [f"| {title} | {' | '.join(cells)} |", f"|---|{'--:|' * len(cells)}"]
             lines += [f"| at revision {known['revision']} | {' | '.join(map(_number, cells.values()))} |", ""]
-    return lines[:-1]
+    return lines[:-1]  # an empty line is last
 
 
 def _number(value: float) -> str:
