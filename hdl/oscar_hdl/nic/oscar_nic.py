@@ -50,8 +50,8 @@ def made_turns(clk, rst, values: MadeRows, side: MadeRows, made: MadeRows):
 
 
 @block
-def nothing_made(clk, made: MadeRows):
-    """Refuse all that a port of rows says: those that it has count for no list."""
+def refuse_made(clk, made: MadeRows):
+    """Answer each request of a port of rows with `refused`: its rows count for no list."""
 
     @always(clk.posedge)
     def refuse():
@@ -151,7 +151,7 @@ def oscar_nic(
             none_made, align=BLOCK,
         ),
         made_turns(clk, own.rows_rst, made_values, made_side, made),
-        nothing_made(clk, none_made),
+        refuse_made(clk, none_made),
     ]  # fmt: skip
 
     @always_comb
