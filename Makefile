@@ -149,8 +149,8 @@ dist: $(VENV)/.dist ## wheel, sdist and an archive of the VHDL, Verilog and .cor
 	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --out build/dist/$(HDL)
 	@$(BIN)/python -m oscar_sim.vectors --out build/dist/$(HDL)
 	@cp LICENSE build/dist/$(HDL)
-	@sed -E '$(UNLINKED)' docs/how-to/archive.md >build/dist/$(HDL)/README.md
-	@sed -E '$(UNLINKED)' docs/reference/registers.md >build/dist/$(HDL)/datasheets/registers.md
+	@sed -zE '$(UNLINKED)' docs/how-to/archive.md >build/dist/$(HDL)/README.md
+	@sed -zE '$(UNLINKED)' docs/reference/registers.md >build/dist/$(HDL)/datasheets/registers.md
 	@cd build/dist/$(HDL) && find . -type f ! -name 'SHA256SUMS*' -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS
 	@tar --sort=name --mtime=@$$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
 	  -C build/dist -c $(HDL) | gzip -9n >dist/$(HDL).tar.gz
