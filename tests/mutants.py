@@ -238,17 +238,17 @@ def _place(folder: Path, name: str) -> Path:
     return folder.joinpath("hdl/oscar_hdl", *rest) if first == RTL else folder / "host/oscar" / name
 
 
-def _is_rtl(folder: Path, file: Path) -> bool:
-    return "@block" in file.read_text(encoding="utf-8") and not file.is_relative_to(folder / FLOW)
+def _is_subject(folder: Path, file: Path) -> bool:
+    """Return True for a file of the host, and for one that has blocks of the NIC in it."""
+    blocks = "@block" in file.read_text(encoding="utf-8") and not file.is_relative_to(folder / FLOW)
+    return blocks or file.is_relative_to(folder / "host")
 
 
 def run(tree: Tree, options: argparse.Namespace) -> None:
     """Draw mutants of a tree, and print what becomes of each."""
     places = [_place(tree.folder, name) for name in options.paths]
     files = sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
-    files = [
-        file for file in files if file.is_relative_to(tree.folder / "host") or _is_rtl(tree.folder, file)
-    ]
+    files = [file for file in files if _is_subject(tree.folder, file)]
     every = [one for file in files for one in mutants_of(tree.folder, file.relative_to(tree.folder))]
     drawn = random.Random(options.seed).sample(every, min(options.count, len(every)))
     print(f"# {len(drawn)} of {len(every)} mutants, seed {options.seed}", flush=True)
