@@ -1,4 +1,4 @@
-"""What installed packages add to OSCAR by entry points: commands and methods."""
+"""What installed packages add to OSCAR by entry points: commands, codecs and methods."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from importlib.metadata import EntryPoint, entry_points
 from oscar.errors import PACKAGES
 
 COMMANDS = "oscar.commands"  # NAME = "package.module:function", which declares the command NAME
+CODECS = "oscar.codecs"  # NAME = "package.module:function", which returns a Codec of this name
 METHODS = "oscar.methods"  # NAME = "package.module:Class", of a Scheme
-STUDIES = "oscar_studies"  # has entry points of both groups
+STUDIES = "oscar_studies"  # has entry points of all groups
 
 
 @cache
@@ -37,10 +38,10 @@ def outdated(separator: str = "") -> str:
 
     An editable installation runs the code as it is now, with the entry points of the day it was installed.
     """
-    listed = [set(map(package_of, entries(group).values())) for group in (COMMANDS, METHODS)]
+    listed = [set(map(package_of, entries(group).values())) for group in (COMMANDS, CODECS, METHODS)]
     if all(STUDIES in packages for packages in listed) or not is_importable(STUDIES):
         return ""
     return (
-        f"{separator}the installed package does not list the commands and methods of {STUDIES}, as it is "
-        "older than this code: run `make setup`, or pip install -e . in the checkout"
+        f"{separator}the installed package does not list the commands, codecs and methods of {STUDIES}, as "
+        "it is older than this code: run `make setup`, or pip install -e . in the checkout"
     )

@@ -20,41 +20,41 @@ TILE = STRIP * STRIPS
 def product(a: Array, b: Array) -> Array:
     """Return the products of remainders, uint32, that broadcast."""
     a, b = np.broadcast_arrays(a, b)
-    found, b = np.zeros(a.shape, np.uint32), b.copy()
+    result, b = np.zeros(a.shape, np.uint32), b.copy()
     for i in range(32):
-        found ^= np.where(a >> np.uint32(31 - i) & np.uint32(1), b, np.uint32(0))
+        result ^= np.where(a >> np.uint32(31 - i) & np.uint32(1), b, np.uint32(0))
         b = b >> np.uint32(1) ^ np.where(b & np.uint32(1), POLYNOMIAL, np.uint32(0))
-    return found
+    return result
 
 
 def product_of_two(a: int, b: int) -> int:
     """Return the product of two remainders, as integers."""
-    found = 0
+    result = 0
     while a:
         if a & ONE:
-            found ^= b
+            result ^= b
         a = a << 1 & ALL
         b = b >> 1 ^ (int(POLYNOMIAL) if b & 1 else 0)
-    return found
+    return result
 
 
 @lru_cache(maxsize=64)
 def shift(size: int) -> int:
     """Return the remainder of the polynomial x^(8 * size): by how much `size` bytes shift what is before."""
-    found, square, bits = ONE, ONE >> 1, 8 * size
+    result, square, bits = ONE, ONE >> 1, 8 * size
     while bits:
         if bits & 1:
-            found = product_of_two(found, square)
+            result = product_of_two(result, square)
         square, bits = product_of_two(square, square), bits >> 1
-    return found
+    return result
 
 
 def shifts(size: int, count: int) -> Array:
     """Return by how much 0, 1, .. `count` - 1 times `size` bytes shift: uint32 [count]."""
-    found = np.array([ONE], np.uint32)
-    while found.size < count:
-        found = np.concatenate([found, product(found, np.array(shift(size * found.size), np.uint32))])
-    return found[:count]
+    result = np.array([ONE], np.uint32)
+    while result.size < count:
+        result = np.concatenate([result, product(result, np.array(shift(size * result.size), np.uint32))])
+    return result[:count]
 
 
 @lru_cache(maxsize=64)

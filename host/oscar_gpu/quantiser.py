@@ -209,24 +209,24 @@ class DeviceSteps(StepTracker):
         self._layout, self._granule = layout, granule
         self.costs: np.ndarray | None = None
 
-    def settle(self, came: Any, plan: Any = None, position: Any = None, begun: Any = None) -> Settled:
+    def settle(self, reduced: Any, plan: Any = None, position: Any = None, begun: Any = None) -> Settled:
         """See StepTracker.settle; plan: its Places, position: DevicePosition or None; begun: None."""
         layout, granule = self._layout, self._granule
-        sums: Any = torch.empty_like(came) if plan.ordered else came
+        sums: Any = torch.empty_like(reduced) if plan.ordered else reduced
         mean: Any = layout.room(torch.float32)
         tensors = [self._compared(t) for t in range(len(layout.sizes))]
-        old, moved, classes = (came, came, came) if position is None else position.begin()
+        old, moved, classes = (reduced, reduced, reduced) if position is None else position.begin()
         squares = 2 * len(layout.sizes)
         blocks = 0 if granule is None else -(-layout.values // granule)
-        found = torch.zeros(squares + blocks, dtype=torch.int64, device=layout.device)
-        before = came if self.previous is None else self.previous
+        facts = torch.zeros(squares + blocks, dtype=torch.int64, device=layout.device)
+        before = reduced if self.previous is None else self.previous
         kernels.settle[(len(layout.pieces),)](
-            came, layout.pieces, layout.put(tensors), plan.at, plan.granule, self.nodes, before, old, sums,
-            mean, moved, classes, found, squares,
+            reduced, layout.pieces, layout.put(tensors), plan.at, plan.granule, self.nodes, before, old, sums,
+            mean, moved, classes, facts, squares,
             ORDERED=plan.ordered, POSITIONS=position is not None, COSTS=granule is not None,
             BLOCK=granule or SIZE, SIZE=SIZE, **OPTIONS,
         )  # fmt: skip
-        known = found.cpu().numpy()
+        known = facts.cpu().numpy()
         self.costs = known[squares:] if granule else None
         pairs = known[:squares].reshape(-1, 2).tolist()
         rises = self._observe(sums, [self._squares(t, pair, sums) for t, pair in enumerate(pairs)])
@@ -260,13 +260,13 @@ class DeviceSteps(StepTracker):
         """See StepTracker.peak."""
         return int(sums.int().abs().max())
 
-    def energies_of(self, came: Any, places: Places) -> list[int]:
+    def energies_of(self, reduced: Any, places: Places) -> list[int]:
         """Return the sum of squares of each tensor's sums, which are in the order of `places`."""
         layout = self._layout
         if places.ordered:
             natural = torch.arange(layout.values, device=layout.device)
-            came = came[places.at[natural // places.granule].long() + natural % places.granule]
-        energies = [part.long().square().sum() for part in came.split(layout.sizes)]
+            reduced = reduced[places.at[natural // places.granule].long() + natural % places.granule]
+        energies = [part.long().square().sum() for part in reduced.split(layout.sizes)]
         return torch.stack(energies).tolist()  # one copy to the host
 
     def state_dict(self) -> dict[str, Any]:

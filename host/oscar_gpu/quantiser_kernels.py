@@ -87,7 +87,7 @@ def spread(values, count, places, granule, out, SIZE: tl.constexpr):
 
 @triton.jit
 def settle(
-    came, pieces, tensors, places, granule, nodes, before, old, sums, mean, moved, classes, found, behind,
+    reduced, pieces, tensors, places, granule, nodes, before, old, sums, mean, moved, classes, facts, behind,
     ORDERED: tl.constexpr, POSITIONS: tl.constexpr, COSTS: tl.constexpr, BLOCK: tl.constexpr,
     SIZE: tl.constexpr,
 ):  # fmt: skip
@@ -96,7 +96,7 @@ def settle(
     tensors: int32 [tensors][4]: exponent of the step, shifts of the sums and of those before to the finer of
     their steps, and whether they are compared. before: int16 sums. sums: receives them in natural order,
     where they came in another. old, moved: int16, the bits of uint16 position means before and after.
-    found: int64, zeros, gets for each tensor the sum of squares of its sums, and of their change; then,
+    facts: int64, zeros, gets for each tensor the sum of squares of its sums, and of their change; then,
     `behind` these, for each BLOCK of values what plans.block_costs says (COSTS).
     """
     piece = pieces + tl.program_id(0) * 3
@@ -105,18 +105,18 @@ def settle(
     row = tl.arange(0, SIZE // BLOCK)
     at = first + row[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :]
     inside = (at >= low) & (at < high)
-    s = tl.load(came + _place(at, inside, places, granule, ORDERED), mask=inside, other=0).to(tl.int32)
+    s = tl.load(reduced + _place(at, inside, places, granule, ORDERED), mask=inside, other=0).to(tl.int32)
     if ORDERED:
         tl.store(sums + at, s.to(tl.int16), mask=inside)
     exponent = tl.load(tensors + 4 * t)
     step = ((1023 + exponent).to(tl.int64) << 52).to(tl.float64, bitcast=True)
     tl.store(mean + at, (s.to(tl.float64) / nodes * step).to(tl.float32), mask=inside)
     wide = s.to(tl.int64)
-    tl.atomic_add(found + 2 * t, tl.sum(tl.sum(wide * wide, 1), 0), sem="relaxed")
+    tl.atomic_add(facts + 2 * t, tl.sum(tl.sum(wide * wide, 1), 0), sem="relaxed")
     compared = tl.load(tensors + 4 * t + 3) > 0
     last = tl.load(before + at, mask=inside & compared, other=0).to(tl.int64)
     change = (wide << tl.load(tensors + 4 * t + 1)) - (last << tl.load(tensors + 4 * t + 2))
-    tl.atomic_add(found + 2 * t + 1, tl.sum(tl.sum(change * change, 1), 0), mask=compared, sem="relaxed")
+    tl.atomic_add(facts + 2 * t + 1, tl.sum(tl.sum(change * change, 1), 0), mask=compared, sem="relaxed")
     size = tl.abs(s)
     if POSITIONS:
         was = tl.load(old + at, mask=inside, other=0).to(tl.int32) & 0xFFFF
@@ -127,7 +127,7 @@ def settle(
         tl.store(classes + at, _class(now).to(tl.uint8), mask=inside)
     if COSTS:
         cost = tl.where(size > 0, 2 * _length(size) + 1, 0)
-        to = found + behind + first // BLOCK + row
+        to = facts + behind + first // BLOCK + row
         total = tl.sum(cost, 1)
         tl.atomic_add(to, total.to(tl.int64), mask=total > 0, sem="relaxed")
 
@@ -180,8 +180,8 @@ def checksum(data, count, table, lanes, tiles, out):
 @triton.jit
 def _product(a, b):
     """Return the product of two remainders, polynomials over GF(2) with their bits reflected, int32."""
-    found = a ^ a
+    result = a ^ a
     for i in range(32):
-        found ^= tl.where(((a >> (31 - i)) & 1) > 0, b, 0)
+        result ^= tl.where(((a >> (31 - i)) & 1) > 0, b, 0)
         b = ((b >> 1) & 0x7FFFFFFF) ^ tl.where((b & 1) > 0, POLYNOMIAL, 0)
-    return found
+    return result

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oscar.coding.registry import CODECS
+from oscar.coding.registry import is_codec
 from oscar.collective.frames import Stats
 from oscar.collective.schedule import Schedule
 from oscar.collective.schedules import make_schedule
@@ -118,7 +118,7 @@ def verdict(row: Mapping[str, Any]) -> str:
 
 def of_scheme(row: Mapping[str, Any]) -> bool:
     """Whether a scheme was run, which is no codec around one schedule."""
-    return row["codec"] not in CODECS
+    return not is_codec(row["codec"])
 
 
 def text_table(results: Results) -> str:

@@ -115,11 +115,11 @@ def _run(task: TrainingTask, path: Path, tick: Tick) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        found["final"], found["bits_per_value"]
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        result["final"], result["bits_per_value"]
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{path}: expected what one run left ({error!r}); remove the file") from error
-    return found
+    return result
 
 
 def provenances(runs: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
@@ -244,7 +244,7 @@ def fewest_bits(rows: Sequence[dict[str, Any]], target: float, better: int) -> d
     finer one that reaches it; a contender that never does is left out. Points are taken at their best: a
     coarser point that is better than a finer one replaces it.
     """
-    found = {}
+    result = {}
     for name in dict.fromkeys(row["contender"] for row in rows):
         own = sorted((row for row in rows if row["contender"] == name), key=lambda row: row["bits"])
         reached = next((i for i, row in enumerate(own) if better * (row["mean"] - target) >= 0), None)
@@ -252,13 +252,13 @@ def fewest_bits(rows: Sequence[dict[str, Any]], target: float, better: int) -> d
             continue
         high = own[reached]
         if reached == 0:
-            found[name] = high["bits"]
+            result[name] = high["bits"]
             continue
         low = own[reached - 1]
         part = (target - low["mean"]) / (high["mean"] - low["mean"])
         coarse, fine = math.log2(low["bits"]), math.log2(high["bits"])
-        found[name] = 2 ** (coarse + part * (fine - coarse))
-    return found
+        result[name] = 2 ** (coarse + part * (fine - coarse))
+    return result
 
 
 def metric_at(rows: Sequence[dict[str, Any]], contender: str, bits: float, better: int) -> float | None:
@@ -270,12 +270,12 @@ def metric_at(rows: Sequence[dict[str, Any]], contender: str, bits: float, bette
     own = sorted((row for row in rows if row["contender"] == contender), key=lambda row: row["bits"])
     if not own or not own[0]["bits"] <= bits <= own[-1]["bits"]:
         return None
-    found = [row["mean"] for row in own if row["bits"] <= bits]
+    result = [row["mean"] for row in own if row["bits"] <= bits]
     for low, high in itertools.pairwise(own):
         if low["bits"] < bits < high["bits"]:
             part = math.log2(bits / low["bits"]) / math.log2(high["bits"] / low["bits"])
-            found.append(low["mean"] + part * (high["mean"] - low["mean"]))
-    return float(max(found, key=lambda mean: better * mean))
+            result.append(low["mean"] + part * (high["mean"] - low["mean"]))
+    return float(max(result, key=lambda mean: better * mean))
 
 
 def speedups(row: dict[str, Any], base: dict[str, Any], shares: Sequence[float]) -> list[float]:

@@ -71,10 +71,10 @@ def answers(results: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _ranking(found: Mapping[str, float], rows: Sequence[dict[str, Any]]) -> list[str]:
+def _ranking(result: Mapping[str, float], rows: Sequence[dict[str, Any]]) -> list[str]:
     """Return a line per method: its fewest bits, interpolated, and the bits of its cheapest trained point."""
     lines = []
-    for name, bits in sorted(found.items(), key=lambda item: item[1]):
+    for name, bits in sorted(result.items(), key=lambda item: item[1]):
         holding = [row["bits"] for row in rows if row["contender"] == name and row["holds"]]
         trained = f"  (cheapest point that holds: {min(holding):.3f})" if holding else ""
         lines.append(f"#   {name:<22} {bits:.3f}{trained}")
@@ -91,8 +91,8 @@ def _against(rows: Sequence[dict[str, Any]], sketch: str, better: int) -> list[s
         f"# against {sketch}: at equal metric, how many times fewer bits/value; at equal bits, the metric"
     ]
     for point in (row for row in rows if row["contender"] == sketch):
-        found = fewest_bits(rows, point["mean"], better)
-        ratios = [f"{name} {point['bits'] / bits:.2f}x" for name, bits in found.items() if _ours(name)]
+        result = fewest_bits(rows, point["mean"], better)
+        ratios = [f"{name} {point['bits'] / bits:.2f}x" for name, bits in result.items() if _ours(name)]
         lines.append(
             f"#   where {sketch} has {point['mean']:.4f} at {point['bits']:.2f}: "
             f"{', '.join(ratios) or 'no OSCAR method reaches it'}"
@@ -142,15 +142,15 @@ def families(rows: Sequence[Row]) -> list[list[str]]:
     methods: dict[str, list[str]] = {}
     for name in names_of(rows):
         methods.setdefault(next(row["codec"] for row in rows if row["contender"] == name), []).append(name)
-    found: list[list[str]] = []
+    result: list[list[str]] = []
     rest: list[str] = []
     for names in methods.values():
         if len(names) == 1 and sum(row["contender"] == names[0] for row in rows) == 1:
             rest += names
         else:
             parts = math.ceil(len(names) / TOGETHER)
-            found += [[names[i] for i in part] for part in np.array_split(np.arange(len(names)), parts)]
-    return found + [rest] * bool(rest)
+            result += [[names[i] for i in part] for part in np.array_split(np.arange(len(names)), parts)]
+    return result + [rest] * bool(rest)
 
 
 def edge(rows: Sequence[Row], base: Row | None) -> float:

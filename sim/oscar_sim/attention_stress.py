@@ -77,20 +77,20 @@ class AttentionUnit:
             self.model.handle, ctypes.addressof(batch), seed, wanted.size, bits.ctypes.data,
             refused.ctypes.data,
         )  # fmt: skip
-        found = [text] if (text := faults(int(bits[0]))) else []
+        result = [text] if (text := faults(int(bits[0]))) else []
         count = batch.results.count
         if count != wanted.size:
-            found.append(f"{count} words of results, not {wanted.size}")
+            result.append(f"{count} words of results, not {wanted.size}")
         size = min(count, wanted.size)
         differ = (got[0][:size] != wanted[:size]) | (got[1][:size] != ends[:size])
         if differ.any():
             at = int(np.argmax(differ))
             starts = np.cumsum([head.result.size for head in heads])
-            found.append(f"result {int(np.searchsorted(starts, at, 'right'))} of {len(heads)} differs")
+            result.append(f"result {int(np.searchsorted(starts, at, 'right'))} of {len(heads)} differs")
         bad = sum(head.refused for head in heads)
-        if not found and int(refused[0]) != bad:
-            found.append(f"counts {int(refused[0])} heads as refused, not {bad}")
-        return int(clocks), found
+        if not result and int(refused[0]) != bad:
+            result.append(f"counts {int(refused[0])} heads as refused, not {bad}")
+        return int(clocks), result
 
 
 def _stream(packets: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -157,12 +157,12 @@ def attended(unit: AttentionUnit, generate: Generator, seed: int, tally: Counter
     words = sum(head.rows.size for head in heads)
     reset_at = int(rng.integers(0, words + 500 * HEADS)) if rng.random() < RESETS else -1
     shares = [int(65536 * rng.choice(SHARES)) for _ in range(3)]
-    clocks, found = unit.run(heads, Stalls(*shares, reset_at), seed)
+    clocks, result = unit.run(heads, Stalls(*shares, reset_at), seed)
     tally["clocks"] += clocks
     tally["blocks"] += len(heads)
     tally["values"] += words * LANES
     tally["resets"] += reset_at >= 0
     tally["refused"] += sum(head.refused for head in heads)
-    tally["hangs"] += sum("hangs" in fault for fault in found)
-    tally["mismatches"] += len(found)
-    return found
+    tally["hangs"] += sum("hangs" in fault for fault in result)
+    tally["mismatches"] += len(result)
+    return result

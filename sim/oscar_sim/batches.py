@@ -71,15 +71,15 @@ class _Blocks:
 
     def faults(self, done: int) -> list[str]:
         """Return what is wrong with the blocks that ended, and with the one that did not."""
-        found = []
+        result = []
         for n, frame, b in self.places:
             block = self.batch.blocks[n]
             if n > done or (n == done and not block["faults"]):
                 break
             problems = faults(int(block["faults"])) or self._problems(n, frame, b)
             if problems:
-                found.append(f"block {n} of {int(block['count'])} values: {problems}")
-        return found
+                result.append(f"block {n} of {int(block['count'])} values: {problems}")
+        return result
 
     def _problems(self, n: int, frame: CodedFrame, b: int) -> str:
         """Return what block n gave that it should not have; nothing if all is well."""
@@ -272,7 +272,7 @@ class EncoderBatch(_Blocks):
 def run(unit: Unit, batch: DecoderBatch | EncoderBatch, seed: int) -> tuple[int, int, list[str]]:
     """Run a batch; return clocks, blocks that ended, and what was wrong."""
     clocks, done = unit.run(batch.batch, seed)
-    found = batch.faults(done)
-    if done < len(batch.batch.blocks) and not found:
-        found = [f"block {done} did not end"]
-    return clocks, done, found
+    result = batch.faults(done)
+    if done < len(batch.batch.blocks) and not result:
+        result = [f"block {done} did not end"]
+    return clocks, done, result

@@ -61,13 +61,13 @@ class Copy:
 
     def _bound(self, processes: list[Translated]) -> tuple[list[Process], dict[int, list[Process]]]:
         """Return processes on this copy's values, and by signal those that read it."""
-        found, readers = [], {}
+        result, readers = [], {}
         for process in processes:
             run = process.bind(self.store)
-            found.append(run)
+            result.append(run)
             for i in process.inputs:
                 readers.setdefault(i, []).append(run)
-        return found, readers
+        return result, readers
 
     def clock(self) -> int:
         """Run what is due at a rising edge; return how many processes ran."""
@@ -128,11 +128,11 @@ class CompiledSimulator:
             self.each()
             self.clocks += 1
             for signal in _siglist:
-                found = takers.get(id(signal))
-                if found is None:
+                result = takers.get(id(signal))
+                if result is None:
                     show_value(signal, signal._next)
                 else:
-                    for copy in found:
+                    for copy in result:
                         copy.take(signal)
             del _siglist[:]
             for copy in self.copies:

@@ -80,7 +80,7 @@ def _fit(queues: Sequence[Queue], terms: Sequence[Array]) -> dict[str, Any]:
     coded = every[:, Terms._fields.index("raw_rows")] == 0
     front = float(np.median(np.concatenate([queue.front for queue in queues])[coded]))
     result = _least_squares(every, alone - front, 1 / alone)
-    hold = _least_squares(*_holds(queues, terms))
+    hold = _least_deviations(*_holds(queues, terms))
     errors = _errors(queues, terms, front, result, hold)
     parts = {"result": result, "hold": hold, "error": errors}
     return {"front": front} | {name: part._asdict() for name, part in parts.items()}
@@ -91,6 +91,20 @@ def _least_squares(terms: Array, clocks: Array, weights: Array) -> Terms:
     solve = needed("scipy.optimize", "fitting a NIC's clocks", "schedule").nnls
     solution, _ = solve(terms * weights[:, None], clocks * weights)
     return Terms(*(round(float(each), DECIMALS) for each in solution))
+
+
+def _least_deviations(terms: Array, clocks: Array, weights: Array) -> Terms:
+    """Return non-negative coefficients whose absolute errors add up to the least.
+
+    Some frames wait for what no term says, such as one of the frames under way before. Squares would bend all
+    coefficients towards these.
+    """
+    solve = needed("scipy.optimize", "fitting a NIC's clocks", "schedule").linprog
+    rows, size = weights[:, None] * terms, weights.size
+    above, below = np.eye(size), -np.eye(size)  # of each error one is used
+    costs = np.concatenate([np.zeros(rows.shape[1]), np.ones(2 * size)])
+    solution = solve(costs, A_eq=np.hstack([rows, above, below]), b_eq=weights * clocks).x
+    return Terms(*(round(float(each), DECIMALS) for each in solution[: rows.shape[1]]))
 
 
 def _holds(queues: Sequence[Queue], terms: Sequence[Array]) -> tuple[Array, Array, Array]:

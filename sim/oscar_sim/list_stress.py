@@ -130,7 +130,7 @@ class ListTraffic(Traffic):
 
         No frame is held up by a SEND that waits for one of those behind it.
         """
-        rng, found, closed = self.rng, [], set[int]()
+        rng, result, closed = self.rng, [], set[int]()
         for number in range(first):
             need, gate = int(rng.choice([COUNTS, OWN, AFTER, NO_GATE])), -first
             late = {send for receive, send in self.into.items() if receive > number}
@@ -151,8 +151,8 @@ class ListTraffic(Traffic):
                 events[gate] += 1
             else:
                 need = NO_GATE
-            found.append((first + gate, need))
-        return found
+            result.append((first + gate, need))
+        return result
 
     @staticmethod
     def _leads(chain: list[int], n: int, to: int) -> bool:
@@ -163,19 +163,19 @@ class ListTraffic(Traffic):
 
     def faults(self, told: Told) -> list[str]:
         """Return what was wrong."""
-        found = [told.fault] if told.fault else []
+        result = [told.fault] if told.fault else []
         order = self._order(told)
         if any(n is None for n in order):
-            return [*found, f"frames differ, or leave in another order on their link: {order}"]
-        found += self._peer_faults([n for n in order if n is not None], told)
+            return [*result, f"frames differ, or leave in another order on their link: {order}"]
+        result += self._peer_faults([n for n in order if n is not None], told)
         if told.reset:
-            return found
+            return result
         if told.listed != 1:  # one list has ended, without an error
-            found.append(f"LIST_RESULT is {told.listed:08x}")
+            result.append(f"LIST_RESULT is {told.listed:08x}")
         if told.fault:
-            return found
+            return result
         told.receives = np.zeros(len(self.receives), [("error", "u4")])
-        return found + self._counted(told) + self._memory_faults(told)
+        return result + self._counted(told) + self._memory_faults(told)
 
     def _order(self, told: Told) -> list[int | None]:
         """Return which SEND each frame is of, as links have them; None: of none."""
@@ -183,11 +183,11 @@ class ListTraffic(Traffic):
         for n, send in enumerate(self.sends):
             for port in self.leaves(send.fields["peer"]):
                 left.setdefault((port, send.fields["step"]), []).append(n)
-        found: list[int | None] = []
+        result: list[int | None] = []
         for data, port in zip(told.frames, self._ports(told), strict=True):
             here = (ns for (at, _), ns in left.items() if at == port and ns and self.wanted[ns[0]] == data)
-            found.append(next(here, [None]).pop(0))
-        return found
+            result.append(next(here, [None]).pop(0))
+        return result
 
     def _ports(self, told: Told) -> list[int]:
         """Return where each frame left."""

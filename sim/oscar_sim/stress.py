@@ -72,7 +72,7 @@ def encode(unit: Unit, generate: Generator, seed: int, tally: Counter[str]) -> l
 def _run(
     unit: Unit, batch: DecoderBatch | EncoderBatch, frames: list[Any], seed: int, tally: Counter[str]
 ) -> list[str]:
-    clocks, done, found = run(unit, batch, seed)
+    clocks, done, result = run(unit, batch, seed)
     blocks = batch.batch.blocks
     tally["clocks"] += clocks
     tally["frames"] += len(frames)
@@ -80,9 +80,9 @@ def _run(
     tally["values"] += int(blocks["count"][:done].sum())
     tally["resets"] += int(blocks["resets"].sum())
     tally["refused"] += int(np.count_nonzero(blocks["bad"]))
-    tally["hangs"] += sum("hangs" in fault for fault in found)
-    tally["mismatches"] += len(found)
-    return found
+    tally["hangs"] += sum("hangs" in fault for fault in result)
+    tally["mismatches"] += len(result)
+    return result
 
 
 def converted(kind: str, units: int = 1) -> Any:
@@ -138,16 +138,16 @@ def stress(
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Run random batches until the unit has seen `clocks` clocks; return what happened."""
-    generate, tally, found = Generator(seed, largest=largest), Counter[str](), list[str]()
+    generate, tally, result = Generator(seed, largest=largest), Counter[str](), list[str]()
     start, number = time.perf_counter(), 0
-    while tally["clocks"] < clocks and len(found) < MOST_FAULTS:
+    while tally["clocks"] < clocks and len(result) < MOST_FAULTS:
         number += 1
-        found += CHECKS[kind](unit, generate, seed * 1000 + number, tally)
+        result += CHECKS[kind](unit, generate, seed * 1000 + number, tally)
         if progress is not None:
-            progress(f"{kind}, seed {seed}: {tally['clocks'] / clocks:6.1%}, mismatches: {len(found)}")
+            progress(f"{kind}, seed {seed}: {tally['clocks'] / clocks:6.1%}, mismatches: {len(result)}")
     seconds = time.perf_counter() - start
     counted = {name: tally[name] for name in COLUMNS}
-    return {"unit": kind, "seed": seed, "seconds": seconds, "faults": found[:MOST_FAULTS], **counted}
+    return {"unit": kind, "seed": seed, "seconds": seconds, "faults": result[:MOST_FAULTS], **counted}
 
 
 def _clocks(text: str) -> int:
@@ -210,22 +210,22 @@ def main(argv: list[str] | None = None) -> int:
             clocks = args.clocks
             if args.share:
                 clocks = -(-clocks * SHARE[kind] // sum(SHARE[k] for k in units) // len(seeds))
-            found = stress(kind, unit, clocks=clocks, seed=seed, largest=args.largest, progress=progress)
-            runs.append(found)
+            result = stress(kind, unit, clocks=clocks, seed=seed, largest=args.largest, progress=progress)
+            runs.append(result)
             progress.clear()
-            speed = f"{found['clocks'] / found['seconds'] / 1e6:.2f}"
-            cells = (kind, seed, *(found[name] for name in COLUMNS), speed)
+            speed = f"{result['clocks'] / result['seconds'] / 1e6:.2f}"
+            cells = (kind, seed, *(result[name] for name in COLUMNS), speed)
             print(" ".join(f"{cell:>10}" for cell in cells), flush=True)
-            for fault in found["faults"]:
+            for fault in result["faults"]:
                 print(f"  {fault}", flush=True)
-            if found["faults"]:
+            if result["faults"]:
                 again = f"--unit {kind} --units {args.units} --seed {seed} --clocks {clocks}"
                 again += f" --largest {args.largest}"
                 print(f'  WRONG with seed {seed}; to see it again: make stress ARGS="{again}"', flush=True)
-            total = {name: sum(found[name] for found in runs) for name in COLUMNS}
+            total = {name: sum(result[name] for result in runs) for name in COLUMNS}
             if args.json:  # each time: a run of hours may be stopped
                 write_results(args.json, {"ok": not total["mismatches"], "total": total, "runs": runs})
-    seconds = sum(found["seconds"] for found in runs)
+    seconds = sum(result["seconds"] for result in runs)
     said = ", ".join(f"{total[name]:,} {name}" for name in COLUMNS)
     print(f"# {len(seeds)} seeds, {seconds:.1f} s: {said}")
     return 1 if total["mismatches"] else 0

@@ -62,7 +62,7 @@ class SwitchTraffic(ListTraffic):
         A frame that waits behind a SEND holds up all others. So none of them is for that SEND, nor for one
         before it on its link.
         """
-        rng, found, sums = self.rng, [], set(self.into.values())
+        rng, result, sums = self.rng, [], set(self.into.values())
         behind = [
             n for n in range(len(self.sends))
             if rng.random() < 0.3 and not any(self._leads(chain, each, n) for each in sums)
@@ -81,8 +81,8 @@ class SwitchTraffic(ListTraffic):
                 events[gate] += 1
             else:
                 need = NO_GATE
-            found.append((first + gate, need))
-        return found
+            result.append((first + gate, need))
+        return result
 
     def _ports(self, told: Told) -> list[int]:
         return told.peers

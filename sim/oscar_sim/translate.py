@@ -48,9 +48,9 @@ class Store:
 
     def number(self, signal: Any) -> int:
         """Return a signal's number."""
-        found = self.index.get(id(signal))
-        if found is None:
-            found = self.index[id(signal)] = len(self.now)
+        result = self.index.get(id(signal))
+        if result is None:
+            result = self.index[id(signal)] = len(self.now)
             value = signal._val
             if isinstance(value, intbv):
                 if not isinstance(value, modbv) or value._min != 0 or not value._nrbits:
@@ -61,7 +61,7 @@ class Store:
             self.now.append(value)
             self.next.append(value)
             self.signals.append(signal)
-        return found
+        return result
 
     def numbers(self, signals: list[Any]) -> tuple[int, ...]:
         """Return the numbers of a list of signals."""
@@ -117,8 +117,8 @@ def _parsed(code: Any) -> ast.FunctionDef:
     """Return the syntax tree of a function's code."""
     function = FunctionType(code, {}, closure=tuple(_cell() for _ in code.co_freevars) or None)
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    found = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return found
+    result = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return result
 
 
 def _cell() -> Any:
@@ -200,8 +200,8 @@ class _Writer:
         if isinstance(node, ast.Constant):
             return True
         if isinstance(node, (ast.Name, ast.Attribute)):
-            found = self.named(node)
-            return found is not None and isinstance(found, STATIC) and not isinstance(found, SignalType)
+            result = self.named(node)
+            return result is not None and isinstance(result, STATIC) and not isinstance(result, SignalType)
         if isinstance(node, ast.Call):
             if not isinstance(node.func, ast.Name) or node.func.id not in (
                 "len",
@@ -258,11 +258,11 @@ class _Writer:
         if self.static(node):
             value = self.value(node)
             return Term(self.constant(value), 1 if isinstance(value, bool) else None)
-        found = self.named(node)
-        if isinstance(found, SignalType):
-            return self.read(found)
-        if isinstance(found, intbv):
-            return Term(repr(int(found)), int(found._nrbits) or None)
+        result = self.named(node)
+        if isinstance(result, SignalType):
+            return self.read(result)
+        if isinstance(result, intbv):
+            return Term(repr(int(result)), int(result._nrbits) or None)
         write = getattr(self, f"_{type(node).__name__.lower()}", None)
         if write is None:
             raise TypeError(f"not translated: {ast.unparse(node)}")
@@ -443,11 +443,11 @@ class _Writer:
         self.emit(depth, f"l_{name} = {text}")
 
     def _signal(self, target: ast.expr, part: ast.expr | None, value: Term, depth: int) -> None:
-        found = self.named(target)
-        if isinstance(found, SignalType):
-            number = self.store.number(found)
+        result = self.named(target)
+        if isinstance(result, SignalType):
+            number = self.store.number(result)
             self.outputs.add(number)
-            place, bits, like = f"n{number}", bits_of(found), found._val
+            place, bits, like = f"n{number}", bits_of(result), result._val
         elif isinstance(target, ast.Subscript) and isinstance(owner := self.named(target.value), list):
             numbers = self.store.numbers(owner)
             self.emit(depth, f"w = {self.item(numbers, self.term(target.slice).text)}")

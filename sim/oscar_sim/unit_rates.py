@@ -50,9 +50,9 @@ def rate(unit: Unit, frames: Sequence[CodedFrame], coder: Coder, seed: int) -> t
         batch = DecoderBatch(frames, coder, rng, stress=False)
     else:
         batch = EncoderBatch(frames, rng, stress=False)
-    clocks, done, found = run(unit, batch, seed)
-    if found:
-        raise OscarError(f"{unit.kind}: {found[0]}")
+    clocks, done, result = run(unit, batch, seed)
+    if result:
+        raise OscarError(f"{unit.kind}: {result[0]}")
     return done, int(batch.batch.blocks["count"].sum()), clocks
 
 

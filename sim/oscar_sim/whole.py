@@ -115,8 +115,8 @@ class NicMemory:
         for rows in self.packets(lines.block):
             number = rows.stop - rows.start
             stop = at + lines.places(rows.start, number)[2]
-            found = lines.in_rows(rows.start, number, values[4 * at : 4 * stop], 4)
-            self.values[rows] = np.ascontiguousarray(found).reshape(number, -1).view("<i2")
+            result = lines.in_rows(rows.start, number, values[4 * at : 4 * stop], 4)
+            self.values[rows] = np.ascontiguousarray(result).reshape(number, -1).view("<i2")
             kinds = lines.in_rows(rows.start, number, descriptors[at:stop], 1)
             described[rows] = np.ascontiguousarray(kinds).reshape(number, -1).view("<u2")[:, 0]
             at = stop
@@ -306,13 +306,13 @@ class WholeNic:
         side.place(run["side"], keep, before=sizes[1])
         run["values"]["pause"] = run["side"]["pause"] = pause
         read.place(run["read"], keep, first=False)
-        found = np.zeros((4 * steps, size), np.uint8), np.zeros((steps, 2 * self.units), np.uint8)
-        for name, array in zip(("values_read", "descriptors_read"), found, strict=True):
+        result = np.zeros((4 * steps, size), np.uint8), np.zeros((steps, 2 * self.units), np.uint8)
+        for name, array in zip(("values_read", "descriptors_read"), result, strict=True):
             last = np.zeros(len(array), np.uint8)
             keep.append(last)
             run[name]["data"], run[name]["last"] = array.ctypes.data, last.ctypes.data
             run[name]["room"], run[name]["count"] = last.size, 0
-        return found
+        return result
 
     def _side(self, memory: NicMemory, rows: slice) -> np.ndarray:
         """Return a packet's words of side rows."""

@@ -277,20 +277,20 @@ class Traffic:
 
     def faults(self, told: Told) -> list[str]:
         """Return what was wrong."""
-        found = [told.fault] if told.fault else []
-        found += [f"frame {n} sent differs" for n, f in enumerate(told.frames) if f != self.wanted[n]]
-        found += [
+        result = [told.fault] if told.fault else []
+        result += [f"frame {n} sent differs" for n, f in enumerate(told.frames) if f != self.wanted[n]]
+        result += [
             f"frame {n} goes to peer {peer}"
             for n, (peer, order) in enumerate(zip(told.peers, self.sends, strict=False))
             if peer != order.fields["peer"]
         ]
-        found += [f"SEND {n} ended with error {e}" for n, e in enumerate(told.sends["error"].tolist()) if e]
+        result += [f"SEND {n} ended with error {e}" for n, e in enumerate(told.sends["error"].tolist()) if e]
         for n, error in enumerate(told.receives["error"].tolist()):
             if error not in self._errors(n):
-                found.append(f"RECEIVE {n} ended with error {error}, not {self._errors(n)}")
+                result.append(f"RECEIVE {n} ended with error {error}, not {self._errors(n)}")
         if told.fault or told.reset:
-            return found
-        return found + self._counted(told) + self._memory_faults(told)
+            return result
+        return result + self._counted(told) + self._memory_faults(told)
 
     def _errors(self, n: int) -> tuple[int, ...]:
         if self.receives[n].abort:
@@ -304,17 +304,17 @@ class Traffic:
             "FRAMES_IN": len(self.sums) - failed, "FRAMES_OUT": len(self.sends),
             "FRAMES_BAD": self.bad + failed, "REFUSED": told.refused, "PACKETS_BAD": self.bad_packets,
         }  # fmt: skip
-        found = [f"{k} is {told.counters[k]}, not {v}" for k, v in expected.items() if told.counters[k] != v]
+        result = [f"{k} is {told.counters[k]}, not {v}" for k, v in expected.items() if told.counters[k] != v]
         for peer, word in enumerate(told.drops):
             own = [reasons for who, reasons in self.drops if who == peer]
             count, reason = word & 0xFFFF, word >> 16
             if count != len(own) or (own and not any(reason in reasons for reasons in own)):
-                found.append(f"PEER_DROPS of {peer} is {count} for reason {reason}, not one of {own}")
-        return found
+                result.append(f"PEER_DROPS of {peer} is {count} for reason {reason}, not one of {own}")
+        return result
 
     def _memory_faults(self, told: Told) -> list[str]:
         """Return which rows are wrong; those of frames with a bad block may hold anything."""
-        values, headers, found = self.values_before, self.headers_before & DESCRIBED, []
+        values, headers, result = self.values_before, self.headers_before & DESCRIBED, []
         here = self.memory.headers & DESCRIBED
         for order, sums, error in zip(self.receives, self.sums, told.receives["error"], strict=True):
             part = slice(order.fields["row"], order.fields["row"] - (-order.fields["count"] // LANES))
@@ -324,10 +324,10 @@ class Traffic:
                 values[part], headers[part] = self.memory.values[part], here[part]
         wrong = np.flatnonzero((values != self.memory.values).any(axis=1))
         if wrong.size:
-            found.append(f"values of {wrong.size} rows differ, row {wrong[0]} is the first")
+            result.append(f"values of {wrong.size} rows differ, row {wrong[0]} is the first")
         if not np.array_equal(headers, here):
-            found.append(f"descriptors differ, row {np.flatnonzero(headers != here)[0]} is the first")
-        return found
+            result.append(f"descriptors differ, row {np.flatnonzero(headers != here)[0]} is the first")
+        return result
 
 
 def whole(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:
@@ -348,7 +348,7 @@ def batch(traffic: Traffic, nic: WholeNic, seed: int, tally: Counter[str]) -> li
         entries=traffic.entries, makings=traffic.makings, pause=int(rng.choice([1, 100, 20_000])),
         stress=Stress(idle, busy, refuse, pry), seed=seed, reset_at=reset_at,
     )  # fmt: skip
-    found = traffic.faults(told)
+    result = traffic.faults(told)
     for _ in range(int(rng.choice([1, 1, 2]))):  # links begin anew
         nic.reset(int(rng.integers(1, HELD)))
     nic.reset(HELD + int(rng.integers(rng.choice([1, 40, 2000]))))
@@ -358,5 +358,5 @@ def batch(traffic: Traffic, nic: WholeNic, seed: int, tally: Counter[str]) -> li
     tally["resets"] += told.reset
     tally["refused"] += int(np.count_nonzero(told.receives["error"])) + told.counters.get("FRAMES_BAD", 0)
     tally["hangs"] += "hangs" in told.fault
-    tally["mismatches"] += len(found)
-    return found
+    tally["mismatches"] += len(result)
+    return result

@@ -14,11 +14,11 @@ from oscar import delta, floats, pseudo
 from oscar.coding.codec import Codec
 from oscar.coding.frame import HEADER_BYTES
 from oscar.coding.index import INDEX_CODECS, make_index
-from oscar.coding.registry import CODECS, make_codec
+from oscar.coding.registry import codec_names, make_codec
 from oscar.errors import ConfigError, FrameError, WrongBaseError
 from oscar.state import crc
 
-ENTRIES = {name: make_codec(name) for name in CODECS}
+ENTRIES = {name: make_codec(name) for name in codec_names()}
 ENTRIES |= {
     f"{name}, reference": make_codec(name, implementation="reference") for name in ("asc", "asc-paper")
 }

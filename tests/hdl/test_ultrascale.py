@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
 from myhdl import always, block
 
+from needs import needs
+from oscar_hdl.flow.convert import run_tool
 from oscar_hdl.flow.placement import parts
 from oscar_hdl.flow.placement.ultrascale import SHARED, UNIT, card_lines
 from oscar_hdl.streams.bundles import Stream, word
@@ -33,3 +39,12 @@ def test_ports_in_lists_become_two_wide_ones() -> None:
     assert [len(signal) for signal in takes] == [8, 1, 1, 3, 5]
     assert [len(signal) for signal in gives] == [1, 6]
     assert (len(top.args[2]), len(top.args[3])) == (18, 7)
+
+
+@pytest.mark.filterwarnings("ignore::myhdl.ToVerilogWarning")  # of what a part leaves unread
+@pytest.mark.parametrize("side", [parts.frame_receiver, parts.frame_sender])
+def test_wide_sides_of_a_nic_are_legal_verilog(side: Any, tmp_path: Path) -> None:
+    """Stress converts NICs of one and two units, whose stores have one column; eight units have four."""
+    needs("iverilog")
+    side(units=8, bus_bits=512, store_log2=9).convert(hdl="Verilog", path=str(tmp_path), name="side")
+    run_tool(["iverilog", "-g2012", "-t", "null", tmp_path / "side.v"], "iverilog")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oscar.coding.registry import CODECS, make_codec
+from oscar.coding.registry import codec_names, make_codec
 from oscar.collective.local import Fault
 from oscar.collective.schedules import SCHEDULES
 from oscar.config import Config
@@ -20,7 +20,7 @@ from oscar_studies.sampled import SampledCluster
 from support.gradients import related
 
 SHAPES: list[tuple[int, ...]] = [(3, 5, 7), (), (0,), (129,), (2, 0, 3), (1, 1), (300,)]
-ALL = {name: make_codec(name) for name in CODECS}
+ALL = {name: make_codec(name) for name in codec_names()}
 LOSSLESS = [name for name, codec in ALL.items() if codec.lossless and codec.domain == "int"]
 SLOW = {"constriction", "atalanta-dp"}  # oracles: their frames are tested on their own
 

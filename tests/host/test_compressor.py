@@ -13,6 +13,7 @@ import pytest
 from needs import needs
 from oscar import Config, LocalCluster, plugins
 from oscar.cli import main
+from oscar.coding import registry as codecs
 from oscar.errors import ConfigError
 from oscar.planning.tuning.options import changes_of
 from oscar.reducers.communicator import Communicator
@@ -36,7 +37,7 @@ def _in_the_clone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def forget() -> None:
     """Let the next look-up read the entry points anew."""
-    for function in (plugins.entries, registry.installed, registry.scheme_class):
+    for function in (plugins.entries, codecs.installed_codecs, registry.installed, registry.scheme_class):
         function.cache_clear()
 
 
@@ -119,6 +120,18 @@ def test_a_package_gives_it_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     named = registry.installed()  # a package cannot take over a name of OSCAR's
     assert named.keys() == {"powersgd", "signs"}
     assert named["powersgd"].startswith("oscar_studies.")
+
+
+def test_a_package_adds_codecs_and_takes_over_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget()
+    target = "oscar_studies.codecs.order0:rans0"
+    entries = [EntryPoint(name, target, plugins.CODECS) for name in ("rans0", "zstd", "other")]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: entries if group == plugins.CODECS else [])
+    assert codecs.codec_names() == [*codecs.CODECS, "rans0", "other"]
+    assert codecs.make_codec("rans0").name == "rans0"
+    assert codecs.make_codec("zstd").name == "zstd"
+    with pytest.raises(ConfigError, match=r"codec other: expected oscar_studies.* to return .*Codec of this"):
+        codecs.make_codec("other")
 
 
 def test_it_can_be_tuned() -> None:

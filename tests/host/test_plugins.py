@@ -11,6 +11,7 @@ import pytest
 
 from oscar import Config, plugins
 from oscar.cli import main
+from oscar.coding import registry as codecs
 from oscar.errors import ConfigError
 from oscar.schemes import registry
 
@@ -25,7 +26,7 @@ def _forget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def forget() -> None:
-    for function in (plugins.entries, registry.installed, registry.scheme_class):
+    for function in (plugins.entries, codecs.installed_codecs, registry.installed, registry.scheme_class):
         function.cache_clear()
 
 

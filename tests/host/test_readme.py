@@ -17,7 +17,7 @@ from oscar_lab.cli.bench import modules
 
 OSCAR_COMMANDS = (*RUNTIME_COMMANDS, *plugins.entries(plugins.COMMANDS))
 ROOT = Path(__file__).parents[2]
-NO_MODULES = "oscar.core", "oscar.nic", "oscar.methods", "oscar.commands", "oscar.ddp"
+NO_MODULES = "oscar.core", "oscar.nic", "oscar.codecs", "oscar.methods", "oscar.commands", "oscar.ddp"
 PAGES = {
     name: (ROOT / name).read_text(encoding="utf-8")
     for name in ("README.md", "docs/start/install.md", "docs/start/tour.md", "docs/reference/commands.md")

@@ -35,7 +35,7 @@ from oscar.timeline.lanes import GRID, make_case, policy_time, seconds_at
 from oscar.timeline.link import Cores, LinkModel, Pipeline
 from oscar.timeline.lowering import unit_work
 from oscar.timeline.replay import replay, time_of
-from oscar_lab.bench._tuner_figure import bubbles
+from oscar_lab.bench._timelines import bubbles
 from oscar_lab.rivals.by_frame import ORDERS, Production, allreduce, sums_s
 from oscar_studies.overlap import bucket_shares, iteration_time
 from support.frames import unequal

@@ -256,13 +256,13 @@ def compiled() -> None:
 
     pointers = {
         "*u8": "classes scratch payload data",
-        "*i16": "values out sums came before old moved",
+        "*i16": "values out sums reduced before old moved",
         "*i32": "meta info groups counts hist possible costs levels coding table means blocks status pieces "
         "places exponents tensors rises lanes tiles",
         "*i64": "entries sizes ends filled offsets",
         "*fp32": "residual keep mean",
     }
-    other = {"quantise": {"values": "*fp32", "tallies": "*i64"}, "settle": {"found": "*i64"}}
+    other = {"quantise": {"values": "*fp32", "tallies": "*i64"}, "settle": {"facts": "*i64"}}
     other |= {"rescale": {"means": "*i16"}, "checksum": {"out": "*i32"}}
     kinds = {name: kind for kind, names in pointers.items() for name in names.split()}
     constants = {

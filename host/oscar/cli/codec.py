@@ -124,11 +124,11 @@ def _table(
 ) -> tuple[Codec, bytes, bool]:
     """Print a line per codec; return the last one, the last frame, and whether one was not lossless."""
     from oscar.coding.arrays import TABLE, code
-    from oscar.coding.registry import CODECS
+    from oscar.coding.registry import codec_names
 
     print(TABLE.heading)
     failed, frame = False, b""
-    for name in CODECS if args.all else (args.codec,):
+    for name in codec_names() if args.all else (args.codec,):
         codec = _codec(name, args.context)
         if codec.domain == "float" and floats.dtype.kind != "f":
             if args.all:

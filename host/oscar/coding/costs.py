@@ -125,12 +125,12 @@ def kept(key: str, names: Sequence[str], measure: Callable[[], dict[str, Cost]])
     """
     if key not in _here:
         path, own = _path(), machine()
-        found = None if path is None else _parse(_read(path), own, key, names)
-        if found is None:
-            found = measure()
+        result = None if path is None else _parse(_read(path), own, key, names)
+        if result is None:
+            result = measure()
             if path is not None:
-                _write(path, own, key, found)
-        _here[key] = found
+                _write(path, own, key, result)
+        _here[key] = result
     return _here[key]
 
 

@@ -182,16 +182,16 @@ def frames_of(
     most: values that a byte of a payload can stand for. fewer: whether there may be fewer than `count`.
     Raises FrameError, before room is made for values.
     """
-    found, total = [], 0
+    parts, total = [], 0
     for frame in _cut(view):
         held, length = struct.unpack_from("<II", frame, 12)
         if held > most * length:
             raise damaged(f"at most {most * length} values in {length} bytes", f"{held}")
-        found.append((frame, slice(total, total + held), frame[7]))
+        parts.append((frame, slice(total, total + held), frame[7]))
         total += held
     if total > count or (total < count and not fewer):
         raise damaged(f"{'at most ' if fewer else ''}{count} values", f"{total}")
-    return found
+    return parts
 
 
 def _cut(view: memoryview) -> Iterator[memoryview]:

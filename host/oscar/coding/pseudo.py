@@ -15,7 +15,6 @@ import numpy as np
 from oscar.array import Array
 from oscar.coding.asc import Decoder, Encoder
 from oscar.coding.asc.params import DIRECTORY_BYTES, MAX_BLOCK_LOG2
-from oscar.coding.baselines.raw import Bf16, Fp16
 from oscar.coding.index.base import check_size, first_wrong
 from oscar.coding.message import (
     DENSE,
@@ -30,6 +29,7 @@ from oscar.coding.message import (
     from_bits,
     read_head,
 )
+from oscar.coding.plain import Bf16, Fp16
 from oscar.errors import GradientError
 from oscar.kernels import njit
 from oscar.numerics.quantiser import QuantiserParams, WorkerQuantiser
@@ -135,10 +135,10 @@ def _sparse(pair: tuple[Any, ...], shape: Any) -> tuple[Array, Array, str, tuple
     positions, kind, lengths = flat_bits(pair[0])
     if kind in FLOATS:
         raise TypeError(f"positions are integers, got {kind}")
-    values, dtype, found = flat_bits(pair[1])
-    if lengths != found or len(lengths) != 1:
+    values, dtype, length = flat_bits(pair[1])
+    if lengths != length or len(lengths) != 1:
         raise ValueError(
-            f"positions and values are 1-D and of one length, got shapes {lengths} and {found}; "
+            f"positions and values are 1-D and of one length, got shapes {lengths} and {length}; "
             "add each chunk's first position, then flatten both"
         )
     return positions.astype(np.int64, copy=False), values, dtype, _whole(shape)

@@ -1,24 +1,24 @@
 """The codec registry: every codec by name.
 
-An entry is made when its function is called, so importing this module compiles nothing and needs no extra.
+A package makes its codecs known with entry points of the group "oscar.codecs", each a function that returns
+an `oscar.coding.codec.Codec`. An entry is made when its function is called, so importing this module compiles
+nothing and needs no extra.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import cast
 
+from oscar import plugins
 from oscar.coding.asc import AscParams, Decoder, Encoder, make_coder, max_frame
 from oscar.coding.asc.link import Implementation, InnerDecoder, InnerEncoder
-from oscar.coding.baselines.atalanta import Atalanta, AtalantaDp
-from oscar.coding.baselines.mx import E2M1, E2M3, E4M3, Fp8Rows, Mx
-from oscar.coding.baselines.oracle import Oracle
-from oscar.coding.baselines.order0 import Rans0
-from oscar.coding.baselines.raw import Bf16, Fp16, Fp32, Int8, Int16, Int32, Zstd
 from oscar.coding.codec import Codec, FramedEncoder, LinkEncoder, framed
 from oscar.coding.floats.codec import Bf16Lossless, Fp32Lossless
+from oscar.coding.plain import Bf16, Fp16, Fp32, Int8, Int16, Int32, Zstd
+from oscar.errors import ConfigError
 
 
 def _saturated(encoder: LinkEncoder) -> tuple[int, float]:
@@ -31,25 +31,6 @@ def clipping(name: str, payload: type[Bf16] | type[Fp16] | type[Int8], *, coded:
     """Return the entry of a clipping codec; each encoder gets a counter of its own."""
     entry = framed(name, payload(), lossless=False, coded=coded)
     return replace(entry, make_encoder=lambda: FramedEncoder(payload()), saturated=_saturated)
-
-
-BASELINES: dict[str, Callable[[], Codec]] = {
-    "fp32": partial(framed, "fp32", Fp32(), lossless=True, coded=False),
-    "bf16": partial(clipping, "bf16", Bf16),
-    "fp16": partial(clipping, "fp16", Fp16),
-    "int16": partial(framed, "int16", Int16(), lossless=True, coded=False, max_bits=Int16.bits),
-    "int32": partial(framed, "int32", Int32(), lossless=True, coded=False),
-    "int8": partial(clipping, "int8", Int8),
-    "atalanta": partial(framed, "atalanta", Atalanta(), lossless=True),
-    "atalanta-dp": partial(framed, "atalanta-dp", AtalantaDp(), lossless=True),
-    "rans0": partial(framed, "rans0", Rans0(), lossless=True),
-    "zstd": partial(framed, "zstd", Zstd(), lossless=True),
-    "constriction": partial(framed, "constriction", Oracle(), lossless=True),
-    "mxfp8": partial(framed, "mxfp8", Mx(E4M3, 17), lossless=False, coded=False),
-    "mxfp6": partial(framed, "mxfp6", Mx(E2M3, 18), lossless=False, coded=False),
-    "mxfp4": partial(framed, "mxfp4", Mx(E2M1, 19), lossless=False, coded=False),
-    "fp8-rows": partial(framed, "fp8-rows", Fp8Rows(E4M3, 20), lossless=False, coded=False),
-}
 
 
 def asc_codec(
@@ -79,16 +60,48 @@ PAPER = AscParams(context="none", sent_rows=False)
 ASC = {"asc": AscParams(), "asc-paper": PAPER}
 
 
-FLOATS: dict[str, Callable[[], Codec]] = {  # made when asked for: each has memory of its own
+CODECS: dict[str, Callable[[], Codec]] = {
+    "fp32": partial(framed, "fp32", Fp32(), lossless=True, coded=False),
+    "bf16": partial(clipping, "bf16", Bf16),
+    "fp16": partial(clipping, "fp16", Fp16),
+    "int16": partial(framed, "int16", Int16(), lossless=True, coded=False, max_bits=Int16.bits),
+    "int32": partial(framed, "int32", Int32(), lossless=True, coded=False),
+    "int8": partial(clipping, "int8", Int8),
+    "zstd": partial(framed, "zstd", Zstd(), lossless=True),
+    # Made when asked for: each has memory of its own.
     "bf16-lossless": lambda: clipping("bf16-lossless", Bf16Lossless, coded=True),
     "fp32-lossless": lambda: framed("fp32-lossless", Fp32Lossless(), lossless=True),
-}
-
-CODECS: dict[str, Callable[[], Codec]] = {
-    **BASELINES,
-    **FLOATS,
     **{name: partial(asc_codec, params, name=name) for name, params in ASC.items()},
 }
+
+
+@cache
+def installed_codecs() -> dict[str, Callable[[], Codec]]:
+    """Return the codecs of installed packages by name. Names of OSCAR's own stay OSCAR's. Imports none."""
+    entries = plugins.entries(plugins.CODECS)
+    return {name: partial(_load, name) for name in entries if name not in CODECS}
+
+
+def _load(name: str) -> Codec:
+    """Return the codec that the entry point `name` leads to; raises ConfigError for anything else."""
+    entry = plugins.entries(plugins.CODECS)[name]
+    codec = entry.load()()
+    if not isinstance(codec, Codec) or codec.name != name:
+        raise ConfigError(
+            f"codec {name}: expected {entry.value} to return an oscar.coding.codec.Codec of this name, "
+            f"got {codec!r}"
+        )
+    return codec
+
+
+def codec_names() -> list[str]:
+    """Return the names of all codecs: those of this package, then those of installed ones."""
+    return [*CODECS, *installed_codecs()]
+
+
+def is_codec(name: str) -> bool:
+    """Return whether `name` names a codec. Imports nothing."""
+    return name in CODECS or name in installed_codecs()
 
 
 def make_codec(
@@ -102,9 +115,9 @@ def make_codec(
     >>> make_codec("asc").lossless, make_codec("int8").lossless
     (True, False)
     """
-    if name not in CODECS:
-        raise ValueError(f"codec must be one of {', '.join(CODECS)}, got {name!r}")
+    if not is_codec(name):
+        raise ValueError(f"codec must be one of {', '.join(codec_names())}, got {name!r}")
     if name not in ASC:
-        return CODECS[name]()
+        return (CODECS.get(name) or installed_codecs()[name])()
     params = asc if name == "asc" and asc is not None else ASC[name]
     return asc_codec(params, implementation=implementation, name=name)

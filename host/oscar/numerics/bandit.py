@@ -38,13 +38,13 @@ def loss_factor(coarseness: float) -> float:
 
 def check_arms(arms: Sequence[float]) -> tuple[float, ...]:
     """Return arms; raises ValueError unless there are two or more coarsenesses that rise."""
-    found = tuple(float(arm) for arm in arms)
-    good = len(found) >= 2 and all(math.isfinite(arm) and 2**-20 <= arm <= 2**20 for arm in found)
-    if not good or any(b <= a for a, b in pairwise(found)):
+    given = tuple(float(arm) for arm in arms)
+    good = len(given) >= 2 and all(math.isfinite(arm) and 2**-20 <= arm <= 2**20 for arm in given)
+    if not good or any(b <= a for a, b in pairwise(given)):
         raise ValueError(
             f"arms: expected two or more coarsenesses of 2^-20 to 2^20 that rise, got {list(arms)}"
         )
-    return found
+    return given
 
 
 def _read_arm(bandit: Any, saved: Saved) -> int:

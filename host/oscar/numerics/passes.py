@@ -29,17 +29,17 @@ class Passes:
 
     Args:
         tracker: The steps of the tensors.
-        came: The sums, in the order of `plan`.
+        reduced: The sums, in the order of `plan`.
         plan: None is the natural order.
         position: The position state that follows from the sums, or None.
     """
 
     def __init__(
-        self, tracker: StepTracker, came: Array, plan: ChunkPlan | None, position: PositionState | None
+        self, tracker: StepTracker, reduced: Array, plan: ChunkPlan | None, position: PositionState | None
     ) -> None:
-        self._tracker, self._came, self._position = tracker, came, position
-        self._places = (plan or in_order(came.size)).places
-        self.sums, self.mean = tracker.room_for(came)
+        self._tracker, self._reduced, self._position = tracker, reduced, position
+        self._places = (plan or in_order(reduced.size)).places
+        self.sums, self.mean = tracker.room_for(reduced)
         before = tracker.previous
         self._before = NO_SUMS if before is None or before.dtype != np.int16 else before
         self._squares = np.zeros((len(tracker.sizes), 2), np.int64)
@@ -81,7 +81,7 @@ class Passes:
         def part(_: int, low: int, high: int) -> Array:
             """Make the passes over the values from `low` to `high` after the first; return their squares."""
             squares = np.zeros_like(self._squares)
-            settle_range(self._came, *self._places, first + low, first + high, *given, squares)
+            settle_range(self._reduced, *self._places, first + low, first + high, *given, squares)
             return squares
 
         if first < end:

@@ -160,20 +160,20 @@ class StepTracker(Stateful):
 
     def settle(
         self,
-        came: Array,
+        reduced: Array,
         plan: ChunkPlan | None = None,
         position: PositionState | ValueSteps | None = None,
         begun: Passes | None = None,
     ) -> Settled:
         """Derive all that follows from the aggregated integers: their mean, the next steps, `position`.
 
-        came: as they came, in the order of `plan`; None: in the natural one. position: ValueSteps where
-        values have steps of their own. begun: the passes over `came`, where some were made.
+        reduced: as they arrived, in the order of `plan`; None: in the natural one. position: ValueSteps where
+        values have steps of their own. begun: the passes over `reduced`, where some were made.
         """
         if isinstance(position, ValueSteps):
-            return self._settle_values(came, plan, position)
-        passes = begun or Passes(self, came, plan, position)
-        passes.through(came.size)
+            return self._settle_values(reduced, plan, position)
+        passes = begun or Passes(self, reduced, plan, position)
+        passes.through(reduced.size)
         squares = passes.squares()
         if position is not None:
             position.end()
@@ -182,14 +182,14 @@ class StepTracker(Stateful):
             position.rescale(self.offsets, rises)
         return Settled(_shown(passes.sums), passes.mean)
 
-    def room_for(self, came: Array) -> tuple[Array, Array]:
+    def room_for(self, reduced: Array) -> tuple[Array, Array]:
         """Return memory for the sums in the natural order, and for their mean."""
-        return self._sums.take(came.size, came.dtype), self._means.take(came.size, np.float32)
+        return self._sums.take(reduced.size, reduced.dtype), self._means.take(reduced.size, np.float32)
 
-    def _settle_values(self, came: Array, plan: ChunkPlan | None, own: ValueSteps) -> Settled:
+    def _settle_values(self, reduced: Array, plan: ChunkPlan | None, own: ValueSteps) -> Settled:
         """Do what `settle` does where each value has a step of its own."""
-        sums, mean = self.room_for(came)
-        places, moving = (plan or in_order(came.size)).places, own.begin()
+        sums, mean = self.room_for(reduced)
+        places, moving = (plan or in_order(reduced.size)).places, own.begin()
         rule, energies = rule_of(self.coarseness, self.nodes), [0] * len(self.sizes)
 
         def part(_: int, first: int, last: int) -> list[tuple[int, ...]]:
@@ -199,11 +199,11 @@ class StepTracker(Stateful):
                 exponent = self.exponents[t]
                 scale = float(self.nodes), 2.0 ** (exponent or 0)
                 moves = STAYS if exponent is None else rule
-                out.append((t, *settle_values(came, *places, *span, sums, scale, mean, moves, *moving)))
+                out.append((t, *settle_values(reduced, *places, *span, sums, scale, mean, moves, *moving)))
             return out
 
-        for t, *found in chain(*share(part, came.size, threads_for(came.size), PIECE)):
-            fine, fine_rest, coarse, coarse_rest = map(int, found)
+        for t, *words in chain(*share(part, reduced.size, threads_for(reduced.size), PIECE)):
+            fine, fine_rest, coarse, coarse_rest = map(int, words)
             energies[t] += (fine << WORD) + fine_rest
             energies[t] += (coarse << WORD) + coarse_rest << 2 * MOST_SHIFT
         own.end()

@@ -34,12 +34,12 @@ class TensorRules(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def settle_range(
-    came: Any, places: Any, granule: int, first: int, last: int, edges: Any, nodes: float, rules: Any,
+    reduced: Any, places: Any, granule: int, first: int, last: int, edges: Any, nodes: float, rules: Any,
     sums: Any, mean: Any, before: Any, old: Any, moved: Any, classes: Any, squares: Any,
 ) -> None:  # fmt: skip
     """Do all that follows from the sums of the values `first` to `last`, tensor by tensor.
 
-    Of all values are: came, integers in plan order (places, granule: ChunkPlan.places); sums, which receives
+    Of all values are: reduced, integers in plan order (places, granule: ChunkPlan.places); sums, which gets
     them in natural order; mean, float32, as `to_means` or `to_shifted_means` has it; before, the last sums,
     int16; old, moved, classes: as of `observe`, or no values. edges: int64, where tensors begin, and the end.
     squares: int64 [tensor, 2], to which those of `squares_of_changes` are added where these are known.
@@ -48,7 +48,7 @@ def settle_range(
     low = first
     while t < rules.steps.size and low < last:
         high = min(last, edges[t + 1], low + PASS)
-        scatter_range(came, places, granule, low, high, sums)
+        scatter_range(reduced, places, granule, low, high, sums)
         here = sums[low:high]
         if rules.factors[t]:
             to_shifted_means(here, rules.factors[t], mean[low:high])
@@ -57,9 +57,9 @@ def settle_range(
         if old.size:
             observe(here, old[low:high], moved[low:high], classes[low:high])
         if rules.known[t]:
-            found = squares_of_changes(here, before[low:high], rules.shifts[t, 0], rules.shifts[t, 1])
-            squares[t, 0] += found[0]
-            squares[t, 1] += found[1]
+            energies = squares_of_changes(here, before[low:high], rules.shifts[t, 0], rules.shifts[t, 1])
+            squares[t, 0] += energies[0]
+            squares[t, 1] += energies[1]
         t += high == edges[t + 1]
         low = high
 

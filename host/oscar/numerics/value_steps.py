@@ -30,20 +30,20 @@ WORD, REST = 32, (1 << 32) - 1
 
 @njit(cache=True, nogil=True)
 def settle_values(
-    came: Any, places: Any, granule: int, low: int, high: int, sums: Any, scale: Any, mean: Any,
+    reduced: Any, places: Any, granule: int, low: int, high: int, sums: Any, scale: Any, mean: Any,
     rule: Any, old: Any, moved: Any, shifts: Any, shifted: Any, classes: Any,
 ) -> tuple[int, int, int, int]:  # fmt: skip
     """Do all that follows from the sums of the values `low` to `high` of a tensor; return their energies.
 
     Each of the two comes as multiples of 2^WORD and the rest, since those of a whole tensor exceed int64.
 
-    Of all values are: came, places, granule, sums, mean: as of `settle_range`; old and moved, uint16: A, and
-    room for the next one; shifts and shifted, int8: k, and room for the next one; classes, uint8, written.
+    Of all values are: reduced, places, granule, sums, mean: as of `settle_range`; old, moved, uint16: A, and
+    room for the next; shifts and shifted, int8: k, and room for the next; classes, uint8, written.
     scale: nodes, step, as float64. rule: `weight` and `cap` of a sum, or no step: A and k stay.
     """
     nodes, step = scale
     weight, cap = rule
-    scatter_range(came, places, granule, low, high, sums)
+    scatter_range(reduced, places, granule, low, high, sums)
     to_means_each(sums[low:high], nodes, step, shifts[low:high], mean[low:high])
     if weight == 0:
         moved[low:high] = old[low:high]
@@ -53,9 +53,9 @@ def settle_values(
     for first in range(low, high, PIECE):
         last = min(high, first + PIECE)
         here, into = old[first:last], moved[first:last]
-        found = _energies(sums[first:last], shifts[first:last])
-        fine, fine_rest = fine + (found[0] >> WORD), fine_rest + (found[0] & REST)
-        coarse, coarse_rest = coarse + (found[1] >> WORD), coarse_rest + (found[1] & REST)
+        energies = _energies(sums[first:last], shifts[first:last])
+        fine, fine_rest = fine + (energies[0] >> WORD), fine_rest + (energies[0] & REST)
+        coarse, coarse_rest = coarse + (energies[1] >> WORD), coarse_rest + (energies[1] & REST)
         move(sums[first:last], here, shifts[first:last], weight, cap, into, shifted[first:last])
         find_classes(into, classes[first:last])
     return fine, fine_rest, coarse, coarse_rest

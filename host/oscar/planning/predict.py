@@ -240,8 +240,8 @@ def _too_large(case: _Case) -> str:
 
 
 def _praise(times: dict[str, float], time_s: float) -> str:
-    found = ((name, seconds / time_s) for name, seconds in times.items() if seconds < math.inf)
-    gains = ", ".join(f"{gain:.2f}x over {name}" for name, gain in found)
+    gained = ((name, seconds / time_s) for name, seconds in times.items() if seconds < math.inf)
+    gains = ", ".join(f"{gain:.2f}x over {name}" for name, gain in gained)
     return f"pays: {gains}"
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from oscar import plugins
 from oscar.coding.codec import Codec
-from oscar.coding.registry import CODECS, make_codec
+from oscar.coding.registry import codec_names, is_codec, make_codec
 from oscar.errors import ConfigError, did_you_mean
 from oscar.schemes.base import Scheme
 
@@ -78,7 +78,7 @@ SCHEMES: dict[str, SchemeEntry] = {
 def installed() -> dict[str, str]:
     """Return the schemes of installed packages: "module:Class" by name. Names of OSCAR's own stay OSCAR's."""
     entries = plugins.entries(plugins.METHODS)
-    return {name: one.value for name, one in entries.items() if name not in SCHEMES and name not in CODECS}
+    return {name: one.value for name, one in entries.items() if name not in SCHEMES and not is_codec(name)}
 
 
 def scheme_names() -> list[str]:
@@ -88,7 +88,7 @@ def scheme_names() -> list[str]:
 
 def is_scheme(name: str) -> bool:
     """Return whether `name` names a scheme, and not a codec. Imports nothing."""
-    return name in SCHEMES or (name not in CODECS and (":" in name or name in installed()))
+    return name in SCHEMES or (not is_codec(name) and (":" in name or name in installed()))
 
 
 def is_lossless(name: str) -> bool:
@@ -190,7 +190,7 @@ def parse(name: str, kind: type[Scheme], given: Mapping[str, Any]) -> Any:
 
 def method_names() -> list[str]:
     """Return the names of all methods: codecs, then schemes, those of installed packages last."""
-    return [*CODECS, *scheme_names()]
+    return [*codec_names(), *scheme_names()]
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class MethodInfo:
 
 def check_method(name: str) -> str:
     """Return `name`; raises ValueError for no method, with the nearest name and what is known."""
-    if name not in CODECS and not is_scheme(name):
+    if not is_codec(name) and not is_scheme(name):
         known = method_names()
         raise ValueError(
             f"got {name!r}; {did_you_mean(name, known)}method must be one of {', '.join(known)}, or "

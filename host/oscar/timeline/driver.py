@@ -130,12 +130,12 @@ class Driver:
 
     def loaded(self, schedule: Schedule, rank: int, values: Mapping[Part, int]) -> dict[Part, float]:
         """Return when a rank's own values of each part are in its NIC; values: of parts that have some."""
-        found, total_s = {}, 0.0
+        loaded_s, total_s = {}, 0.0
         for part in load_order(schedule, rank):
             if count := values.get(part, 0):
                 total_s += count * self.load_s + self.packet_s
-            found[part] = max(total_s, self.armed_s)
-        return found
+            loaded_s[part] = max(total_s, self.armed_s)
+        return loaded_s
 
 
 def goes_by_arrival(schedule: Schedule) -> bool:

@@ -101,11 +101,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     with training.state as state:
         for _ in range(3):  # the first backward goes uncompressed, the second compiles
             training.step()
-        found = merge_groups(
+        result = merge_groups(
             state, training.inner, training.step, most=args.most,
             warmups=args.warmups, iterations=args.iterations,
         )  # fmt: skip
-        merged = one_method(training.inner, state.config, found.stops)
+        merged = one_method(training.inner, state.config, result.stops)
         times: dict[str, list[float]] = {"layers": [], "merged": []}
         for _ in range(args.turns):
             for name, policy in (("layers", training.layers), ("merged", merged)):
@@ -116,8 +116,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             "method": args.method,
             "tensors": len(training.layers.tensors),
             "values": sum(size for _, size in training.layers.tensors),
-            "stops": list(found.stops),
-            "searched": found.measured,
+            "stops": list(result.stops),
+            "searched": result.measured,
             **medians,
             "times": medians["layers_ms"] / medians["merged_ms"],
         }

@@ -122,7 +122,7 @@ def _normal(random: np.random.Generator, values: int) -> np.ndarray:
 
 def _rank(config: Config, gradients: Sequence[Sequence[np.ndarray]], turns: int) -> list[Timed]:
     """Return what `_both` does for rank 0, while the other ranks run in threads beside it."""
-    found: list[Timed] = []
+    result: list[Timed] = []
 
     def work(rank: int, transport: Any) -> None:
         communicator = Communicator(config, transport)
@@ -131,7 +131,7 @@ def _rank(config: Config, gradients: Sequence[Sequence[np.ndarray]], turns: int)
         for _ in range(turns):
             timed = _both(lambda: communicator.allreduce(gradients[rank]), profiled=rank == 0)
             if rank == 0:
-                found.append(timed)
+                result.append(timed)
 
     transports = local_transports(config.nodes)
     threads = [threading.Thread(target=work, args=pair, daemon=True) for pair in enumerate(transports)]
@@ -139,7 +139,7 @@ def _rank(config: Config, gradients: Sequence[Sequence[np.ndarray]], turns: int)
         thread.start()
     for thread in threads:
         thread.join()
-    return found
+    return result
 
 
 def _both(call: Callable[[], Any], *, profiled: bool = True) -> Timed:
@@ -170,11 +170,11 @@ def stages_of(profile: Profile) -> dict[str, float]:
             if file.startswith(HOUSE) or CRC in name:
                 known[function] = {_stage(f"{file.removeprefix(HOUSE)}:{name}".replace(os.sep, "/")): 1.0}
             elif weights := {caller: entry[3] for caller, entry in profile[function][4].items() if entry[3]}:
-                whole, found = sum(weights.values()), defaultdict[str, float](float)
+                whole, result = sum(weights.values()), defaultdict[str, float](float)
                 for caller, weight in weights.items():
                     for stage, share in shares(caller).items():
-                        found[stage] += share * weight / whole
-                known[function] = found
+                        result[stage] += share * weight / whole
+                known[function] = result
         return known[function]
 
     seconds: dict[str, float] = defaultdict(float)

@@ -132,8 +132,8 @@ def run_ranks(
             if ended.hung:
                 how = f"still ran after --limit-s {args.limit_s:g} and was killed; its last output"
             raise OscarError(f"rank {rank} {how}: {ended.output[-TAIL:]}")
-        found: dict[str, Any] = json.loads(report.read_text())
-    return found
+        result: dict[str, Any] = json.loads(report.read_text())
+    return result
 
 
 def _show(result: dict[str, Any], *, bars: bool) -> None:

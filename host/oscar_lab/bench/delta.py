@@ -21,8 +21,8 @@ import zstandard
 
 from oscar import delta
 from oscar.array import Array
-from oscar.coding.baselines.raw import Bf16
 from oscar.coding.floats.codec import FloatCoder
+from oscar.coding.plain import Bf16
 from oscar.errors import MissingExtraError, OscarError, install
 from oscar.tables import Row, Table
 from oscar_studies.workloads import exact_mean, make_workload

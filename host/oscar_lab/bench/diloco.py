@@ -68,5 +68,5 @@ def _trained(args: argparse.Namespace, group: str, seed: int) -> dict[str, Any]:
             raise OscarError(f"a run still went on after --limit-s {args.limit_s:g}; raise it") from None
         if done.returncode:
             raise OscarError(f"a run ended with {done.returncode}: {(done.stdout + done.stderr)[-TAIL:]}")
-        found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))["runs"][0]
-    return found
+        result: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))["runs"][0]
+    return result

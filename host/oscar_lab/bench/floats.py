@@ -17,8 +17,8 @@ import numpy as np
 import zstandard
 
 from oscar.array import Array
-from oscar.coding.baselines.raw import Bf16
 from oscar.coding.floats.codec import FloatCoder
+from oscar.coding.plain import Bf16
 from oscar.errors import OscarError
 from oscar.tables import Row, Table
 from oscar_lab.sources import add_source, default_model, open_source

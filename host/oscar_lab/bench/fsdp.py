@@ -35,11 +35,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     words = [f"--hosts={args.hosts}", f"--steps={args.steps}"]
     words += ["--seeds", *map(str, args.seeds), "--coarseness", *map(str, args.coarseness)]
     args.ranks = args.hosts * args.inside
-    found = run_ranks(args, ["-m", "oscar_lab.bench._fsdp_rank", *words])
+    result = run_ranks(args, ["-m", "oscar_lab.bench._fsdp_rank", *words])
     ring = 2 * BF16_BITS * (args.hosts - 1) / args.hosts
-    print(f"# {args.hosts} hosts of {args.inside} ranks, {found['values']:,} parameters, {args.steps} steps")
+    print(f"# {args.hosts} hosts of {args.inside} ranks, {result['values']:,} parameters, {args.steps} steps")
     print(TABLE.heading)
-    for row in found["rows"]:
+    for row in result["rows"]:
         row |= {"more": row["hook"] - row["native"], "times": ring / row["bits"]}
         print(TABLE.line(row, replicas="identical" if row["identical"] else "DIFFER"))
-    return found
+    return result

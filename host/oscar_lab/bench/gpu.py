@@ -93,16 +93,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def _hook(args: argparse.Namespace) -> dict[str, Any]:
     """Run the ranks of --hook, print their table and return it; without a GPU they run on the CPU."""
     words = ["--values", str(args.values), "--turns", str(args.turns)]
-    found = run_ranks(args, ["-m", "oscar_lab.bench._gpu_hook_rank", *words])
+    result = run_ranks(args, ["-m", "oscar_lab.bench._gpu_hook_rank", *words])
     print(
-        f"# {found['device']}; torch {found['torch']}; {args.values:,} parameters, {args.ranks} ranks over "
+        f"# {result['device']}; torch {result['torch']}; {args.values:,} parameters, {args.ranks} ranks over "
         f"TCP; medians of {args.turns} steps, copies and calls of rank 0 in one more"
     )
     print(HOOK_TABLE.heading)
-    for row in found["rows"]:
-        row["times"] = row["step_ms"] / found["rows"][0]["step_ms"]
+    for row in result["rows"]:
+        row["times"] = row["step_ms"] / result["rows"][0]["step_ms"]
         print(HOOK_TABLE.line(row))
-    return found
+    return result
 
 
 def _load() -> Any:

@@ -83,8 +83,8 @@ def _losses(
             model.apply(own)
         waiting = mean
         if step in args.steps:
-            found = model.evaluate()
-            yield found["loss"], found["accuracy"]
+            result = model.evaluate()
+            yield result["loss"], result["accuracy"]
 
 
 def _time(depth: int, kind: str) -> float | None:

@@ -140,7 +140,7 @@ class _Point:
         gain: lhc / split; gain_values: lhc_values / split; time_us: modelled, one message after the other,
         as models of this size are; unpeeled: values that LHC's tables did not give up.
         """
-        bits = {label: float(np.mean(found)) for label, found in self.bits.items()}
+        bits = {label: float(np.mean(result)) for label, result in self.bits.items()}
         zeros, lanes, fitting = np.mean(self.lanes, axis=0).tolist()
         point = {"model": model, "nodes": self.nodes, "coarseness": self.coarseness}
         return point | {
@@ -148,7 +148,7 @@ class _Point:
             "lanes": lanes,
             "lanes_fit": fitting,
             "bits": bits,
-            "time_us": {label: float(np.mean(found)) for label, found in self.time_us.items()},
+            "time_us": {label: float(np.mean(result)) for label, result in self.time_us.items()},
             "unpeeled": self.unpeeled,
             "gain": bits["lhc"] / bits["split"],
             "gain_values": bits["lhc_values"] / bits["split"],

@@ -119,7 +119,7 @@ def _another(file: Path) -> ConfigError:
 def _told(file: Path) -> list[dict[str, Any]]:
     """Return the rows of AllReduces by a list in a file of make sim; raise ConfigError where it has none."""
     try:
-        found = [
+        result = [
             told for told in json.loads(file.read_text(encoding="utf-8"))["rows"]
             if told["iteration"] == 0 and _modelled(told)
         ]  # fmt: skip
@@ -127,9 +127,9 @@ def _told(file: Path) -> list[dict[str, Any]]:
         raise ConfigError(f"{file}: {error.strerror}; `{WRITER}` writes one") from None
     except (LookupError, TypeError, ValueError):
         raise _another(file) from None
-    if not found:
+    if not result:
         raise ConfigError(f"{file}: expected an AllReduce by a list that is modelled; `{WRITER}` runs one")
-    return found
+    return result
 
 
 def _modelled(told: dict[str, Any]) -> bool:
@@ -194,11 +194,11 @@ def gains(
         return sums_s(graph) if sums else graph.run().total_s
 
     alone = seconds(None)
-    found = {"alone_us": alone * 1e6, "ideal": (share + 1) / max(share, 1.0)}
+    result = {"alone_us": alone * 1e6, "ideal": (share + 1) / max(share, 1.0)}
     for name, triggered in (("listed", False), ("triggered", True)):
         took = seconds(Production(share * alone, order, triggered))
-        found[name] = (share + 1) * alone / took
-    return found
+        result[name] = (share + 1) * alone / took
+    return result
 
 
 def _row(
@@ -234,17 +234,17 @@ def _best() -> Iterator[Row]:
     """e, f: the best number of pieces against sequence at its best; production as long as that."""
     for goal, values, name in (("e", 1 << 20, "ecp5"), ("e", 1 << 20, "u55c"), ("f", 1 << 18, "ecp5")):
         link, nodes = links()[name], 8
-        found = {}
+        result = {}
         for pieces in PIECES:
             schedule = make_schedule("direct", nodes, subframes=pieces)
             frames = assumed_frames(schedule, values, BITS, header_bytes=HEADER)
-            found[pieces] = schedule, frames, allreduce(schedule, frames, link).run().total_s
-        alone = min(seconds for *_, seconds in found.values())
+            result[pieces] = schedule, frames, allreduce(schedule, frames, link).run().total_s
+        alone = min(seconds for *_, seconds in result.values())
         took = {
             (triggered, pieces): allreduce(
                 schedule, frames, link, production=Production(alone, "pieces", triggered)
             ).run().total_s
-            for pieces, (schedule, frames, _) in found.items() for triggered in (False, True)
+            for pieces, (schedule, frames, _) in result.items() for triggered in (False, True)
         }  # fmt: skip
         listed, triggered = (min(t for key, t in took.items() if key[0] is kind) for kind in (False, True))
         pieces = min((t, p) for (kind, p), t in took.items() if kind)[1]
@@ -285,23 +285,27 @@ def _drivers() -> Iterator[Row]:
             yield {"goal": "c", "values": values, "pieces": pieces, **{n: t * 1e6 for n, t in times.items()}}
 
 
+DRAWN = {"ideal": "ideal", "triggered": "a triggered list", "listed": "a list"}
+
+
 def _draw(path: Path) -> None:
     """Draw the gain by production over communication: direct, 8 nodes, 2^20 values, in pieces."""
     shares = np.geomspace(0.25, 4, 9)
     schedule, link = make_schedule("direct", 8, subframes=8), links()["ecp5"]
-    found = [gains(schedule, 1 << 20, link, float(share), "pieces") for share in shares]
-    title = f"Direct, 8 nodes, 2^20 values in 8 pieces, ECP5 of {load_nic(None, 10.0).units} unit, 10 Gb/s"
+    result = [gains(schedule, 1 << 20, link, float(share), "pieces") for share in shares]
+    most = max(one["triggered"] for one in result)
+    title = f"Frames that leave as values are made: up to {most:.2f} times as fast"
     with figure(path, height=3.6, title=title) as drawn:
         axes = drawn.subplots()
-        for index, name in enumerate(("ideal", "triggered", "listed")):
+        for index, (name, label) in enumerate(DRAWN.items()):
             axes.plot(
-                shares, [one[name] for one in found], "o-", markersize=3, color=PALETTE[index], label=name
+                shares, [one[name] for one in result], "o-", markersize=3, color=PALETTE[index], label=label
             )
         axes.set_xscale("log")
         axes.set_xticks([0.25, 0.5, 1, 2, 4], ["1:4", "1:2", "1:1", "2:1", "4:1"])
         axes.minorticks_off()
-        axes.set_xlabel("production : communication")
-        axes.set_title("times as fast as one after the other")
+        axes.set_xlabel("time to make values : time to communicate")
+        axes.set_title("Times as fast as in sequence: direct, 8 nodes, 2^20 values, ECP5, 10 Gb/s (modelled)")
         axes.grid()
         axes.legend()
 

@@ -115,18 +115,18 @@ def _row(model: str, schedule: Schedule, runs: Sequence[Stats], section: LinkSec
     ideal, rtl = section.model(), section.rtl().model()
     nodes, values = runs[0].nodes, runs[0].values
     times = {"time_s": ideal, "rtl_s": rtl}
-    found = {key: _mean(time_of(schedule, s.frames, link) for s in runs) for key, link in times.items()}
-    found["large_s"] = _mean(
+    result = {key: _mean(time_of(schedule, s.frames, link) for s in runs) for key, link in times.items()}
+    result["large_s"] = _mean(
         scale(Measured(s.frames, schedule), [nodes], link=ideal, values=LARGE)[0].time_s for s in runs
     )
     raw = {"": fp32_times(values, nodes, ideal), "large_": fp32_times(LARGE, nodes, ideal)}
     ratios = {
-        f"{size}over_{name}": time_s / found["large_s" if size else "time_s"]
+        f"{size}over_{name}": time_s / result["large_s" if size else "time_s"]
         for size, times_s in raw.items()
         for name, time_s in times_s.items()
     }
     ratios["rtl_over_ring"], ratios["rtl_over_direct"] = (
-        raw[""][name] / found["rtl_s"] for name in ("ring", "direct")
+        raw[""][name] / result["rtl_s"] for name in ("ring", "direct")
     )
     return {
         "model": model,
@@ -135,7 +135,7 @@ def _row(model: str, schedule: Schedule, runs: Sequence[Stats], section: LinkSec
         "schedule": schedule.name,
         "subframes": schedule.subframes,
         "bits": _mean(s.bits_per_value for s in runs),
-        **found,
+        **result,
         **ratios,
         "fp32_ring_s": raw[""]["ring"],
         "fp32_direct_s": raw[""]["direct"],

@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,6 @@ from oscar.schemes.selection import largest
 from oscar.schemes.sparse.sparsifier import Sparsifier
 from oscar.tables import Row, Table
 from oscar_lab.bench._sparse import RULES, SparseTraining, sparsifier_of
-from oscar_lab.bench._sparse_figures import draw_stages
 from oscar_lab.bench._stages import STAGES, Stages
 
 WORKLOADS = "embedding", "cnn"
@@ -57,7 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--iterations", type=int, default=20, help="of training before the clock starts")
     parser.add_argument("--turns", type=int, default=15, help="times everything is timed")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw the work by stage")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -88,10 +85,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             verdict = "MISSED" if row in missed else "met"
             bar = BARS[row["rule"]]
             print(f"# {row['workload']}, {row['rule']}: {row['times']:.1f}x, bar {bar:g}: {verdict}")
-    if args.figure is not None:
-        draw_stages(args.figure, rows)
-        print(f"# drew {args.figure}")
-    given = {key: value for key, value in vars(args).items() if key not in ("json", "figure")}
+    given = {key: value for key, value in vars(args).items() if key != "json"}
     return {"arguments": given, "table": rows, "ok": not missed}
 
 

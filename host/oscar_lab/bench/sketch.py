@@ -107,7 +107,7 @@ def _measure(values: np.ndarray, rows: int, ratio: float, turns: int) -> list[Ro
 
 
 def _equal_to(wanted: np.ndarray) -> Callable[[Any], bool]:
-    return lambda found: np.array_equal(np.asarray(found).ravel(), wanted.ravel())
+    return lambda result: np.array_equal(np.asarray(result).ravel(), wanted.ravel())
 
 
 def hash_tables(sketch: CountSketch) -> tuple[np.ndarray, np.ndarray]:
@@ -117,8 +117,8 @@ def hash_tables(sketch: CountSketch) -> tuple[np.ndarray, np.ndarray]:
     for row in range(sketch.rows):
         numbered = np.zeros((sketch.rows, sketch.columns), np.int32)
         numbered[row] = np.arange(1, sketch.columns + 1)
-        found = sketch.estimate(numbered, combine="sum")  # the others' cells are 0
-        columns[row], signs[row] = np.abs(found) - 1, np.sign(found)
+        result = sketch.estimate(numbered, combine="sum")  # the others' cells are 0
+        columns[row], signs[row] = np.abs(result) - 1, np.sign(result)
     return columns, signs
 
 

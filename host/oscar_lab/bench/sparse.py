@@ -9,7 +9,6 @@ with the block that suits it best, and with its own. The model trains with the e
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,8 @@ from oscar.array import Array
 from oscar.collective.frames import AllReduceResult
 from oscar.config import Config
 from oscar.errors import OscarError
-from oscar.plotting import INK, figure
 from oscar.reducers.cluster import LocalCluster
-from oscar.schemes.sparse.partitions import NAMES, Grains, PartitionName, make_partition
+from oscar.schemes.sparse.partitions import NAMES, Grains, make_partition
 from oscar.tables import Row, Table
 from oscar_lab.sources import add_source, open_source
 from oscar_studies.workloads import exact_mean
@@ -38,7 +36,6 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "Zen, learnt, gaps": {"exchange": "balanced", "partition": "learnt", "push": "gaps"},
 }
 PEERS = "dense ring", "AGsparse", "SparCML", "OmniReduce"
-DRAWN: tuple[PartitionName, ...] = ("range", "hash")
 BARS = {8: (8.0, 2.0, 1.6, 6.0), 16: (6.0, 2.8, 1.9, 5.5)}  # Zen's bytes against those of PEERS, by nodes
 
 PORTS = Table(
@@ -55,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_source(parser)
     parser.add_argument("--model", default="embedding", help="a workload whose first tensor is sparse")
     parser.add_argument("--iterations", type=int, default=12, help="of training before the sample is taken")
-    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw values that each worker pushes")
     parser.add_argument("--counted", type=int, default=3, help="iterations that are measured")
 
 
@@ -76,8 +72,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     print(f"\n{BALANCE.heading}")
     for row in balance:
         print(BALANCE.line(row))
-    if args.figure is not None:
-        _draw(sample[-1], args.figure)
     judged = [row["gain"] >= row["bar"] for row in ports if row["bar"] is not None]
     met = all(judged) if judged else None
     print(f"\n# bars: {'not measured' if met is None else 'met' if met else 'MISSED'}")
@@ -166,25 +160,3 @@ def _balance(sample: list[list[Array]]) -> list[Row]:
                 }
             )
     return rows
-
-
-def _draw(gradients: list[Array], path: Path) -> None:
-    """Draw how many values each worker pushes to each server, by ranges and by Zen's hash."""
-    nodes, grains = len(gradients), Grains.of(np.array([0, gradients[0].size]), [1])
-    sets = [grains.hit(np.ravel(mine)) for mine in gradients]
-    title = f"Values that {nodes} workers push to {nodes} servers: one embedding, one iteration"
-    pushes: dict[str, Array] = {}
-    for name in DRAWN:
-        parts = [make_partition(name, grains.size, nodes).split(mine) for mine in sets]
-        pushes[name] = np.array([[len(part) for part in mine] for mine in parts])
-    most = max(counts.max() for counts in pushes.values())
-    with figure(path, height=6.6, title=title) as drawn:
-        for axes, (label, counts) in zip(drawn.subplots(2, 1), pushes.items(), strict=True):
-            axes.imshow(counts, cmap="Blues", vmin=0, vmax=most * 1.5, aspect="auto")
-            for worker, server in np.ndindex(nodes, nodes):
-                text = f"{counts[worker, server]:,}"
-                axes.text(server, worker, text, ha="center", va="center", fontsize=9, color=INK)
-            worst = (counts.max(axis=1) / counts.mean(axis=1)).max()
-            axes.set_title(f"{label}: the fullest server gets {worst:.2f} times the mean")
-            axes.set_xlabel("server")
-            axes.set_ylabel("worker")

@@ -94,10 +94,10 @@ def _index(name: str, every: Sequence[IntegerGradients], grains: Grains, turns: 
     for _ in range(turns):
         began = time.perf_counter()
         streams = [index.encode(rank, positions) for rank, positions in enumerate(sets[-1])]
-        found = index.decode(streams)
+        result = index.decode(streams)
         best = min(best, time.perf_counter() - began)
-    _same(name, found, sets[-1])
-    count, size = sum(map(len, found)), sum(map(len, streams))
+    _same(name, result, sets[-1])
+    count, size = sum(map(len, result)), sum(map(len, streams))
     each = {"rows": count / nodes, "bytes": size / nodes, "us": 1e6 * best / nodes}
     return {"codec": name, "bits": 8 * size / max(1, count)} | each
 
@@ -143,8 +143,8 @@ def _coded(every: Sequence[IntegerGradients], grains: Grains, turns: int) -> lis
         return (whole.encoder.encode(own, step=0, context=classes, width=BITS),)
 
     def take_whole(sent: tuple[bytes]) -> Array:
-        found: Array = whole.decoder.decode(sent[0], step=0, context=classes)
-        return found
+        result: Array = whole.decoder.decode(sent[0], step=0, context=classes)
+        return result
 
     def make_rows() -> tuple[Array, bytes]:
         hit = grains.hit(own)
@@ -176,6 +176,6 @@ def _row(what: str, values: int, link: _Link, whole: _Link) -> Row:
     return {"what": what, "values": values, "bytes": link.size, "bytes_ratio": link.size / whole.size} | times
 
 
-def _same(what: str, found: Sequence[Array], expected: Sequence[Array]) -> None:
-    if not all(map(np.array_equal, found, expected)):
+def _same(what: str, result: Sequence[Array], expected: Sequence[Array]) -> None:
+    if not all(map(np.array_equal, result, expected)):
         raise OscarError(f"{what}: expected what was coded, got another: this is a bug; please report it")

@@ -9,7 +9,6 @@ Every worker of topk, sidco and thresholds over whole gradients chooses k by its
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import numpy as np
 from oscar.cores import one_blas_thread
 from oscar.tables import Row, Table
 from oscar_lab.bench._sparse import RULES, SparseTraining, sparsifier_of
-from oscar_lab.bench._sparse_figures import draw_densities
 
 SETTLED = 50  # iterations that do not count
 SPAN = 10  # iterations of a mean
@@ -40,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--iterations", type=int, default=200, help=f"of training, {SETTLED + SPAN} at least")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--figure", type=Path, metavar="FILE.png", help="draw densities over iterations")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -59,10 +56,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     off = [row for row in rows if row["rule"] in CORRECTED and not abs(row["union"] - 1) < BAR]
     for row in off:
         print(f"# {row['workload']} at {row['density']:g}, {row['rule']}: {row['union']:.2f} k: MISSED")
-    if args.figure is not None:
-        draw_densities(args.figure, rows)
-        print(f"# drew {args.figure}")
-    given = {key: value for key, value in vars(args).items() if key not in ("json", "figure")}
+    given = {key: value for key, value in vars(args).items() if key != "json"}
     return {"arguments": given, "table": rows, "balance": _balance(rows), "ok": not off}
 
 
@@ -92,11 +86,11 @@ def _measure(rule: str, workload: str, density: float, args: argparse.Namespace)
 
 def _balance(rows: list[Row]) -> list[Row]:
     """Print, and return, what learnt ranges leave of the inefficiency of equal ones."""
-    found: dict[tuple[str, float], dict[str, float]] = {}
+    result: dict[tuple[str, float], dict[str, float]] = {}
     for row in rows:
-        found.setdefault((row["workload"], row["density"]), {})[row["rule"]] = row["inefficiency"]
+        result.setdefault((row["workload"], row["density"]), {})[row["rule"]] = row["inefficiency"]
     out = []
-    for (workload, density), by_rule in found.items():
+    for (workload, density), by_rule in result.items():
         if not {LEARNT, EQUAL} <= set(by_rule):
             continue
         share = by_rule[LEARNT] / by_rule[EQUAL]

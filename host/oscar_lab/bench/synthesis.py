@@ -67,11 +67,11 @@ def _line(row: Row) -> str:
 
 
 def _row(
-    what: str, problem: RoutingProblem, subframes: int, found: tuple[str, float, float | None],
+    what: str, problem: RoutingProblem, subframes: int, result: tuple[str, float, float | None],
     other: tuple[str, float], bar: float | None = None,
 ) -> Row:  # fmt: skip
     """Return a row: a schedule found, (name, seconds, bound), against another, (name, seconds)."""
-    winner, time_s, bound_s = found
+    winner, time_s, bound_s = result
     ratio = other[1] / time_s
     return {
         "what": what, "network": problem.topology.text, "values": problem.values, "subframes": subframes,
@@ -84,39 +84,39 @@ def _fp32(topology: Topology, values: int, per_rank: int = 1) -> RoutingProblem:
     return RoutingProblem.of(topology, values * FP32_BITS / 8, per_rank=per_rank, values=values)
 
 
-def _best(found: Result, names: Iterable[str]) -> tuple[str, float]:
-    name = min((one for one in names if one in found.seconds), key=found.seconds.__getitem__)
-    return name, found.seconds[name]
+def _best(result: Result, names: Iterable[str]) -> tuple[str, float]:
+    name = min((one for one in names if one in result.seconds), key=result.seconds.__getitem__)
+    return name, result.seconds[name]
 
 
 def _groups(args: argparse.Namespace) -> Iterator[Row]:
     """e: two groups of four behind a NIC each, against the best ring; what was synthesised alone, too."""
     for values in args.values:
         problem = _fp32(CASE_E, values)
-        found = synthesise(problem, limit_s=args.limit)
-        ring = _best(found, RINGS)
-        yield _row("two groups", problem, 1, (*_winner(found), found.bound_s), ring, 1.55)
-        made = _best(found, SYNTHESISED)
-        yield _row("two groups, synthesised", problem, 1, (*made, found.bound_s), ring)
+        result = synthesise(problem, limit_s=args.limit)
+        ring = _best(result, RINGS)
+        yield _row("two groups", problem, 1, (*_winner(result), result.bound_s), ring, 1.55)
+        made = _best(result, SYNTHESISED)
+        yield _row("two groups, synthesised", problem, 1, (*made, result.bound_s), ring)
 
 
 def _two_way_ring(args: argparse.Namespace) -> Iterator[Row]:
     """f: four ranks with links both ways around, against the ring that takes one way."""
     for values in args.values:
         problem = _fp32(RING_OF_FOUR, values, per_rank=2)
-        found = synthesise(problem, limit_s=args.limit)
-        ring = "ring", found.seconds["ring"]
-        yield _row("two-way ring", problem, 1, (*_winner(found), found.bound_s), ring, 1.45)
+        result = synthesise(problem, limit_s=args.limit)
+        ring = "ring", result.seconds["ring"]
+        yield _row("two-way ring", problem, 1, (*_winner(result), result.bound_s), ring, 1.45)
 
 
 def _equal_ports(args: argparse.Namespace) -> Iterator[Row]:
     """g: what was synthesised for four equal ports, against the best that is built in."""
     for values in args.values:
         problem = _fp32(EQUAL, values)
-        found = synthesise(problem, limit_s=args.limit)
-        other = _best(found, [name for name in found.seconds if name not in SYNTHESISED])
-        made = _best(found, SYNTHESISED)
-        yield _row("equal ports, synthesised", problem, 1, (*made, found.bound_s), other, 1 / 1.02)
+        result = synthesise(problem, limit_s=args.limit)
+        other = _best(result, [name for name in result.seconds if name not in SYNTHESISED])
+        made = _best(result, SYNTHESISED)
+        yield _row("equal ports, synthesised", problem, 1, (*made, result.bound_s), other, 1 / 1.02)
 
 
 def _slow_port(args: argparse.Namespace) -> Iterator[Row]:
@@ -153,7 +153,7 @@ def _real_sizes(args: argparse.Namespace) -> Iterator[Row]:
         sizes = [values / 8 * (one + (most - one) * math.log2(k) / math.log2(n)) for k in range(1, n + 1)]
         problem = RoutingProblem.of(CASE_E, sizes, values=values)
         for subframes in (1, 4):
-            found = synthesise(problem, subframes=subframes, limit_s=args.limit)
+            result = synthesise(problem, subframes=subframes, limit_s=args.limit)
             for text, whole in (("fp32", values * FP32_BITS / 8), ("their mean", fmean(sizes))):
                 flat = RoutingProblem.of(CASE_E, whole, values=values)
                 equal = synthesise(flat, subframes=subframes, limit_s=args.limit)
@@ -162,20 +162,21 @@ def _real_sizes(args: argparse.Namespace) -> Iterator[Row]:
                     f"real sizes, not {text}",
                     problem,
                     subframes,
-                    (*_winner(found), found.bound_s),
+                    (*_winner(result), result.bound_s),
                     other,
                     1.05,
                 )
                 yield row | {"as_fast_for_equal_sizes": _ties(equal)}
 
 
-def _winner(found: Result) -> tuple[str, float]:
-    return found.winner, found.seconds[found.winner]
+def _winner(result: Result) -> tuple[str, float]:
+    return result.winner, result.seconds[result.winner]
 
 
-def _ties(found: Result) -> list[str]:
+def _ties(result: Result) -> list[str]:
     """Return the names of all candidates that are as fast as the winner."""
-    return [name for name, seconds in found.seconds.items() if seconds <= TIE * found.seconds[found.winner]]
+    least_s = result.seconds[result.winner]
+    return [name for name, seconds in result.seconds.items() if seconds <= TIE * least_s]
 
 
 FIGURES = {"e": _groups, "f": _two_way_ring, "g": _equal_ports, "h": _slow_port, "i": _real_sizes}

@@ -28,7 +28,7 @@ from oscar.timeline.equal import assumed_frames
 from oscar.timeline.lanes import seconds_at
 from oscar.timeline.link import LinkModel
 from oscar.timeline.nic import load_nic
-from oscar_lab.bench._tuner_figure import draw, write_timelines
+from oscar_lab.bench._timelines import write_timelines
 from oscar_lab.rivals.by_frame import Production, allreduce, sums_s
 from oscar_lab.rivals.oracles import brute, select
 from oscar_lab.rivals.preset import Preset
@@ -49,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compute-ms", type=float, default=40.0, help="backward pass, of the transformer")
     parser.add_argument("--cases", type=int, nargs=2, default=[200, 1000], help="random cases of a and of b")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--figure", type=Path, metavar="OUT", help="draw c and the rates into this PNG")
     parser.add_argument("--trace", type=Path, metavar="OUT", help="write the timelines of c, for Perfetto")
 
 
@@ -64,8 +63,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         for row in TABLES[name](tuner):
             rows.append({"table": name, **row})
             print(TABLE.line(rows[-1]), flush=True)
-    if args.figure is not None:
-        _draw(tuner, args.figure)
     return {"rows": rows}
 
 
@@ -136,10 +133,10 @@ def _oracle(tuner: _Tuner) -> Iterator[Row]:
         problem = tuner.drawn(6, tuner.options(gbps, ["direct"], ["fp32", "asc", "zstd"]))
         alone, every = (problem.time(brute(problem, groups=groups)[0]) for groups in (False, True))
         for name in ("espresso", "espresso-released", "joint"):
-            found = select(problem, name).time_s
-            gaps.setdefault(f"{name}, to groups and options", []).append(found / every - 1)
+            result = select(problem, name).time_s
+            gaps.setdefault(f"{name}, to groups and options", []).append(result / every - 1)
             if name != "joint":
-                gaps.setdefault(f"{name}, to options alone", []).append(found / alone - 1)
+                gaps.setdefault(f"{name}, to options alone", []).append(result / alone - 1)
     for name, some in gaps.items():
         optimal = np.mean(np.array(some) < 1e-9)
         met = fmean(some) <= 0.005 and max(some) <= 0.02 if name.startswith("joint") else None
@@ -175,8 +172,8 @@ def _offload(tuner: _Tuner) -> Iterator[Row]:
         start = Policy.uniform(count, next(at for at, one in enumerate(pair) if SAME in one.name))
         best = problem.time(brute(problem, groups=False)[0])
         for name, some in gaps.items():
-            found, _ = offloaded(problem, start, farthest=name == "farthest")
-            some.append(problem.time(found) / best - 1)
+            result, _ = offloaded(problem, start, farthest=name == "farthest")
+            some.append(problem.time(result) / best - 1)
     for name, some in gaps.items():
         optimal = np.mean(np.array(some) < 1e-9)
         note = f"mean {fmean(some):.2%}, max {max(some):.1%}, best in {optimal:.0%} of {len(some)}"
@@ -188,7 +185,7 @@ def _transformer(tuner: _Tuner) -> Iterator[Row]:
     for schedules in (["ring"], tuner.args.schedules):
         problem = tuner.transformer(tuner.options(0.5, schedules))
         way = "+".join(schedules)
-        found = select(problem)
+        result = select(problem)
         uniform = problem.uniform()
         best = min(uniform, key=uniform.__getitem__)
         rivals = {f"best uniform: {best}": Policy.uniform(len(problem.sizes), _number(problem, best))}
@@ -198,17 +195,17 @@ def _transformer(tuner: _Tuner) -> Iterator[Row]:
         rivals["best two groups (y = 2)"] = fixed(problem, 2)
         yield _row(
             f"joint, {way}",
-            found.time_s,
+            result.time_s,
             gbps=0.5,
-            groups=len(found.policy.stops),
-            note=verdict(problem, found.policy),
+            groups=len(result.policy.stops),
+            note=verdict(problem, result.policy),
         )
         if tuner.args.trace:
-            shown = rivals | {"joint": found.policy}
+            shown = rivals | {"joint": result.policy}
             runs = {name: problem.timeline(policy) for name, policy in shown.items()}
             write_timelines(tuner.args.trace, runs, {"schedules": way, "seed": tuner.args.seed})
         for name, policy in rivals.items():
-            ratio = problem.time(policy) / found.time_s
+            ratio = problem.time(policy) / result.time_s
             met = ratio >= 1.2 if name.startswith("best") and "uniform" not in name else None
             yield _row(name, problem.time(policy), gbps=0.5, groups=len(policy.stops), ratio=ratio, met=met)
 
@@ -222,16 +219,16 @@ def _groups(tuner: _Tuner) -> Iterator[Row]:
     for gbps in RATES:
         for schedules in (["ring"], tuner.args.schedules):
             problem = tuner.transformer(tuner.options(gbps, schedules))
-            found = select(problem)
+            result = select(problem)
             times = {y: problem.time(fixed(problem, y)) for y in (1, 2, 3, 4, 6, 8, 12, 16, 54)}
-            note = ", ".join(f"y={y} {seconds / found.time_s:.3f}" for y, seconds in times.items())
-            ratio = times[2] / found.time_s
+            note = ", ".join(f"y={y} {seconds / result.time_s:.3f}" for y, seconds in times.items())
+            ratio = times[2] / result.time_s
             what = f"two groups, {'+'.join(schedules)}"
             yield _row(
                 what,
                 times[2],
                 gbps=gbps,
-                groups=len(found.policy.stops),
+                groups=len(result.policy.stops),
                 ratio=ratio,
                 met=ratio < 1.05,
                 note=note,
@@ -242,15 +239,15 @@ def _slow_codec(tuner: _Tuner) -> Iterator[Row]:
     """e: 10 Gb/s and this host's codecs: within 1 % of fp32."""
     for methods in (["fp32", "asc"], tuner.args.methods):
         problem = tuner.transformer(tuner.options(10.0, methods=methods))
-        found, raw = select(problem), [o for o in problem.options if not o.compresses]
+        result, raw = select(problem), [o for o in problem.options if not o.compresses]
         rival = select(PolicyProblem(problem.sizes, problem.ready_s, tuple(raw)))
-        ratio = found.time_s / rival.time_s
-        note = verdict(problem, found.policy)
+        ratio = result.time_s / rival.time_s
+        note = verdict(problem, result.policy)
         yield _row(
             "+".join(methods),
-            found.time_s,
+            result.time_s,
             gbps=10,
-            groups=len(found.policy.stops),
+            groups=len(result.policy.stops),
             ratio=ratio,
             met=ratio <= 1.01,
             note=note,
@@ -304,27 +301,13 @@ def _rates(tuner: _Tuner) -> Iterator[Row]:
 
 def _by_selector(problem: PolicyProblem) -> dict[str, float]:
     times = problem.uniform()
-    found = {
+    result = {
         what: min(seconds for name, seconds in times.items() if name.startswith(start))
         for what, start in (("none", "fp32"), ("all ASC", "asc"))
     }
-    return found | {name: select(problem, name).time_s for name in ("espresso", "espresso-released", "joint")}
-
-
-def _draw(tuner: _Tuner, path: Path) -> None:
-    problem = tuner.transformer(tuner.options(0.5, ["ring"]))
-    policies = {
-        "fp32": Policy.uniform(len(problem.sizes), _number(problem, "fp32 ring")),
-        "best per tensor": fixed(problem, len(problem.sizes)),
-        "joint": select(problem).policy,
+    return result | {
+        name: select(problem, name).time_s for name in ("espresso", "espresso-released", "joint")
     }
-    rates = np.geomspace(0.1, 25.6, 9).tolist()
-    times: dict[str, list[float]] = {"none": [], "all ASC": [], "espresso": [], "joint": []}
-    for gbps in rates:
-        for name, seconds in _by_selector(tuner.transformer(tuner.options(gbps))).items():
-            if name in times:
-                times[name].append(seconds)
-    draw(path, {name: problem.timeline(policy) for name, policy in policies.items()}, rates, times)
 
 
 def _preset(tuner: _Tuner) -> Iterator[Row]:
@@ -333,11 +316,11 @@ def _preset(tuner: _Tuner) -> Iterator[Row]:
         problem = _even(resnet101_sizes(), 0.13, preset.options())
         joint = select(problem).time_s
         for name in ("espresso", "espresso-released", "joint"):
-            found = select(problem, name)
-            ratio = problem.uniform()["fp32"] / found.time_s
-            note = f"fp32 over it; joint is {found.time_s / joint:.2f}x as fast"
+            result = select(problem, name)
+            ratio = problem.uniform()["fp32"] / result.time_s
+            note = f"fp32 over it; joint is {result.time_s / joint:.2f}x as fast"
             yield _row(
-                f"{what}: {name}", found.time_s, groups=len(found.policy.stops), ratio=ratio, note=note
+                f"{what}: {name}", result.time_s, groups=len(result.policy.stops), ratio=ratio, note=note
             )
 
 
@@ -357,13 +340,13 @@ def _merge(tuner: _Tuner) -> Iterator[Row]:
         ratios = []
         for _ in range(50 if noise else 1):
             noisy = lambda s: every[s] * tuner.random.normal(1, noise / 100)  # noqa: B023, E731 - called at once
-            found = merge(54, noisy, most=groups, apart=apart)
-            ratios.append(every[found.stops] / min(every.values()))
+            result = merge(54, noisy, most=groups, apart=apart)
+            ratios.append(every[result.stops] / min(every.values()))
         yield _row(
             f"y <= {groups}, {noise} % noise, neighbours {apart} apart",
             gbps=gbps,
             ratio=fmean(ratios),
-            note=f"at most {max(ratios):.3f}; {found.measured} measured; {problem.options[one].name}",
+            note=f"at most {max(ratios):.3f}; {result.measured} measured; {problem.options[one].name}",
         )
 
 
@@ -377,9 +360,9 @@ def _ready(tuner: _Tuner) -> Iterator[Row]:
     for gbps in RATES:
         own = tuple(tuner.options(gbps))
         problem = PolicyProblem(times.sizes, backward, own)
-        found, even = select(problem), select(_even(times.sizes, backward[-1], own))
-        for what, policy in (("measured", found.policy), ("even", even.policy)):
-            ratio = problem.time(policy) / found.time_s
+        result, even = select(problem), select(_even(times.sizes, backward[-1], own))
+        for what, policy in (("measured", result.policy), ("even", even.policy)):
+            ratio = problem.time(policy) / result.time_s
             yield _row(
                 f"selected for {what} times",
                 problem.time(policy),
@@ -387,7 +370,7 @@ def _ready(tuner: _Tuner) -> Iterator[Row]:
                 groups=len(policy.stops),
                 ratio=ratio,
             )
-        yield _row("even times, as modelled", even.time_s, gbps=gbps, ratio=even.time_s / found.time_s)
+        yield _row("even times, as modelled", even.time_s, gbps=gbps, ratio=even.time_s / result.time_s)
 
 
 TABLES = {

@@ -199,14 +199,14 @@ def _least_s(nodes: int, slices: int, values: int, coded: Coded, link: LinkModel
     if slices:
         wire = link.wired(coded=True)
         name, topology = "switch", adding_switch(nodes, slices, wire.bandwidth_bps / 1e9, link.latency_s)
-    found = []
+    result = []
     for times in (1, 2, 4):
         subframes = times * fewest_frames(values, slices or nodes)
         if subframes <= MAX_SUBFRAMES:
             schedule = make_schedule(name, nodes, subframes=subframes, slices=slices)
             frames = stretched(assumed_frames(schedule, values), coded, nodes)
-            found.append(time_of(schedule, frames, link, topology))
-    return min(found)
+            result.append(time_of(schedule, frames, link, topology))
+    return min(result)
 
 
 def stretched(frames: Frames, coded: Coded, nodes: int) -> Frames:
@@ -242,6 +242,6 @@ def pipeline(units: int, mhz: float, block: int) -> Pipeline:
             f"python -m oscar_sim.step_clocks {file} --write"
         )
     nic = shipped.get(units) or load_nic(str(file))
-    found = nic.model_copy(update={"mhz": mhz, "block": block, "bus_bits": 8 * max(16, 8 * units)}).model()
-    assert isinstance(found, Pipeline)
-    return found
+    result = nic.model_copy(update={"mhz": mhz, "block": block, "bus_bits": 8 * max(16, 8 * units)}).model()
+    assert isinstance(result, Pipeline)
+    return result

@@ -62,15 +62,15 @@ def modules(command: str) -> dict[str, str]:
     """Return names and first lines of what `command` can run, without importing it."""
     spec = importlib.util.find_spec(PACKAGES[command])
     folders = list(spec.submodule_search_locations or []) if spec else []
-    found = {}
+    result = {}
     for module in pkgutil.iter_modules(folders):
         if module.name.startswith("_"):
             continue
         tree = ast.parse((Path(folders[0]) / f"{module.name}.py").read_text(encoding="utf-8"))
         functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         if {"add_arguments", "run"} <= functions:
-            found[module.name] = (ast.get_docstring(tree) or "").partition("\n")[0]
-    return found
+            result[module.name] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return result
 
 
 def run(command: str, args: argparse.Namespace) -> int:

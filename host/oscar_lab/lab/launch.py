@@ -111,10 +111,10 @@ def launch(
 def mpirun() -> str:
     """Return the launcher of this environment's MPI, or of the PATH; raises MissingExtraError without one."""
     beside = Path(sys.executable).parent / "mpirun"
-    found = str(beside) if beside.exists() else shutil.which("mpirun")
-    if found is None:
+    result = str(beside) if beside.exists() else shutil.which("mpirun")
+    if result is None:
         raise MissingExtraError(f"mpirun not found: {INSTALL}, or load an MPI")
-    return found
+    return result
 
 
 def _mpi(ranks: int, program: Sequence[str], network: HostNetwork | None, folder: Path) -> list[Command]:

@@ -201,17 +201,17 @@ class HostNetwork:
 
     def pids(self) -> set[int]:
         """Return the processes on all hosts."""
-        found = (_ip("netns", "pids", namespace(host)).split() for host in range(self.hosts))
-        return {int(pid) for pids in found for pid in pids}
+        result = (_ip("netns", "pids", namespace(host)).split() for host in range(self.hosts))
+        return {int(pid) for pids in result for pid in pids}
 
     def wires(self) -> list[LinkUse]:
         """Return what has left each host's link, by host."""
-        found = []
+        result = []
         for host in range(self.hosts):
             text = _run("tc", "-n", namespace(host), "-s", "-j", "qdisc", "show", "dev", DEVICE)
             root = next(q for q in json.loads(text) if q.get("root"))
-            found.append(LinkUse(int(root["bytes"]), int(root["packets"]), int(root["drops"])))
-        return found
+            result.append(LinkUse(int(root["bytes"]), int(root["packets"]), int(root["drops"])))
+        return result
 
     def resent(self) -> list[int]:
         """Return how many segments TCP has retransmitted, by host."""

@@ -251,24 +251,24 @@ class _Frames:
 
 def _adds(order: Iterable[tuple[object, Work]]) -> dict[int, list[Work]]:
     """Return for each addition all of its sum up to it, in the program's order."""
-    found: dict[tuple[int, int, int], list[Work]] = {}
+    result: dict[tuple[int, int, int], list[Work]] = {}
     every = {}
     for _, work in order:
         if work.kind == ADD:
-            found[_key(work)] = [*found.get(_key(work), []), work]
-            every[id(work)] = found[_key(work)]
+            result[_key(work)] = [*result.get(_key(work), []), work]
+            every[id(work)] = result[_key(work)]
     return every
 
 
 def _destinations(schedule: Schedule) -> dict[tuple[int, ...], int]:
     """Return to whom each frame goes, by rank, phase, chunk and sub-frame; -1: to several."""
-    found: dict[tuple[int, ...], int] = {}
+    result: dict[tuple[int, ...], int] = {}
     for rank in range(schedule.nodes):
         for a in schedule.actions(rank):
             if a.op is Op.SEND:
                 key = rank, int(a.phase), a.chunk, a.sub
-                found[key] = -1 if key in found else a.peer
-    return found
+                result[key] = -1 if key in result else a.peer
+    return result
 
 
 def _key(work: Work) -> tuple[int, int, int]:

@@ -68,15 +68,15 @@ def milp(problem: PolicyProblem) -> tuple[Policy, int]:
     if not np.isfinite(unit):
         raise ConfigError("expected an option that all tensors can take, for a first bound")
     model = _programme(problem, unit)
-    found = model.solve({END: 1.0}, LIMIT_S, GAP)
-    if found is None:
+    result = model.solve({END: 1.0}, LIMIT_S, GAP)
+    if result is None:
         raise ConfigError(f"expected a policy within {LIMIT_S:g} s, got none")
     stops, options, at = [], [], 0
     while at < tensors:
         at, option = next(
             (name[2], name[3])
             for name in model.index
-            if isinstance(name, tuple) and name[:2] == (FROM, at) and model.value(found, name) > 0.5
+            if isinstance(name, tuple) and name[:2] == (FROM, at) and model.value(result, name) > 0.5
         )
         stops.append(at)
         options.append(option)

@@ -64,16 +64,16 @@ class Preset:
             return np.asarray(alphas * self.alpha_us * 1e-6 + moved)
 
         raw = (Step(PORT, BEFORE, 0),)
-        found = [Option("fp32", raw, (port(2, 1, 1),)), Option("fp16", raw, (port(2, 0.5, 0.5),))]
+        result = [Option("fp32", raw, (port(2, 1, 1),)), Option("fp16", raw, (port(2, 0.5, 0.5),))]
         encode, decode = (self.coding(routine, SAME, GRID / k) for routine in (COMPRESS, DECOMPRESS))
         steps = Step(COMPUTE, BEFORE, 0), Step(PORT, BEFORE, 0), Step(COMPUTE, AFTER, 0)
         one, two = port(2, 0.5, self.ratio), port(4, self.ratio, self.ratio)
-        found.append(Option(f"compressed {SAME}", steps, (encode, one, decode)))
-        found.append(Option(f"two-level {SAME}", steps, (encode, two, decode)))
+        result.append(Option(f"compressed {SAME}", steps, (encode, one, decode)))
+        result.append(Option(f"two-level {SAME}", steps, (encode, two, decode)))
         cpu = self.coding(COMPRESS, OTHER, GRID)
         others = tuple(step._replace(lane=CODEC) if step.lane == COMPUTE else step for step in steps)
-        found.append(Option(f"compressed {OTHER}", others, (cpu, one, cpu)))
-        return found
+        result.append(Option(f"compressed {OTHER}", others, (cpu, one, cpu)))
+        return result
 
 
 class _State:
@@ -130,8 +130,8 @@ class _State:
 
 def tree(preset: Preset) -> list[Option]:
     """Return the ways that no other is better than on every lane and as a whole, for every size."""
-    found = [preset.option(way) for way in ways()]
-    loads = np.array([_loads(option) for option in found])
+    result = [preset.option(way) for way in ways()]
+    loads = np.array([_loads(option) for option in result])
     loads = np.round(loads / loads.max(axis=0, initial=1e-30), 12)
     _, first = np.unique(loads, axis=0, return_index=True)
     own = loads[np.sort(first)]
@@ -140,7 +140,7 @@ def tree(preset: Preset) -> list[Option]:
         for at, load in zip(np.sort(first), own, strict=True)
         if not ((own <= load).all(axis=1) & (own < load).any(axis=1)).any()
     ]
-    return [found[at] for at in kept]
+    return [result[at] for at in kept]
 
 
 def _loads(option: Option) -> Floats:

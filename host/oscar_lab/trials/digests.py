@@ -26,7 +26,7 @@ import numpy as np
 from oscar import shipped
 from oscar.cli import main
 from oscar.coding.index import INDEX_CODECS, make_index
-from oscar.coding.registry import CODECS
+from oscar.coding.registry import make_codec
 from oscar.collective.schedules import SCHEDULES
 from oscar.config import Config
 from oscar.numerics.plans import PLANS
@@ -37,6 +37,11 @@ from oscar.schemes.registry import scheme_class, scheme_names
 from oscar.transports.threads import local_transports
 
 SHAPES = [(40, 17), (23,), (), (31, 3)]
+CODECS = (  # in this order: a case's number chooses its plan
+    "fp32", "bf16", "fp16", "int16", "int32", "int8", "atalanta", "atalanta-dp", "rans0", "zstd",
+    "constriction", "mxfp8", "mxfp6", "mxfp4", "fp8-rows", "bf16-lossless", "fp32-lossless", "asc",
+    "asc-paper",
+)  # fmt: skip
 NODES = 1, 2, 3, 5
 CALLS = 4
 TIMES = (
@@ -78,7 +83,7 @@ class Digest:
 
     def line(self) -> list[str]:
         """Return both digests, 16 hexadecimal digits each."""
-        return [found.hexdigest()[:16] for found in self._both]
+        return [result.hexdigest()[:16] for result in self._both]
 
 
 Case = Callable[[Digest], None]
@@ -108,14 +113,14 @@ def _arrays(tree: Any) -> list[bytes]:
 
 def gradients(nodes: int, call: int, *, sparse: bool = False) -> list[list[np.ndarray]]:
     """Return gradients [node][tensor], float32, like those of a training; sparse: mostly zeros."""
-    found = []
+    result = []
     for node in range(nodes):
         random = np.random.default_rng([nodes, call, node])
         tensors = [np.asarray(random.laplace(0, 0.02, shape), np.float32) for shape in SHAPES]
         if sparse:
             tensors = [np.asarray(np.where(random.random(x.shape) < 0.1, x, 0), np.float32) for x in tensors]
-        found.append(tensors)
-    return found
+        result.append(tensors)
+    return result
 
 
 def _told(result: Any, digest: Digest) -> None:
@@ -153,7 +158,7 @@ def schedules() -> Cases:
         plan, sub, feedback = list(PLANS)[number % len(PLANS)], 1 + number % 3, number % 2 == 1
         how = {"method": codec, "plan": {"name": plan, "granule": 32}}
         how |= {"schedule": {"name": schedule, "subframes": sub}}
-        how |= {"quantiser": {"error_feedback": feedback}} if CODECS[codec]().domain == "int" else {}
+        how |= {"quantiser": {"error_feedback": feedback}} if make_codec(codec).domain == "int" else {}
         every[f"{codec}/{schedule}/{plan}/sub{sub}"] = how
     return _clusters(every)
 
@@ -341,21 +346,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Print a digest of each part's digests; "ok" tells whether all bits are those of `--against`."""
     print("# part, cases, refused, digest of the bits, digest of the times")
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for part in args.only:
         lines, refused = {}, 0
         for name, case in PARTS[part]():
             lines[f"{part}/{name}"], here = _measure(case)
             refused += here
-        found |= lines
+        result |= lines
         whole = [hashlib.sha256(repr([line[at] for line in lines.values()]).encode()) for at in (0, 1)]
         print(f"{part:10} {len(lines):5} {refused:4}", *(one.hexdigest()[:16] for one in whole), flush=True)
     if args.write is not None:
-        text = "".join(f"{name} {' '.join(line)}\n" for name, line in found.items())
+        text = "".join(f"{name} {' '.join(line)}\n" for name, line in result.items())
         args.write.write_text(
             "# case, SHA-256 of the bits, of the times; 16 digits\n" + text, encoding="utf-8"
         )
-    return {"ok": args.against is None or _equal(found, args.against), "digests": found}
+    return {"ok": args.against is None or _equal(result, args.against), "digests": result}
 
 
 def _measure(case: Case) -> tuple[list[str], bool]:
@@ -371,15 +376,15 @@ def _measure(case: Case) -> tuple[list[str], bool]:
     return digest.line(), False
 
 
-def _equal(found: dict[str, list[str]], path: Path) -> bool:
+def _equal(result: dict[str, list[str]], path: Path) -> bool:
     lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
     before = {line[0]: line[1:] for line in lines}
-    shared = [name for name in found if name in before]
+    shared = [name for name in result if name in before]
     for name in shared:
-        if found[name] != before[name]:
-            print(f"# differs: {name}: " + ("times" if found[name][0] == before[name][0] else "bits"))
-    bits, times = (sum(found[name][at] == before[name][at] for name in shared) for at in (0, 1))
-    print(f"# of {len(shared)} shared cases (of {len(found)}) equal in bits: {bits}, in times: {times}")
+        if result[name] != before[name]:
+            print(f"# differs: {name}: " + ("times" if result[name][0] == before[name][0] else "bits"))
+    bits, times = (sum(result[name][at] == before[name][at] for name in shared) for at in (0, 1))
+    print(f"# of {len(shared)} shared cases (of {len(result)}) equal in bits: {bits}, in times: {times}")
     return bits == len(shared)
 
 

@@ -124,9 +124,9 @@ class Replicas:
     def wait(self, until: Callable[[Lines], bool], limit_s: float) -> bool:
         """Return whether `until(lines)` was true within the limit."""
         stop = time.monotonic() + limit_s
-        while not (found := until(self.lines())) and time.monotonic() < stop:
+        while not (result := until(self.lines())) and time.monotonic() < stop:
             time.sleep(0.05)
-        return found
+        return result
 
     def end(self, after: int, limit_s: float) -> list[int | None]:
         """Let replicas end after so many further steps; return their exit statuses."""
@@ -181,11 +181,11 @@ def _hunt(args: argparse.Namespace, nodes: int, dice: random.Random) -> dict[str
 
 def together(lines: Lines, names: list[str], since: float) -> bool:
     """Whether all of `names` wrote one step after `since` in which all of them took part, and no others."""
-    found = defaultdict(set)
+    result = defaultdict(set)
     for line in lines:
         if line.get("participants") == len(names) and line["at"] > since:
-            found[line["step"]].add(line["replica"])
-    return any(set(names) <= who for who in found.values())
+            result[line["step"]].add(line["replica"])
+    return any(set(names) <= who for who in result.values())
 
 
 def apart(lines: Lines) -> list[int]:
@@ -194,7 +194,7 @@ def apart(lines: Lines) -> list[int]:
     for line in lines:
         if "digest" in line:
             digests[line["step"]].add(line["digest"])
-    return [step for step, found in digests.items() if len(found) > 1]
+    return [step for step, result in digests.items() if len(result) > 1]
 
 
 def configures(lines: Lines) -> list[float]:

@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             print(f"# without {KINDS[what]}: no {what}")
             continue
         for ranks in args.ranks:
-            found, output = end(what, ranks, -(-args.processes // ranks), seed)
-            rows.append({"of": what, "ranks": ranks, **counted(found)})
+            result, output = end(what, ranks, -(-args.processes // ranks), seed)
+            rows.append({"of": what, "ranks": ranks, **counted(result)})
             print(TABLE.line(rows[-1]), flush=True)
             if output:
                 print(f"# {output[-1000:]}")
@@ -65,9 +65,9 @@ def end(what: str, ranks: int, jobs: int, seed: int) -> tuple[list[int], str]:
             return [status for one in ends for status in [one.status] * ranks], "".join(bad)
         ended = start("_ending_rank", case | {"seed": str(seed)}, 1, limit_s=JOB_S * jobs)
         lines = lines_of(said.read_text(encoding="utf-8")) if said.exists() else []
-    found = [status for line in lines for status in line["statuses"]]
-    found += [ended.status or -1] * (ranks * jobs - len(found))  # of jobs that were never begun, or hang
-    return found, ended.output if any(found) else ""
+    result = [status for line in lines for status in line["statuses"]]
+    result += [ended.status or -1] * (ranks * jobs - len(result))  # of jobs that were never begun, or hang
+    return result, ended.output if any(result) else ""
 
 
 def counted(statuses: list[int]) -> Row:

@@ -225,11 +225,11 @@ class _Bench:
             [np.add(a, b, dtype=np.float64) for a, b in zip(own, late, strict=True)] for own, late in pairs
         ]
 
-    def _check(self, call: int, given: list[list[Array]], mean: list[Array], found: list[float]) -> None:
+    def _check(self, call: int, given: list[list[Array]], mean: list[Array], result: list[float]) -> None:
         if not all(np.isfinite(tensor).all() for tensor in mean):
             self.wrong.append(f"call {call}: a mean that is not finite")
             return
-        found.append(max(errors(given, mean)))
+        result.append(max(errors(given, mean)))
 
     def _state(self) -> int:
         return crc(self.struck.state_dict())

@@ -59,11 +59,11 @@ def _expects(decode: Callable[[Array], Array], size: int) -> Callable[[Any], Arr
     """Return a decode that raises where it returns no ascending int64 positions of the space."""
 
     def checked(stream: Any) -> Array:
-        found = decode(np.frombuffer(stream, np.uint8))
-        inside = found.dtype == np.int64 and not (found.size and (found[0] < 0 or found[-1] >= size))
-        if not inside or (np.diff(found) <= 0).any():
-            raise RuntimeError(f"no ascending positions of 0 to {size - 1}: {found[:20]}")
-        return found
+        result = decode(np.frombuffer(stream, np.uint8))
+        inside = result.dtype == np.int64 and not (result.size and (result[0] < 0 or result[-1] >= size))
+        if not inside or (np.diff(result) <= 0).any():
+            raise RuntimeError(f"no ascending positions of 0 to {size - 1}: {result[:20]}")
+        return result
 
     return checked
 

@@ -102,11 +102,11 @@ def make_subjects() -> list[StateSubject]:
         "dct-threshold released": ("dct-threshold", {"controller": "released"}),
         "qsgd coded": ("qsgd", {"coded": True, "error_feedback": True}),
     }
-    found = [_cluster(name, Config.model_validate(changes)) for name, changes in codecs.items()]
-    found += [
+    result = [_cluster(name, Config.model_validate(changes)) for name, changes in codecs.items()]
+    result += [
         _cluster(name, Config(method=method, scheme=options)) for name, (method, options) in schemes.items()
     ]
-    return [*found, _workload("numpy-digits")]
+    return [*result, _workload("numpy-digits")]
 
 
 # How a tree is damaged.

@@ -49,15 +49,15 @@ VALUES: tuple[Any, ...] = (
 
 def _places(tree: Any) -> list[tuple[Any, Any]]:
     """Return (container, key or index) of everything in a tree."""
-    found, open_ones = [], [tree]
+    result, open_ones = [], [tree]
     while open_ones:
         here = open_ones.pop()
         keys = list(here) if isinstance(here, dict) else range(len(here))
         for key in keys:
-            found.append((here, key))
+            result.append((here, key))
             if isinstance(here[key], (dict, list)):
                 open_ones.append(here[key])
-    return found
+    return result
 
 
 def _edit_tree(r: random.Random, tree: Any, keys: list[str]) -> None:

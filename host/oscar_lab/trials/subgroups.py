@@ -54,9 +54,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             continue
         verdicts: dict[str, list[list[str]]] = defaultdict(list)  # [layout][round][rank]
         for job in range(args.jobs):
-            found, output = play(name, args.rounds, f"{seed} {job}")
+            result, output = play(name, args.rounds, f"{seed} {job}")
             new = [{"of": name, "output": output}] if output else []
-            for layout, rounds in found.items():
+            for layout, rounds in result.items():
                 verdicts[layout] += rounds
                 new += [{"of": name, "groups": layout, "came": one} for one in rounds if not right(one)]
             for fault in new:
@@ -77,12 +77,12 @@ def play(name: str, rounds: int, seed: str) -> tuple[dict[str, list[list[str]]],
         limit_s = ROUND_S * rounds * len(LAYOUTS)
         ended = start("_subgroup_rank", case | {"seed": seed, "said": str(said)}, RANKS, limit_s=limit_s)
         lines = lines_of(said.read_text(encoding="utf-8")) if said.exists() else []
-    found: dict[str, list[list[str]]] = {}
+    result: dict[str, list[list[str]]] = {}
     for at, (layout, groups) in enumerate(LAYOUTS.items()):
         members = [rank for ranks in groups for rank in ranks]
         came = {(line["round"], line["rank"]): str(line["verdict"]) for line in lines if line["layout"] == at}
-        found[layout] = [[came.get((turn, rank), "nothing") for rank in members] for turn in range(rounds)]
-    return found, "" if ended.status == 0 else f"{ended.statuses}: {ended.output[-2000:]}"
+        result[layout] = [[came.get((turn, rank), "nothing") for rank in members] for turn in range(rounds)]
+    return result, "" if ended.status == 0 else f"{ended.statuses}: {ended.output[-2000:]}"
 
 
 def right(verdicts: list[str]) -> bool:

@@ -97,30 +97,30 @@ def run(args: argparse.Namespace) -> int:
     times = _times(config, workload, tensors, args)
     compute = times.ready_s[-1]
     problem = _problem(config, workload, sizes, times.ready(tensors), args)
-    found = select(problem, args.selector, among=SELECTORS)
+    result = select(problem, args.selector, among=SELECTORS)
     print(
         f"# {len(sizes)} tensors, {sum(sizes):,} values, {config.nodes} nodes, {config.link.gbps:g} Gb/s, "
         f"{config.link.latency_us:g} us a hop; compute {compute * 1e3:.3g} ms"
     )
     print(f"# forward pass {times.forward_s * 1e3:.3g} ms; gradients: {times.made}")
-    print(f"# {found.tried:,} policies tried in {found.took_s * 1e3:.0f} ms; times are modelled")
+    print(f"# {result.tried:,} policies tried in {result.took_s * 1e3:.0f} ms; times are modelled")
     for name, seconds in sorted(problem.uniform().items(), key=lambda pair: pair[1]):
         print(f"{name + ' for every tensor':40} {seconds * 1e3:10.3f} ms")
-    print(f"{args.selector + f', {len(found.policy.stops)} groups':40} {found.time_s * 1e3:10.3f} ms")
+    print(f"{args.selector + f', {len(result.policy.stops)} groups':40} {result.time_s * 1e3:10.3f} ms")
     raw = tuple(option for option in problem.options if not option.compresses)
     plain = select(PolicyProblem(problem.sizes, problem.ready_s, raw)).time_s if raw else float("inf")
-    pays = found.time_s * MIN_GAIN <= plain
-    print(verdict(problem, found.policy))
+    pays = result.time_s * MIN_GAIN <= plain
+    print(verdict(problem, result.policy))
     if not pays:
         print(f"does not pay: {plain * 1e3:.3f} ms without any compression")
     for option, own in problem.left_out.items():
         print(f"# left out: {option} for {', '.join(f'{names[at]} ({why})' for at, why in own.items())}")
     if args.explain:
-        for reason in reasons(problem, found.policy):
+        for reason in reasons(problem, result.policy):
             print(reason.text)
     if args.output is not None:
-        made = made_of(config, times, problem, found.policy, args.processors, args.selector)
-        PolicyFile.of(names, problem, found.policy, made).write(args.output)
+        made = made_of(config, times, problem, result.policy, args.processors, args.selector)
+        PolicyFile.of(names, problem, result.policy, made).write(args.output)
         print(f"# wrote {args.output}")
     return 0 if pays else 3
 

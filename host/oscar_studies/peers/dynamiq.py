@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.baselines.raw import Bf16
+from oscar.coding.plain import Bf16
 from oscar.numerics.tensors import pack_bits, packed_size, unpack_bits
 from oscar.schemes.base import Message, Messages, Scheme, Worker, check_bytes, handed
 
@@ -37,10 +37,10 @@ TAG = 0xD17A
 
 def levels_of(width: int) -> Array:
     """Return the 2^(width - 1) magnitudes from 0 to 1, float32, for values of `width` bits with a sign."""
-    error, found = ERRORS[width] ** 2, [0.0]
+    error, result = ERRORS[width] ** 2, [0.0]
     for _ in range((1 << (width - 1)) - 1):
-        found.append(found[-1] * (1 + 2 * error) + 1 + error)
-    return (np.array(found) / found[-1]).astype(np.float32)
+        result.append(result[-1] * (1 + 2 * error) + 1 + error)
+    return (np.array(result) / result[-1]).astype(np.float32)
 
 
 LEVELS = {width: levels_of(width) for width in ERRORS}
@@ -139,10 +139,10 @@ class Dynamiq(Scheme):
     def _statistics(self, every: Sequence[Array]) -> Array:
         """Return mean and energy of each super-group, float32 [super-groups, 2]."""
         sizes = [4 * len(part) for part in np.array_split(np.empty(self.supers), self.nodes)]
-        found = [
+        result = [
             _floats(data, size, rank) for rank, (data, size) in enumerate(zip(every, sizes, strict=True))
         ]
-        return np.concatenate(found).reshape(-1, 2)
+        return np.concatenate(result).reshape(-1, 2)
 
     def _chunks(self, statistics: Array) -> list[list[tuple[int, Array]]]:
         """Return for each chunk its super-groups by width: every chunk has equally many of each."""
@@ -194,10 +194,10 @@ class Dynamiq(Scheme):
         check_bytes(data, sum(_packed_size(width, rows.size) for width, rows in chunk), source)
         for width, rows in chunk:
             codes, at = packed_size(rows.size * SUPER, width), rows.size * (SUPER // GROUP)
-            found = unpack_bits(data[:codes], rows.size * SUPER, width).reshape(-1, SUPER // GROUP, GROUP)
+            result = unpack_bits(data[:codes], rows.size * SUPER, width).reshape(-1, SUPER // GROUP, GROUP)
             scales = data[codes : codes + at].reshape(-1, SUPER // GROUP)
             halves = data[codes + at : codes + at + 2 * rows.size].copy().view("<u2")
-            sums[rows] += _values(width, found, scales, (halves.astype(np.uint32) << 16).view(np.float32))
+            sums[rows] += _values(width, result, scales, (halves.astype(np.uint32) << 16).view(np.float32))
             data = data[_packed_size(width, rows.size) :]
 
     def finish(self, totals: Sequence[Any]) -> Array:
@@ -240,5 +240,5 @@ def _values(width: int, codes: Array, scales: Array, tops: Array) -> Array:
     sign = 1 << (width - 1)
     sizes = LEVELS[width][codes & (sign - 1)]
     units = scales.astype(np.float32) * (tops * np.float32(1 / SCALE_LEVELS))[:, None]
-    found: Array = np.where(codes & sign, -sizes, sizes) * units[:, :, None]
-    return found.reshape(-1, SUPER)
+    result: Array = np.where(codes & sign, -sizes, sizes) * units[:, :, None]
+    return result.reshape(-1, SUPER)

@@ -61,12 +61,12 @@ def threshold_of(acc: Array, count: int, stages: int, fit: str, *, trusting: boo
     """
     threshold, left = 0.0, float(acc.size)
     for stage in range(stages):
-        found, total, energy = moments(acc, threshold)
-        if found == 0:
+        result, total, energy = moments(acc, threshold)
+        if result == 0:
             break
-        left = left if trusting else float(found)
+        left = left if trusting else float(result)
         last = stage == stages - 1 or left * FIRST <= count
-        threshold = max(0.0, threshold + fitted(found, total, energy, count / left if last else FIRST, fit))
+        threshold = max(0.0, threshold + fitted(result, total, energy, count / left if last else FIRST, fit))
         left *= FIRST
         if last:
             break

@@ -103,9 +103,9 @@ def _part(samples: NgramSamples) -> _Part:
 
 
 def _margins(samples: NgramSamples, weights: Array) -> Array:
-    found = np.empty(samples.labels.size)
-    _times(samples.start, samples.columns, samples.scale * samples.labels, weights.astype(np.float64), found)
-    return found
+    result = np.empty(samples.labels.size)
+    _times(samples.start, samples.columns, samples.scale * samples.labels, weights.astype(np.float64), result)
+    return result
 
 
 def objective(samples: NgramSamples, weights: Array, l1: float) -> float:

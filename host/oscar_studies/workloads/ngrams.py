@@ -102,12 +102,12 @@ def _hashed(part: list[tuple[str, int]], features_log2: int) -> NgramSamples:
     lengths = np.array([row.size for row in columns])
     start = np.concatenate([[0], np.cumsum(lengths)])
     labels = np.array([label for _, label in part], np.float64)
-    found = NgramSamples(
+    result = NgramSamples(
         start, np.concatenate(columns).astype(np.int32), 1 / np.sqrt(np.maximum(lengths, 1)), labels
     )
-    for array in vars(found).values():
+    for array in vars(result).values():
         array.flags.writeable = False  # cached
-    return found
+    return result
 
 
 def _features(words: list[str], features_log2: int, known: dict[str, int]) -> Array:

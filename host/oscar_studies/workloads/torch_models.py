@@ -123,8 +123,8 @@ class EmbeddingModel(nn.Module):
         nn.init.normal_(self.words.weight, 0.0, 0.05)
 
     def forward(self, contexts: Tensor) -> Tensor:
-        found = self.words(contexts)
-        seen = torch.cat([found[:, -1], found[:, -2], found.mean(dim=1)], dim=1)
+        result = self.words(contexts)
+        seen = torch.cat([result[:, -1], result[:, -2], result.mean(dim=1)], dim=1)
         return self.output(functional.relu(self.hidden(seen)))
 
 

@@ -231,8 +231,8 @@ def _open(target: Path, file: BinaryIO) -> Any:
 def _read(target: Path, archive: Any, key: str) -> Array:
     """Return one array of the file; raises ConfigError when it is missing or damaged."""
     if key not in archive.files:
-        found = ", ".join(archive.files[:8]) or "nothing"
-        raise _foreign(target, f"a file without {key!r} (it has: {found})")
+        result = ", ".join(archive.files[:8]) or "nothing"
+        raise _foreign(target, f"a file without {key!r} (it has: {result})")
     try:
         array = archive[key]
     except Exception as error:

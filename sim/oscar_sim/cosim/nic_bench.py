@@ -131,9 +131,9 @@ class NicBench(ABC):
     def check_rows(self, row: int, values: np.ndarray, positions: np.ndarray) -> None:
         """Read rows, and compare them with what they should be."""
         self.packet("s_axis_read", [packet_start(row, values.size)])
-        found = LINES.values(row, values.size, self.left("m_axis_values"))
+        result = LINES.values(row, values.size, self.left("m_axis_values"))
         described = LINES.descriptors(row, values.size, self.left("m_axis_descriptors"))
-        if not np.array_equal(found, values.astype(np.int16)):
+        if not np.array_equal(result, values.astype(np.int16)):
             raise RtlError(f"sums in rows from {row} on differ")
         if described.tolist() != descriptors(in_rows(values, np.int32)).tolist():
             raise RtlError(f"descriptors of rows from {row} on differ")

@@ -51,9 +51,9 @@ def _frames(rng: np.random.Generator, values: int) -> list[CodedFrame]:
 
 def _noted(unit: Unit, batch: DecoderBatch | EncoderBatch) -> Recording:
     unit.model.trace(MOST_CLOCKS)
-    _, done, found = run(unit, batch, 1)
-    if found:
-        raise RtlError(f"{unit.kind}: {'; '.join(found)} ({done} blocks were right before)")
+    _, done, result = run(unit, batch, 1)
+    if result:
+        raise RtlError(f"{unit.kind}: {'; '.join(result)} ({done} blocks were right before)")
     ports = tuple(port for port in unit.model.ports.values() if port.name != "clk")
     return Recording(unit.kind, {}, ports, unit.model.traced())
 
@@ -78,11 +78,11 @@ def attention_unit(light: bool) -> Recording:
     rng, unit = numbers(35), AttentionUnit()
     heads = [random_head(rng, 20, wrong=0.2) for _ in range(3 if light else 10)]
     unit.model.trace(MOST_CLOCKS)
-    _, found = unit.run(
+    _, result = unit.run(
         heads, Stalls(9000, 9000, 9000, int(rng.integers(0, 3000))), int(rng.integers(1 << 32))
     )
-    if found:
-        raise RtlError(f"attention_unit: {'; '.join(found)}")
+    if result:
+        raise RtlError(f"attention_unit: {'; '.join(result)}")
     ports = tuple(port for port in unit.model.ports.values() if port.name != "clk")
     return Recording("attention_unit", {}, ports, unit.model.traced())
 

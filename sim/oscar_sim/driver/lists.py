@@ -96,11 +96,11 @@ def entries(
             f"a list has at most {LIST_ENTRIES} entries, this schedule takes {first + len(numbers)}: "
             "use fewer pieces or nodes"
         )
-    found = [
+    result = [
         Entry(receive, **_gate(key, receive, programme, numbers, made is not None, adds))
         for key, receive in receives.items()
     ]
-    events = Counter(entry.gate for entry in found if entry.need in (COUNTS, OWN))
+    events = Counter(entry.gate for entry in result if entry.need in (COUNTS, OWN))
     own: dict[int, int] = {}  # values of the SEND that is the first of its part
     behind: dict[Link, int] = {}
     chain = dict(zip(numbers.values(), numbers.values(), strict=True))
@@ -116,8 +116,8 @@ def entries(
     if max(events.values(), default=0) > MOST_EVENTS:
         raise ConfigError(f"a SEND waits for at most {MOST_EVENTS} events, one has {max(events.values())}")
     sends = programme.sends
-    found += [Entry(sends[n], events[at], next=chain[at], values=own[at]) for n, at in numbers.items()]
-    return found
+    result += [Entry(sends[n], events[at], next=chain[at], values=own[at]) for n, at in numbers.items()]
+    return result
 
 
 def makers(listed: Sequence[Entry]) -> dict[tuple[int, int], int]:
@@ -131,15 +131,15 @@ def wholes(listed: Sequence[Entry]) -> dict[tuple[int, int], tuple[int, int]]:
     A rank's own part is whole when the SEND of its sum fires, the others when they have come. They are in the
     order in which that may be: of a sub-frame the own part first.
     """
-    found = {}
+    result = {}
     for n, entry in enumerate(listed):
         part = entry.frame.chunk, entry.frame.sub
         if isinstance(entry.command, Receive):
             if entry.command.adopt:
-                found[part] = n, ENDED
+                result[part] = n, ENDED
         elif entry.frame.phase is Phase.ALL_GATHER:
-            found.setdefault(part, (n, FIRED))
-    return dict(sorted(found.items(), key=lambda item: (item[0][1], item[1][1])))
+            result.setdefault(part, (n, FIRED))
+    return dict(sorted(result.items(), key=lambda item: (item[0][1], item[1][1])))
 
 
 def _first(programme: Programme, n: int) -> bool:

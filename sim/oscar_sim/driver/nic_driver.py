@@ -275,10 +275,10 @@ class NicDriver:
 
     def counters(self) -> Script:
         """Return all counters by name."""
-        found = {}
+        result = {}
         for name, _ in COUNTER_EVENTS:
-            found[name] = yield from self.bus.read(BY_NAME[name].offset)
-        return found
+            result[name] = yield from self.bus.read(BY_NAME[name].offset)
+        return result
 
 
 def together(scripts: Iterable[Script]) -> Script:

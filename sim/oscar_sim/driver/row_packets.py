@@ -54,8 +54,8 @@ class Lines:
         step, bank, steps = self.places(first, rows)
         whole = np.zeros((steps * each, words.shape[1]), np.uint8)
         whole[: len(words)] = words
-        found: np.ndarray = whole.reshape(steps, each, self.banks, -1)[step, :, bank]
-        return found
+        result: np.ndarray = whole.reshape(steps, each, self.banks, -1)[step, :, bank]
+        return result
 
     def value_bytes(self, first: int, values: np.ndarray) -> np.ndarray:
         """Return a packet's words of values, uint8 [words, bytes]."""

@@ -64,10 +64,10 @@ class Built:
 
 def require(tool: str, package: str) -> str:
     """Return the path of a tool; raises ToolError that names the Debian package."""
-    found = shutil.which(tool)
-    if found is None:
+    result = shutil.which(tool)
+    if result is None:
         raise ToolError(f"{tool} is needed to run the converted RTL: sudo apt-get install -y {package}")
-    return found
+    return result
 
 
 def _run(command: Sequence[str | Path], *, cwd: Path, log: Path) -> None:
@@ -119,8 +119,8 @@ def source_key(top: str) -> bytes:
 
     files = [*sorted(Path(oscar_hdl.__file__).parent.rglob("*.py")), *map(Path, OF_THE_HOST)]
     module = top.partition(":")[0]
-    if module != top and (found := importlib.util.find_spec(module)) and found.origin:
-        files.append(Path(found.origin))
+    if module != top and (result := importlib.util.find_spec(module)) and result.origin:
+        files.append(Path(result.origin))
     return _key([myhdl.__version__.encode(), *(f.read_bytes() for f in files)]).encode()
 
 
@@ -250,6 +250,6 @@ def _compile(name: str, verilog: Sequence[str], work: Path, sources: Sequence[Pa
 def _check_zlib(compiler: str, work: Path) -> None:
     """Raise ToolError without zlib, with which Verilator writes waveforms."""
     (work / "zlib.cpp").write_text("#include <zlib.h>\n")
-    found = subprocess.run([compiler, "-E", "zlib.cpp"], cwd=work, capture_output=True, check=False)
-    if found.returncode != 0:
+    result = subprocess.run([compiler, "-E", "zlib.cpp"], cwd=work, capture_output=True, check=False)
+    if result.returncode != 0:
         raise ToolError("zlib is needed to write a waveform: sudo apt-get install -y zlib1g-dev")

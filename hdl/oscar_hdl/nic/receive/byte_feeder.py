@@ -43,14 +43,19 @@ def column_offer(tag, chunk, offer, own, raw: RawWord, *, column: int, columns: 
             offer.next = concat(tag[MINE], tag[THREAD_BITS:], turned)
             if tag[RAW]:
                 offer.next = concat(tag[MINE], tag[THREAD_BITS:], raw.data)
-            raw.land.next = tag[RAW]
-            own.next = tag[OWN]
-    else:
 
         @always_comb
-        def join():
-            offer.next = concat(tag[MINE], tag[THREAD_BITS:], turned)
+        def mark():
+            """Apart from join: Verilog has all owns driven by assignments, or none."""
+            raw.land.next = tag[RAW]
             own.next = tag[OWN]
+
+        return turn, join, mark
+
+    @always_comb
+    def join():
+        offer.next = concat(tag[MINE], tag[THREAD_BITS:], turned)
+        own.next = tag[OWN]
 
     return turn, join
 

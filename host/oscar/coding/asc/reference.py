@@ -186,8 +186,8 @@ class ReferenceCoder:
                     raise FrameError(
                         f"a coded block of {entry >> 24} bytes: shorter than its states, or than raw"
                     )
-                found, taken = _decode_block(entry, data, part, freq, shift)
-                groups += found
+                groups_here, taken = _decode_block(entry, data, part, freq, shift)
+                groups += groups_here
                 self.taken.append(taken)
             else:
                 groups += self._groups(block, part, shift)

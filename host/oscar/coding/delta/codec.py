@@ -202,7 +202,7 @@ def _xor(new: Array, base: Array) -> bytes | None:
 
 def _read_xor(body: memoryview, base: Array, out: Array) -> None:
     try:
-        from oscar.coding.baselines.raw import inflate
+        from oscar.coding.plain import inflate
     except ImportError:
         raise MissingExtraError(lacking("zstandard")) from None
     planes = np.frombuffer(inflate(body, out.nbytes), np.uint8).reshape(-1, out.size)

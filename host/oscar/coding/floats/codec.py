@@ -11,7 +11,6 @@ from oscar.coding.asc import AscParams, make_coder
 from oscar.coding.asc.link import Coder, Implementation
 from oscar.coding.asc.params import LANES
 from oscar.coding.asc.state import TableState
-from oscar.coding.baselines.raw import Bf16
 from oscar.coding.codec import Domain
 from oscar.coding.floats.layout import (
     CODED,
@@ -25,6 +24,7 @@ from oscar.coding.floats.layout import (
     rows_of,
     sections,
 )
+from oscar.coding.plain import Bf16
 
 PAD = 64  # bytes behind arrays that kernels write to
 

@@ -72,8 +72,8 @@ def decode(data: bytes, *, as_torch: bool = False) -> Any:
     frames = frames_of(rest, head.size, MOST_IN_BYTE)
     bits, coder = np.empty(head.size, dtype), _coder()
     for number, (frame, here, _) in enumerate(frames):
-        found, payload = unpack_frame(frame)
-        check_header(found, codec=code, step=0, sequence=number & 0xFFFF)
-        coder.decode(payload, found.count, dtype, bits[here])
+        header, payload = unpack_frame(frame)
+        check_header(header, codec=code, step=0, sequence=number & 0xFFFF)
+        coder.decode(payload, header.count, dtype, bits[here])
     flat = bits if head.dtype == "bfloat16" else bits.view(np.float32)
     return from_bits(flat, head.dtype, head.shape, as_torch=as_torch)

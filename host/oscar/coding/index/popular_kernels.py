@@ -249,8 +249,8 @@ def _place(classes: Any, ranks: Any, hits: Any, positions: Any) -> None:
     wanted = np.empty(CLASSES, np.int64)
     for kind in range(CLASSES):
         wanted[kind] = ranks[following[kind]] if following[kind] < ends[kind] else -1
-    places, j, found, size = np.zeros(CLASSES, np.int64), 0, 0, len(classes)
-    while found < len(positions):
+    places, j, placed, size = np.zeros(CLASSES, np.int64), 0, 0, len(classes)
+    while placed < len(positions):
         stop = min(j + 8, size)
         if stop == j + 8 and not 0 <= wanted[0] < places[0] + 8:
             c = classes[j:stop]
@@ -261,8 +261,8 @@ def _place(classes: Any, ranks: Any, hits: Any, positions: Any) -> None:
         while j < stop:
             kind = classes[j]
             if places[kind] == wanted[kind]:
-                positions[found] = j
-                found += 1
+                positions[placed] = j
+                placed += 1
                 following[kind] += 1
                 wanted[kind] = ranks[following[kind]] if following[kind] < ends[kind] else -1
             places[kind] += 1

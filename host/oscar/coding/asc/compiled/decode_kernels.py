@@ -57,7 +57,7 @@ from oscar.coding.asc.compiled.row_kernels import (
 )  # fmt: skip
 from oscar.coding.asc.compiled.survey_kernels import (
     SURVEY_BYTES,
-    Found,
+    Facts,
     copy_bytes,
     count_classes,
     count_row,
@@ -273,7 +273,7 @@ def _plain_block(block: Block, g0: int, g1: int, frame: Frame, counts: Any, scra
         )  # fmt: skip
         t, group = u64(GROUP_ROWS * g), u64(4 * g)
         live, low = dropped + u64(128) - u64(g), dropped + u64(136) - group
-        rows = Found(dropped - t, dropped + u64(64) - t, live, low, low + u64(8))
+        rows = Facts(dropped - t, dropped + u64(64) - t, live, low, low + u64(8))
         survey(unpacked, g, g + 1, rows, counts, scratch)
 
 

@@ -51,7 +51,7 @@ from oscar.coding.asc.compiled.row_kernels import (
     u64,
     values_at,
 )  # fmt: skip
-from oscar.coding.asc.compiled.survey_kernels import Found, copy_bytes, get_value
+from oscar.coding.asc.compiled.survey_kernels import Facts, copy_bytes, get_value
 from oscar.coding.asc.compiled.vectors import (
     bit_length,
     copy_entries,
@@ -156,7 +156,7 @@ def _push_searched(at: Any, x: Any, frame: Frame, t: int, mean: int, c: int, tab
 
 
 @njit(**PART)
-def _look_up(frame: Frame, g: int, rows: int, found: Found, table: Any, side: Any) -> None:
+def _look_up(frame: Frame, g: int, rows: int, facts: Facts, table: Any, side: Any) -> None:
     """Copy the table entries of a group's plain rows to `side` + ENTRIES, 128 bytes a row.
 
     First all indices, then all loads: independent loads overlap, and rows then wait for none of them.
@@ -164,14 +164,14 @@ def _look_up(frame: Frame, g: int, rows: int, found: Found, table: Any, side: An
     indices = side + u64(INDICES)
     for j in range(rows):
         t = GROUP_ROWS * g + j
-        c = get_byte(found.classes + u64(t))
+        c = get_byte(facts.classes + u64(t))
         if c and _is_plain(frame, t, c):
             row = load_values(values_at(frame, t), frame.size)
-            q = contexts(load8(positions_at(frame, t)), get_byte(found.means + u64(t)), c)
+            q = contexts(load8(positions_at(frame, t)), get_byte(facts.means + u64(t)), c)
             store16(indices + u64(64 * j), to16((q << STRIDE_LOG2) + greater(row, 0 - row)))
     for j in range(rows):
         t = GROUP_ROWS * g + j
-        c = get_byte(found.classes + u64(t))
+        c = get_byte(facts.classes + u64(t))
         if c and _is_plain(frame, t, c):  # of other rows there are no indices
             copy_entries(table, indices + u64(64 * j), side + u64(ENTRIES + 128 * j))
 
@@ -205,32 +205,32 @@ def _push_any_row(
 
 
 @njit(**INLINE)
-def _push_row(at: Any, x: Any, side: Any, frame: Frame, t: int, found: Found, table: Any, dense: bool) -> Any:
+def _push_row(at: Any, x: Any, side: Any, frame: Frame, t: int, facts: Facts, table: Any, dense: bool) -> Any:
     """Code row `t`; return the write address and the states. dense: code plain rows of class 0, too.
 
     A row that is not plain passes its states through the memory at `side`.
     """
-    c = get_byte(found.classes + u64(t))
+    c = get_byte(facts.classes + u64(t))
     if _is_plain(frame, t, c):
         if SEARCHED:
             if dense or c:
-                return _push_searched(at, x, frame, t, get_byte(found.means + u64(t)), c, table)
+                return _push_searched(at, x, frame, t, get_byte(facts.means + u64(t)), c, table)
         elif c:
             entries = load32(side + u64(ENTRIES + 128 * (t % GROUP_ROWS)))
             return _push_values(at, x, load_values(values_at(frame, t), frame.size), entries, None)
         return at, x
     store32(side, x)
-    mean = get_byte(found.means + u64(t))
+    mean = get_byte(facts.means + u64(t))
     at = _push_any_row(at, side, frame, t, mean, c, table, side + u64(INDICES))
     return at, load32(side)
 
 
 @njit(**INLINE)
-def _push_classes(at: Any, x: Any, found: Found, g: int, rows: int, table: Any) -> Any:
+def _push_classes(at: Any, x: Any, facts: Facts, g: int, rows: int, table: Any) -> Any:
     """Code the classes of a group's rows in one step: lane j codes the class of row j."""
     t, on = u64(GROUP_ROWS * g), lane_numbers() < rows
-    q = lesser(widen_unsigned(load8(found.means + t)), 7)
-    cell = where(on, q * SYMBOLS + widen_unsigned(load8(found.classes + t)), 0)
+    q = lesser(widen_unsigned(load8(facts.means + t)), 7)
+    cell = where(on, q * SYMBOLS + widen_unsigned(load8(facts.classes + t)), 0)
     entries = gather(table, cell + CLASS_TABLE)
     f = where(on, entries & FREQUENCY_MASK, TOTAL)
     c = where(on, (entries >> CUMULATIVE_AT) & CUMULATIVE_MASK, 0)
@@ -238,17 +238,17 @@ def _push_classes(at: Any, x: Any, found: Found, g: int, rows: int, table: Any) 
 
 
 @njit(**PART)
-def _prepare(frame: Frame, g0: int, g1: int, found: Found, block: Any, states: Any) -> Any:
+def _prepare(frame: Frame, g0: int, g1: int, facts: Facts, block: Any, states: Any) -> Any:
     """Describe the block of groups g0 to g1 - 1 at `block`, and put its start states at `states`.
 
     Returns the first and last group to code (last below first for a constant block), the mask of seed rows in
     the first, and the size in bytes, without flush, from which on the block goes raw: coding stops there.
     """
-    low, high, first, last = get32(found.low + u64(4 * g0)), get32(found.high + u64(4 * g0)), g1, g0 - 1
+    low, high, first, last = get32(facts.low + u64(4 * g0)), get32(facts.high + u64(4 * g0)), g1, g0 - 1
     for g in range(g0, g1):
-        low = min(low, get32(found.low + u64(4 * g)))
-        high = max(high, get32(found.high + u64(4 * g)))
-        if frame.shift or get_byte(found.live + u64(g)):
+        low = min(low, get32(facts.low + u64(4 * g)))
+        high = max(high, get32(facts.high + u64(4 * g)))
+        if frame.shift or get_byte(facts.live + u64(g)):
             first, last = min(first, g), g
     bits = bit_length(max(high, ~low)) + 1
     values = min(frame.length, GROUP * g1) - GROUP * g0
@@ -257,13 +257,13 @@ def _prepare(frame: Frame, g0: int, g1: int, found: Found, block: Any, states: A
     if low == high:
         put_block(block, Block(i64(CONSTANT), first, last, i64(0), low, u64(0), i64(0)))
         return i64(1), i64(0), i64(0), i64(0)
-    mask, seeds = _seed(frame, first, found, states)
+    mask, seeds = _seed(frame, first, facts, states)
     put_block(block, Block(i64(CODED), first, last, seeds, bits, u64(0), limit))
     return first, last, mask, max(i64(1), limit - FLUSH_BYTES)
 
 
 @njit(**PART)
-def _seed(frame: Frame, g: int, found: Found, states: Any) -> Any:
+def _seed(frame: Frame, g: int, facts: Facts, states: Any) -> Any:
     """Put as many rows of group `g` as fit into the start states; return their mask and the number n.
 
     asc.md, "Seed rows". sizes[k] is the width of the widest value in the first k + 1 live rows, so each
@@ -272,7 +272,7 @@ def _seed(frame: Frame, g: int, found: Found, states: Any) -> Any:
     places, sizes = np.zeros(MOST_SEED_ROWS, np.int64), np.zeros(MOST_SEED_ROWS, np.int64)
     riders, widest = i64(0), i64(0)
     for t in range(GROUP_ROWS * g, GROUP_ROWS * g + rows_of(frame, g)):
-        if riders < MOST_SEED_ROWS and get_byte(found.classes + u64(t)):
+        if riders < MOST_SEED_ROWS and get_byte(facts.classes + u64(t)):
             for i in range(LANES * t, LANES * t + lanes_of(frame, t)):
                 value = get_value(frame.values, frame.size, i)
                 widest = max(widest, bit_length(value ^ (value >> 63)) + 1)
@@ -293,12 +293,12 @@ def _seed(frame: Frame, g: int, found: Found, states: Any) -> Any:
 
 @njit(**PART)
 def encode_blocks(
-    frame: Frame, log2: int, first_block: int, last_block: int, found: Found, table: Any, regions: Any,
+    frame: Frame, log2: int, first_block: int, last_block: int, facts: Facts, table: Any, regions: Any,
     region: int, blocks: Any, scratch: Any,
 ) -> None:  # fmt: skip
     """Code the blocks first_block to last_block - 1; block b goes to `regions` + b·`region`.
 
-    log2: log2 of the values of a block; found: what the survey found.
+    log2: log2 of the values of a block; facts: of the rows, from the survey.
     table, blocks: addresses of the encoder's table, and of the descriptions to fill.
     scratch: SCRATCH bytes. Variables of a pair's first block end in _a (at, x, g), its second's in _b.
     """
@@ -307,11 +307,11 @@ def encode_blocks(
     for b in range(first_block, last_block, 2):
         block_a, block_b = block_at(blocks, b), block_at(blocks, b + 1)
         a0, b0, pair = b * per_block, (b + 1) * per_block, b + 1 < last_block
-        first_a, last_a, mask_a, room_a = _prepare(frame, a0, min(groups, b0), found, block_a, side_a)
+        first_a, last_a, mask_a, room_a = _prepare(frame, a0, min(groups, b0), facts, block_a, side_a)
         first_b, last_b, mask_b, room_b = i64(1), i64(0), i64(0), i64(0)
         if pair:
             end = min(groups, b0 + per_block)
-            first_b, last_b, mask_b, room_b = _prepare(frame, b0, end, found, block_b, side_b)
+            first_b, last_b, mask_b, room_b = _prepare(frame, b0, end, facts, block_b, side_b)
         begin_a = regions + u64(b) * u64(region)
         begin_b = begin_a + u64(region)
         at, x, to, y = begin_a, load32(side_a), begin_b, load32(side_b)
@@ -322,19 +322,19 @@ def encode_blocks(
             rows_a, rows_b = rows_of(frame, g) if on_a else i64(0), rows_of(frame, h) if on_b else i64(0)
             skip_a, skip_b = mask_a if g == first_a else i64(0), mask_b if h == first_b else i64(0)
             if not SEARCHED:
-                _look_up(frame, g, rows_a, found, table, side_a)
-                _look_up(frame, h, rows_b, found, table, side_b)
-            dense_a = rows_a > 0 and get_byte(found.live + u64(g)) >= DENSE
-            dense_b = rows_b > 0 and get_byte(found.live + u64(h)) >= DENSE
+                _look_up(frame, g, rows_a, facts, table, side_a)
+                _look_up(frame, h, rows_b, facts, table, side_b)
+            dense_a = rows_a > 0 and get_byte(facts.live + u64(g)) >= DENSE
+            dense_b = rows_b > 0 and get_byte(facts.live + u64(h)) >= DENSE
             for j in range(max(rows_a, rows_b)):
                 if j < rows_a and not (skip_a >> j) & 1:
-                    at, x = _push_row(at, x, side_a, frame, GROUP_ROWS * g + j, found, table, dense_a)
+                    at, x = _push_row(at, x, side_a, frame, GROUP_ROWS * g + j, facts, table, dense_a)
                 if j < rows_b and not (skip_b >> j) & 1:
-                    to, y = _push_row(to, y, side_b, frame, GROUP_ROWS * h + j, found, table, dense_b)
+                    to, y = _push_row(to, y, side_b, frame, GROUP_ROWS * h + j, facts, table, dense_b)
             if on_a:
-                at, x = _push_classes(at, x, found, g, rows_a, table)
+                at, x = _push_classes(at, x, facts, g, rows_a, table)
             if on_b:
-                to, y = _push_classes(to, y, found, h, rows_b, table)
+                to, y = _push_classes(to, y, facts, h, rows_b, table)
         _flush(at, x)
         _close(frame, a0, min(groups, b0), block_a, begin_a, at)
         if pair:

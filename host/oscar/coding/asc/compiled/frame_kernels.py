@@ -15,7 +15,7 @@ import numpy as np
 from oscar.coding.asc.compiled import decode_kernels, encode_kernels
 from oscar.coding.asc.compiled.directory_kernels import BAD_PREFIX, TOO_SHORT, read_directory
 from oscar.coding.asc.compiled.row_kernels import BANK_BYTES, BANKS, KERNEL, PART, SEARCHED, Frame, u64
-from oscar.coding.asc.compiled.survey_kernels import Found, survey
+from oscar.coding.asc.compiled.survey_kernels import Facts, survey
 from oscar.coding.asc.compiled.table_kernels import (
     choose_tables,
     from_octaves,
@@ -43,7 +43,7 @@ SCRATCH = max(decode_kernels.SCRATCH, encode_kernels.SCRATCH)  # bytes of memory
 _cycle_of = njit(**PART)(group_cycle)
 
 # What stages hand on, and where a coder's memory is. All int64:
-#   classes to highs  addresses of what a survey writes (survey_kernels.Found)
+#   classes to highs  addresses of what a survey writes (survey_kernels.Facts)
 #   scratch           address of SCRATCH bytes for each thread
 #   blocks            address of the descriptions of blocks
 #   regions           address of the regions that blocks are coded to
@@ -65,12 +65,12 @@ def _bank(banks: Any, thread: int) -> Any:
 
 
 @njit(**PART)
-def _extremes(found: Found, groups: int) -> tuple[int, int]:
+def _extremes(facts: Facts, groups: int) -> tuple[int, int]:
     """Return the least and the largest value of a frame."""
-    low, high = get32(found.low), get32(found.high)
+    low, high = get32(facts.low), get32(facts.high)
     for g in range(1, groups):
-        low = min(low, get32(found.low + u64(4 * g)))
-        high = max(high, get32(found.high + u64(4 * g)))
+        low = min(low, get32(facts.low + u64(4 * g)))
+        high = max(high, get32(facts.high + u64(4 * g)))
     return low, high
 
 
@@ -107,14 +107,14 @@ def encode(
         _cycle_of(log2), least, width, False, u64(0),
     )  # fmt: skip
     groups, scratch = (count + GROUP - 1) // GROUP, u64(job.scratch) + u64(SCRATCH * thread)
-    found = Found(u64(job.classes), u64(job.means), u64(job.live), u64(job.lows), u64(job.highs))
+    facts = Facts(u64(job.classes), u64(job.means), u64(job.live), u64(job.lows), u64(job.highs))
     if stage == WHOLE:
         banks[:] = 0
         first, last = 0, groups
     if stage in (WHOLE, OPEN):
-        survey(frame, first, last, found, _bank(banks, thread), scratch)
+        survey(frame, first, last, facts, _bank(banks, thread), scratch)
     if stage in (WHOLE, TABLES):
-        low, high = job.low, job.high = _extremes(found, groups)
+        low, high = job.low, job.high = _extremes(facts, groups)
         if low < -(np.int64(1) << (width - 1)) or high >= np.int64(1) << (width - 1):
             return -1
         job.last, job.sent, job.log2 = tables_of_encoder(
@@ -128,7 +128,7 @@ def encode(
         first, last = 0, number
     if stage in (WHOLE, BLOCKS):
         encode_kernels.encode_blocks(
-            frame, job.log2, first, last, found, at, regions, region, blocks, scratch
+            frame, job.log2, first, last, facts, at, regions, region, blocks, scratch
         )
     if stage in (WHOLE, CLOSE):
         out = u64(payload.ctypes.data) + u64(job.head)

@@ -260,7 +260,7 @@ def row_class(row: Any, shift: int, least: int) -> int:
     return max(least, min(i64(NARROW_CLASS), bit_length(total(to8(magnitude)))))
 
 
-class Found(NamedTuple):
+class Facts(NamedTuple):
     """Addresses of a survey's results: two bytes for each row; a byte and two int32 for each group."""
 
     classes: Any  # uint8, class of each row
@@ -271,10 +271,10 @@ class Found(NamedTuple):
 
 
 @njit(**PART)
-def survey(frame: Frame, first: int, last: int, found: Found, counts: Any, scratch: Any) -> None:
+def survey(frame: Frame, first: int, last: int, facts: Facts, counts: Any, scratch: Any) -> None:
     """Survey the groups `first` to `last` - 1.
 
-    Fills in `found` and adds to `counts`, a thread's own counters. scratch: SURVEY_BYTES.
+    Fills in `facts` and adds to `counts`, a thread's own counters. scratch: SURVEY_BYTES.
     """
     for g in range(first, last):
         rows, t0 = rows_of(frame, g), GROUP_ROWS * g
@@ -284,16 +284,16 @@ def survey(frame: Frame, first: int, last: int, found: Found, counts: Any, scrat
             row = load_values(values, frame.size)
             low, high = lesser(low, row), greater(high, row)
             c = row_class(row, frame.shift, frame.least)
-            put_byte(found.classes + u64(t), c)
-            put_byte(found.means + u64(t), mean_position(positions))
+            put_byte(facts.classes + u64(t), c)
+            put_byte(facts.means + u64(t), mean_position(positions))
             live += c > 0
-        put_byte(found.live + u64(g), live)
-        put32(found.low + u64(4 * g), lowest(low))
-        put32(found.high + u64(4 * g), highest(high))
+        put_byte(facts.live + u64(g), live)
+        put32(facts.low + u64(4 * g), lowest(low))
+        put32(facts.high + u64(4 * g), highest(high))
         if lanes_of(frame, t0 + rows - 1) < LANES:
-            _last_extremes(frame, g, found)
+            _last_extremes(frame, g, facts)
         if live:
-            _count_group(frame, g, live, found, counts, scratch)
+            _count_group(frame, g, live, facts, counts, scratch)
 
 
 @njit(**INLINE)
@@ -303,7 +303,7 @@ def mean_position(positions: Any) -> int:
 
 
 @njit(**PART)
-def _last_extremes(frame: Frame, g: int, found: Found) -> None:
+def _last_extremes(frame: Frame, g: int, facts: Facts) -> None:
     """Find the extremes of a group with a short last row again, from its values alone.
 
     `survey` saw the zeros that pad that row.
@@ -312,8 +312,8 @@ def _last_extremes(frame: Frame, g: int, found: Found) -> None:
     for i in range(GROUP * g, frame.length):
         value = get_value(frame.values, frame.size, i)
         low, high = min(low, value), max(high, value)
-    put32(found.low + u64(4 * g), low)
-    put32(found.high + u64(4 * g), high)
+    put32(facts.low + u64(4 * g), low)
+    put32(facts.high + u64(4 * g), high)
 
 
 @njit(**INLINE)
@@ -331,10 +331,10 @@ def _row(frame: Frame, t: int, scratch: Any) -> Any:
 
 
 @njit(**PART)
-def _count_group(frame: Frame, g: int, live: int, found: Found, counts: Any, scratch: Any) -> None:
+def _count_group(frame: Frame, g: int, live: int, facts: Facts, counts: Any, scratch: Any) -> None:
     """Count the sample of classes and symbols of a group with `live` rows whose class is not 0."""
     rows, t0, cells = rows_of(frame, g), GROUP_ROWS * g, scratch + u64(5 * LANES)
-    classes, means, number = found.classes + u64(t0), found.means + u64(t0), g & (frame.cycle - 1)
+    classes, means, number = facts.classes + u64(t0), facts.means + u64(t0), g & (frame.cycle - 1)
     count_classes(classes, means, rows, number, counts)
     step, (plain, others) = count_step(frame.length, live), plain_rows(classes, rows)
     short = i64(1) << (rows - 1) if lanes_of(frame, t0 + rows - 1) < LANES else i64(0)

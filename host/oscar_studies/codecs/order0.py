@@ -17,21 +17,10 @@ from __future__ import annotations
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.baselines.blocks import (
-    BlockCodec,
-    bit_length,
-    check_density,
-    check_length,
-    damaged,
-    frozen,
-    get,
-    histogram,
-    padded,
-    put,
-    quantise,
-    raw_bytes,
-)
+from oscar.coding.codec import Codec, framed
+from oscar.coding.plain import BlockCodec, damaged, frozen, get, put, raw_bytes
 from oscar.kernels import njit
+from oscar_studies.codecs.blocks import bit_length, check_density, check_length, histogram, padded, quantise
 
 SCALE_BITS = 12
 SCALE = 1 << SCALE_BITS
@@ -310,3 +299,8 @@ def _read_table(data: Array, mantissa: int) -> tuple[int, int, Array]:
     if pos < 0 or frequencies[-1] <= 0:
         raise damaged(f"frequencies of the token table do not add up to {SCALE}")
     return (pos + 7) // 8, lowest, frequencies
+
+
+def rans0() -> Codec:
+    """Return rANS of one table for each frame, which is sent."""
+    return framed("rans0", Rans0(), lossless=True)

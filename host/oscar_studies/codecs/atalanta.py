@@ -25,7 +25,9 @@ from __future__ import annotations
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.baselines.atalanta_kernels import (
+from oscar.coding.codec import Codec, framed
+from oscar.coding.plain import BlockCodec, damaged, frozen, get, put, raw_bytes
+from oscar_studies.codecs.atalanta_kernels import (
     PROBABILITY_BITS,
     RANGES,
     TOTAL,
@@ -34,19 +36,13 @@ from oscar.coding.baselines.atalanta_kernels import (
     optimal_search,
     released_search,
 )
-from oscar.coding.baselines.blocks import (
-    BlockCodec,
+from oscar_studies.codecs.blocks import (
     bit_length,
     check_density,
     check_length,
-    damaged,
-    frozen,
-    get,
     histogram,
     padded,
-    put,
     quantise,
-    raw_bytes,
     signed_bits,
 )
 
@@ -177,3 +173,13 @@ def _read_table(data: Array, space: int) -> tuple[int, Array, Array, Array]:
             f"got starts {start.tolist()} and shares {frequencies.tolist()}"
         )
     return pos, start, np.where(length < 0, _implied(start, space), length), frequencies
+
+
+def atalanta() -> Codec:
+    """Return Atalanta with the search for groups that its authors released."""
+    return framed("atalanta", Atalanta(), lossless=True)
+
+
+def atalanta_dp() -> Codec:
+    """Return Atalanta with optimal groups."""
+    return framed("atalanta-dp", AtalantaDp(), lossless=True)

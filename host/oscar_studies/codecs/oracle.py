@@ -16,21 +16,11 @@ from typing import Any
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.baselines.blocks import (
-    BlockCodec,
-    check_density,
-    check_length,
-    check_range,
-    count_values,
-    damaged,
-    frozen,
-    get,
-    padded,
-    put,
-    raw_bytes,
-)
-from oscar.coding.baselines.order0 import get_table, put_table
+from oscar.coding.codec import Codec, framed
+from oscar.coding.plain import BlockCodec, check_range, damaged, frozen, get, put, raw_bytes
 from oscar.errors import needed
+from oscar_studies.codecs.blocks import check_density, check_length, count_values, padded
+from oscar_studies.codecs.order0 import get_table, put_table
 
 MAX_SPAN = 1 << 16  # most values from the lowest to the highest; a table of more counts cannot pay
 BIAS = 1 << 31
@@ -120,3 +110,8 @@ def _read_table(data: Array, count: int) -> tuple[int, int, Array]:
     if data[0] != 1 or pos < 0 or counts.sum() != count:
         raise damaged(f"table of {counts.size} counts does not add up to {count} values")
     return (pos + 7) // 8, low, counts
+
+
+def constriction() -> Codec:
+    """Return the range coder of the library constriction, by the table of the frame's own values."""
+    return framed("constriction", Oracle(), lossless=True)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.baselines.blocks import bit_length, get, put
+from oscar.coding.plain import get, put
 from oscar.kernels import njit, part
+from oscar_studies.codecs.blocks import bit_length
 
 RANGES = 16
 PROBABILITY_BITS = 10

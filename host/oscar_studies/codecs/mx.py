@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscar.array import Array
-from oscar.coding.baselines.blocks import damaged
-from oscar.coding.codec import Domain
+from oscar.coding.codec import Codec, Domain, framed
+from oscar.coding.plain import damaged
 from oscar.numerics.tensors import pack_bits, packed_size, unpack_bits
 
 BIAS, NAN_SCALE = 127, 255  # of an E8M0 scale
@@ -148,3 +148,23 @@ class Fp8Rows(_Scaled):
 
     def _apply(self, scales: Array, elements: Array) -> Array:
         return elements * scales.astype(np.float32)[:, None]
+
+
+def mxfp8() -> Codec:
+    """Return MX blocks of E4M3."""
+    return framed("mxfp8", Mx(E4M3, 17), lossless=False, coded=False)
+
+
+def mxfp6() -> Codec:
+    """Return MX blocks of E2M3."""
+    return framed("mxfp6", Mx(E2M3, 18), lossless=False, coded=False)
+
+
+def mxfp4() -> Codec:
+    """Return MX blocks of E2M1."""
+    return framed("mxfp4", Mx(E2M1, 19), lossless=False, coded=False)
+
+
+def fp8_rows() -> Codec:
+    """Return E4M3 with a float32 scale for each row."""
+    return framed("fp8-rows", Fp8Rows(E4M3, 20), lossless=False, coded=False)

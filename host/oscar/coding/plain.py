@@ -3,19 +3,147 @@
 fp32 is the reference. bf16 and fp16 are what mixed-precision training sends. int16 and int32 send the
 quantised sums unchanged. int8 shows the cost of narrowing: partial sums of int8 gradients do not fit int8, so
 it clips them, counts the clipped values, and the sums are wrong by the clipped part.
+
+The payload of a compressing codec (`BlockCodec`) starts with a mode byte; mode 0 is the raw block, `width`
+bits a value. Without values there is no payload.
 """
 
 from __future__ import annotations
+
+from abc import ABC, abstractmethod
 
 import numpy as np
 import zstandard
 
 from oscar.array import Array
-from oscar.coding.baselines.blocks import BlockCodec, check_range, damaged, raw_bytes
 from oscar.coding.codec import Domain
+from oscar.errors import FrameError
+from oscar.kernels import njit
+from oscar.numerics.integers import extremes
 
+RAW = 0  # mode byte of the raw block
 BYTES_PER_BYTE = 32768  # most bytes that a payload byte can hold: a run-length block has 4 bytes for 128 KiB
 MAX_WINDOW = 1 << 27  # bytes; every zstd decoder must accept it, and level 1 needs 512 KiB
+
+
+class BlockCodec(ABC):
+    """A codec of integers that sends the raw block where coding does not make a frame smaller."""
+
+    domain: Domain = "int"
+
+    def pack(self, values: Array, width: int) -> bytes:
+        if not values.size:
+            return b""
+        coded = self._code(values, width)
+        return raw_block(values, width) if coded is None else coded
+
+    def unpack(self, payload: memoryview, count: int, width: int) -> Array:
+        if not count or not len(payload) or payload[0] == RAW:
+            return open_raw(payload, count, width)
+        return self._open(payload, count, width)
+
+    def max_payload(self, count: int, width: int) -> int:
+        return raw_bytes(count, width)
+
+    @abstractmethod
+    def _code(self, values: Array, width: int) -> bytes | None:
+        """Return a payload whose first byte is not RAW; None if the raw block is no larger."""
+
+    @abstractmethod
+    def _open(self, payload: memoryview, count: int, width: int) -> Array:
+        """Return the values of a payload from `_code`, or raise FrameError, whatever bytes come."""
+
+
+def damaged(what: str) -> FrameError:
+    """Return the error for a payload that no encoder of this package wrote."""
+    return FrameError(f"{what}: damaged or forged on the way; resend")
+
+
+def raw_bytes(count: int, width: int) -> int:
+    """Return the bytes of the raw block, the most that a compressing codec sends."""
+    return 1 + (count * width + 7) // 8 if count else 0
+
+
+def raw_block(values: Array, width: int) -> bytes:
+    """Return the raw block of int32 `values` that fit `width` bits."""
+    out = np.zeros(raw_bytes(values.size, width), np.uint8)
+    pack_fields(values, 1 << (width - 1), width, out[1:])
+    return out.tobytes()
+
+
+def open_raw(payload: memoryview, count: int, width: int) -> Array:
+    """Return the int32 values of a raw block; raises FrameError unless its length is exact."""
+    if len(payload) != raw_bytes(count, width):
+        raise damaged(
+            f"raw block of {count} values of {width} bits has {raw_bytes(count, width)} bytes, "
+            f"payload has {len(payload)}"
+        )
+    out = np.empty(count, np.int32)
+    unpack_fields(frozen(payload)[1:], 1 << (width - 1), width, out)
+    return out
+
+
+def frozen(payload: bytes | memoryview) -> Array:
+    """Return the bytes as read-only uint8, so that kernels are compiled for one type only."""
+    array = np.frombuffer(payload, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+def check_range(values: Array, width: int) -> Array:
+    """Return decoded integers; raises FrameError if one does not fit `width` bits."""
+    if values.size and width < 8 * values.dtype.itemsize:
+        low, high = extremes(values)
+        if low < -(1 << (width - 1)) or high >= 1 << (width - 1):
+            raise damaged(f"frame of {width}-bit values decodes to {low} ... {high}")
+    return values
+
+
+@njit(cache=True, nogil=True)
+def put(out: Array, pos: int, value: int, bits: int) -> int:
+    """Write a field at bit `pos` of zeroed bytes, low bits first; return the bit behind it, or -1 if full.
+
+    A `pos` of -1 stays -1, so that a caller can check once, after the last field.
+    """
+    if pos < 0 or pos + bits > 8 * out.size:
+        return -1
+    while bits > 0:
+        shift = pos & 7
+        take = min(8 - shift, bits)
+        out[pos >> 3] |= (value & ((1 << take) - 1)) << shift
+        value >>= take
+        pos += take
+        bits -= take
+    return pos
+
+
+@njit(cache=True, nogil=True)
+def get(data: Array, pos: int, bits: int) -> int:
+    """Return the field at bit `pos`; bits behind the end read as 0, so callers check the last position."""
+    value = 0
+    done = 0
+    while done < bits and 0 <= pos < 8 * data.size:
+        shift = pos & 7
+        take = min(8 - shift, bits - done)
+        value |= ((np.int64(data[pos >> 3]) >> shift) & ((1 << take) - 1)) << done
+        pos += take
+        done += take
+    return value
+
+
+@njit(cache=True, nogil=True)
+def pack_fields(values: Array, bias: int, width: int, out: Array) -> None:
+    """Write value + bias of each value in `width` bits."""
+    pos = 0
+    for i in range(values.size):
+        pos = put(out, pos, np.int64(values[i]) + bias, width)
+
+
+@njit(cache=True, nogil=True)
+def unpack_fields(data: Array, bias: int, width: int, out: Array) -> None:
+    """Read the values that `pack_fields` wrote."""
+    for i in range(out.size):
+        out[i] = get(data, i * width, width) - bias
 
 
 class _Items:

@@ -1,1 +1,0 @@
-"""Codecs to compare ASC with."""
