@@ -98,11 +98,15 @@ class Lines:
         words = self.in_words(first, flat.view(np.uint8).reshape(-1, times * ROW_WORDS, WORD_BYTES))
         return words[: len(words) - times * self.spare(first, values.size)]
 
-    def float_words(self, first: int, values: np.ndarray, how: Quantised) -> list[int]:
-        """Return a packet's words of float32, or of their upper halves (BFLOAT16), behind its first."""
+    def float_bytes(self, first: int, values: np.ndarray, how: Quantised) -> np.ndarray:
+        """Return a packet's words of float32, or of their upper halves (BFLOAT16), uint8 [words, bytes]."""
         if how.format == BFLOAT16:
-            return words_of(self.value_bytes(first, values.view(np.uint32) >> 16, "<u2"))
-        return words_of(self.value_bytes(first, values, "<f4"))
+            return self.value_bytes(first, values.view(np.uint32) >> 16, "<u2")
+        return self.value_bytes(first, values, "<f4")
+
+    def float_words(self, first: int, values: np.ndarray, how: Quantised) -> list[int]:
+        """Return a packet's words of floats, behind its first."""
+        return words_of(self.float_bytes(first, values, how))
 
     def spare(self, first: int, count: int) -> int:
         """Return the words of the last step in which no bank has a value of a packet."""

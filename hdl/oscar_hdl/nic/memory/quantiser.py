@@ -7,28 +7,28 @@ from oscar_hdl.nic.ports import BFLOAT16, FLOAT32, STREAM_BITS
 from oscar_hdl.streams.bundles import bit, word
 from oscar_hdl.streams.copied import chain
 
-LATENCY = 5  # clocks from a float to its integer
+LATENCY = 5  # clocks from a float to its result
 FRACTION, FLOAT_BITS = 23, 32  # of a float32
 COARSE = 17  # bits that a shift by bytes leaves of a mantissa; the lowest one is below the point
 LARGE, GONE = 8, 32  # right shifts: below the first a value saturates, from the second on nothing is left
 
 
 @block
-def quantiser_lane(clk, value, packet: FloatFormat, integer, mark):
+def quantiser_lane(clk, value, base, limit, result, mark):
     """Quantise a float a clock, LATENCY clocks later.
 
-    value: the upper bits of a float32; the others are 0. mark: it has saturated, or is NaN or Inf. packet
-    holds meanwhile.
+    value: the upper bits of a float32; the others are 0. mark: it has saturated, or is NaN or Inf. base,
+    limit: see FloatFormat; they hold meanwhile.
     """
     REST, END, LOW, WIDE = FLOAT_BITS - len(value), FLOAT_BITS - 1, FRACTION, FRACTION + 1
-    whole, mantissa, shift, fine = word(FLOAT_BITS), word(WIDE), word(10), word(3)
+    whole, exponent, mantissa, shift, fine = word(FLOAT_BITS), word(8), word(WIDE), word(10), word(3)
     coarse, moved, lost = word(COARSE), word(COARSE), bit()
     # A number says after how many clocks: the sign; NaN or Inf; it saturates; bits below `half` are set.
     minus1, minus2, minus3, minus4 = (bit() for _ in range(4))
     special1, special2, special3, special4 = (bit() for _ in range(4))
     over2, over3, over4, below2, below3 = (bit() for _ in range(5))
     size, half, up, flipped, carry, total = word(16), bit(), bit(), word(16), word(1), word(16)
-    above = word(16)  # bits that an integer has not, but for its sign
+    above = word(16)  # bits that a result has not, but for its sign
     delays = chain(clk, minus1, minus2, minus3, minus4), chain(clk, special1, special2, special3, special4)
 
     if REST:
@@ -43,14 +43,18 @@ def quantiser_lane(clk, value, packet: FloatFormat, integer, mark):
         def extend():
             whole.next = value
 
+    @always_comb
+    def cut():
+        exponent.next = whole[END:LOW]
+        if whole[END:LOW] == 0:
+            exponent.next = 1
+
     @always(clk.posedge)
     def unpack():
         minus1.next = whole[END]
         special1.next = whole[END:LOW] == 255
         mantissa.next = concat(whole[END:LOW] != 0, whole[LOW:])
-        shift.next = packet.base - whole[END:LOW]
-        if whole[END:LOW] == 0:
-            shift.next = packet.base - 1
+        shift.next = base - exponent
 
     @always(clk.posedge)
     def shift_bytes():
@@ -86,7 +90,7 @@ def quantiser_lane(clk, value, packet: FloatFormat, integer, mark):
 
     @always_comb
     def choose():
-        above.next = ~packet.limit
+        above.next = ~limit
         up.next = half and (below3 or size[0])
         carry.next = (half and (below3 or size[0])) != minus3
         flipped.next = size
@@ -97,20 +101,20 @@ def quantiser_lane(clk, value, packet: FloatFormat, integer, mark):
     def add():
         """Round and give the sign in one sum."""
         total.next = flipped + carry
-        over4.next = over3 or (size & above) != 0 or (up and size == packet.limit)
+        over4.next = over3 or (size & above) != 0 or (up and size == limit)
 
     @always(clk.posedge)
     def bound():
-        integer.next = total
+        result.next = total
         mark.next = over4 or special4
         if special4:
-            integer.next = NOT_FINITE
+            result.next = NOT_FINITE
         elif over4:
-            integer.next = packet.limit
+            result.next = limit
             if minus4:
-                integer.next = above | 1
+                result.next = above | 1
 
-    return delays, extend, unpack, shift_bytes, shift_bits, keep, choose, add, bound
+    return delays, extend, cut, unpack, shift_bytes, shift_bits, keep, choose, add, bound
 
 
 @block
@@ -168,8 +172,8 @@ def quantiser(clk, data, early, packet: FloatFormat, integers, marks, *, bank: i
     lanes = [
         (
             float_choice(data, packet, value, bank=bank, number=n),
-            quantiser_lane(clk, value, packet, integer, mark),
+            quantiser_lane(clk, value, packet.base, packet.limit, result, mark),
         )
-        for n, (value, integer, mark) in enumerate(zip(values, found, told, strict=True))
+        for n, (value, result, mark) in enumerate(zip(values, found, told, strict=True))
     ]
     return lanes, keep, join
