@@ -8,11 +8,20 @@ import numpy as np
 import pytest
 
 from needs import needs
+from oscar.numerics.quantiser import MAX_BITS, MIN_BITS
 from oscar.numerics.saturation import rounded
 from oscar_hdl.flow.placement import parts
 from oscar_hdl.nic.memory.ports import STREAM_LANES, FloatFormat
 from oscar_hdl.nic.memory.quantiser import LATENCY, quantiser
-from oscar_hdl.nic.ports import BFLOAT16, FLOAT32, LEAST_EXPONENT, NO_STEP, STREAM_BITS
+from oscar_hdl.nic.ports import (
+    BFLOAT16,
+    FLOAT32,
+    LEAST_EXPONENT,
+    LEAST_WIDTH,
+    MOST_WIDTH,
+    NO_STEP,
+    STREAM_BITS,
+)
 from oscar_hdl.streams.bundles import bit, word
 from oscar_sim.compiled import copy_of
 from oscar_sim.seeds import dice
@@ -105,8 +114,9 @@ def test_the_block_gives_the_integers_of_the_host() -> None:
         data_seen = np.frombuffer(b"".join(raw), np.uint8).reshape(-1, 16)
         return results(data_seen, np.array(marked), len(words), form)
 
+    assert (LEAST_WIDTH, MOST_WIDTH) == (MIN_BITS, MAX_BITS)
     for exponent in exponents(rng, 3):
-        compare(run, rng, 60, exponent, int(rng.integers(8, 17)))
+        compare(run, rng, 40, exponent, int(rng.integers(8, 17)))
 
 
 def test_converted_rtl_gives_the_integers_of_the_host() -> None:

@@ -21,6 +21,7 @@ FORMAT_AT, WIDTH_AT, EXPONENT_AT, TENSOR_AT = 64, 68, 80, 96
 FORMAT_BITS, WIDTH_BITS, EXPONENT_BITS, TENSOR_BITS = 2, 5, 9, 16
 INT16, BFLOAT16, FLOAT32 = range(3)  # formats
 LEAST_EXPONENT = -126  # of a step
+LEAST_WIDTH, MOST_WIDTH = 8, 16  # bits of an integer
 NO_STEP = 255  # an exponent with which all floats become 0
 
 

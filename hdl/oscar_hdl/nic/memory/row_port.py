@@ -2,7 +2,6 @@
 
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
-from oscar.numerics.quantiser import MAX_BITS, MIN_BITS
 from oscar_hdl.nic import ports
 from oscar_hdl.nic.memory.ports import FloatPacket
 from oscar_hdl.nic.ports import STREAM_BITS
@@ -40,7 +39,7 @@ def float_head(clk, load, head, packet: FloatPacket, quantised, unfit, bad):
             packet.base.next = base
             packet.tensor.next = head[TENSOR_END:TENSOR]
             packet.replaces.next = not head[ports.ADDS_AT]
-            for i in range(MAX_BITS - 1):
+            for i in range(ports.MOST_WIDTH):
                 packet.limit.next[i] = width > i + 1
             unfit.next = (
                 head[WIDTH:FORMAT_END] != 0
@@ -48,7 +47,7 @@ def float_head(clk, load, head, packet: FloatPacket, quantised, unfit, bad):
                 or head[TENSOR:EXPONENT_END] != 0
                 or head[STREAM_BITS:TENSOR_END] != 0
                 or kind > ports.FLOAT32
-                or (kind != ports.INT16 and (width < MIN_BITS or width > MAX_BITS))
+                or (kind != ports.INT16 and (width < ports.LEAST_WIDTH or width > ports.MOST_WIDTH))
                 or (kind != ports.INT16 and (base < LEAST_BASE or base > MOST_BASE))
             )
 
