@@ -22,7 +22,7 @@ def quantiser_lane(clk, value, base, limit, result, mark):
     """
     REST, END, LOW, WIDE = FLOAT_BITS - len(value), FLOAT_BITS - 1, FRACTION, FRACTION + 1
     whole, exponent, mantissa, shift, fine = word(FLOAT_BITS), word(8), word(WIDE), word(10), word(3)
-    coarse, moved, lost = word(COARSE), word(COARSE), bit()
+    coarse, moved, lost, normal = word(COARSE), word(COARSE), bit(), bit()
     # A number says after how many clocks: the sign; NaN or Inf; it saturates; bits below `half` are set.
     minus1, minus2, minus3, minus4 = (bit() for _ in range(4))
     special1, special2, special3, special4 = (bit() for _ in range(4))
@@ -46,14 +46,16 @@ def quantiser_lane(clk, value, base, limit, result, mark):
     @always_comb
     def cut():
         exponent.next = whole[END:LOW]
+        normal.next = True
         if whole[END:LOW] == 0:
             exponent.next = 1
+            normal.next = False
 
     @always(clk.posedge)
     def unpack():
         minus1.next = whole[END]
         special1.next = whole[END:LOW] == 255
-        mantissa.next = concat(whole[END:LOW] != 0, whole[LOW:])
+        mantissa.next = concat(normal, whole[LOW:])
         shift.next = base - exponent
 
     @always(clk.posedge)

@@ -5,7 +5,7 @@ from myhdl import always, always_comb, block, concat
 from oscar_hdl.nic.memory.ports import STREAM_LANES, FloatFormat, QuantisedWord
 from oscar_hdl.nic.memory.quantiser import LATENCY, quantiser
 from oscar_hdl.nic.memory.row_lines import WORDS_BITS
-from oscar_hdl.nic.ports import FLOAT32, INT16, STREAM_BITS
+from oscar_hdl.nic.ports import BFLOAT16, FLOAT32, INT16, STREAM_BITS
 from oscar_hdl.streams.balance import balance
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.copied import copied
@@ -39,6 +39,7 @@ def float_words(
     """
     BANKS, FORWARD, LAST = len(fresh.marks) // STREAM_LANES, LATENCY - 1, LATENCY - 1
     upper, ways, earlies, early = bit(), word(LATENCY), word(LATENCY), bit()
+    starts, opens = bit(), bit()  # all of eight values, or the first four, begin their way
     data = [word(STREAM_BITS) for _ in range(BANKS)]
     marks = [word(STREAM_LANES) for _ in range(BANKS)]
     integers, integer_marks = word(len(fresh.data)), word(len(fresh.marks))
@@ -50,6 +51,8 @@ def float_words(
     @always_comb
     def see():
         put.next = comes and (upper or packet.format != FLOAT32)
+        starts.next = comes and (upper or packet.format == BFLOAT16)
+        opens.next = comes and not upper
         number.next = words
         if packet.format == FLOAT32:
             number.next = words << 1
@@ -65,8 +68,8 @@ def float_words(
 
     @always(clk.posedge)
     def follow():
-        ways.next = concat(ways[FORWARD:], put and packet.format != INT16)
-        earlies.next = concat(earlies[FORWARD:], comes and not upper)
+        ways.next = concat(ways[FORWARD:], starts)
+        earlies.next = concat(earlies[FORWARD:], opens)
         if comes:
             upper.next = packet.format == FLOAT32 and not upper
         if restart:
