@@ -103,7 +103,8 @@ def test_the_block_gives_the_integers_of_the_host() -> None:
     )  # fmt: skip
 
     def run(words: np.ndarray, form: int, exponent: int, bits: int) -> Integers:
-        how.format.next, how.base.next, how.limit.next = form, exponent + 150, (1 << bits - 1) - 1
+        how.format.next, how.base.next = form, exponent + 150
+        how.least.next, how.limit.next = 25 - bits, (1 << bits - 1) - 1
         seen = []
         for n, first in enumerate(early_of(len(words), form)):
             data.next = int.from_bytes(words[min(n, len(words) - 1)].tobytes(), "little")
@@ -126,7 +127,7 @@ def test_converted_rtl_gives_the_integers_of_the_host() -> None:
 
     def run(words: np.ndarray, form: int, exponent: int, bits: int) -> Integers:
         model["packet_format"], model["packet_limit"] = form, (1 << bits - 1) - 1
-        model["packet_base"] = exponent + 150
+        model["packet_base"], model["packet_least"] = exponent + 150, 25 - bits
         padded = np.concatenate([words, words[:LATENCY]])
         seen = model.run({"data": padded, "early": early_of(len(words), form)}, ["integers", "marks"])
         return results(seen["integers"].view(np.uint8), seen["marks"], len(words), form)

@@ -14,6 +14,7 @@ from oscar_hdl.nic.ports import (
     ROW_BITS,
     STREAM_BITS,
     TENSOR_BITS,
+    WIDTH_BITS,
     BankBlock,
     FloatReport,
     MadeRows,
@@ -62,10 +63,11 @@ class RowCommand:
 class FloatFormat(Bundle):
     """How the values of a packet come, and how they are quantised; fields hold until its command is done.
 
-    base: exponent of the step, plus 150. limit: largest magnitude of an integer.
+    base: exponent of the step, plus 150. limit: largest magnitude of an integer. least: the least right shift
+    of a mantissa of 24 bits, with its upper bit set, that is not beyond it: 25 less the integer's bits.
     """
 
-    format, base, limit = word(FORMAT_BITS), word(9), word(16)
+    format, base, least, limit = word(FORMAT_BITS), word(9), word(WIDTH_BITS), word(16)
 
 
 class FloatPacket(FloatFormat):

@@ -10,15 +10,15 @@ from oscar_hdl.streams.copied import chain
 LATENCY = 5  # clocks from a float to its result
 FRACTION, FLOAT_BITS = 23, 32  # of a float32
 COARSE = 17  # bits that a shift by bytes leaves of a mantissa; the lowest one is below the point
-LARGE, GONE = 8, 32  # right shifts: below the first a value saturates, from the second on nothing is left
+GONE = 32  # a right shift from which on nothing is left of a mantissa
 
 
 @block
-def quantiser_lane(clk, value, base, limit, result, mark):
+def quantiser_lane(clk, value, base, least, limit, result, mark):
     """Quantise a float a clock, LATENCY clocks later.
 
     value: the upper bits of a float32; the others are 0. mark: it has saturated, or is NaN or Inf. base,
-    limit: see FloatFormat; they hold meanwhile.
+    least, limit: see FloatFormat; they hold meanwhile.
     """
     REST, END, LOW, WIDE = FLOAT_BITS - len(value), FLOAT_BITS - 1, FRACTION, FRACTION + 1
     whole, exponent, mantissa, shift, fine = word(FLOAT_BITS), word(8), word(WIDE), word(10), word(3)
@@ -61,7 +61,7 @@ def quantiser_lane(clk, value, base, limit, result, mark):
     @always(clk.posedge)
     def shift_bytes():
         fine.next = shift[3:]
-        over2.next = shift[9] or shift < LARGE
+        over2.next = shift[9] or shift < least
         coarse.next = 0
         below2.next = False
         if shift < GONE:
@@ -103,7 +103,7 @@ def quantiser_lane(clk, value, base, limit, result, mark):
     def add():
         """Round and give the sign in one sum."""
         total.next = flipped + carry
-        over4.next = over3 or (size & above) != 0 or (up and size == limit)
+        over4.next = over3 or (up and size == limit)
 
     @always(clk.posedge)
     def bound():
@@ -174,7 +174,7 @@ def quantiser(clk, data, early, packet: FloatFormat, integers, marks, *, bank: i
     lanes = [
         (
             float_choice(data, packet, value, bank=bank, number=n),
-            quantiser_lane(clk, value, packet.base, packet.limit, result, mark),
+            quantiser_lane(clk, value, packet.base, packet.least, packet.limit, result, mark),
         )
         for n, (value, result, mark) in enumerate(zip(values, found, told, strict=True))
     ]

@@ -8,7 +8,7 @@ from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.zero import zero
 
-BIAS = 150  # of FloatFormat.base
+BIAS, MANTISSA = 150, 24  # of FloatFormat.base; bits
 CHECKED = 3  # clocks until it is known whether all rows are in memory
 
 
@@ -37,6 +37,7 @@ def float_head(clk, load, head, packet: FloatPacket, quantised, unfit, bad):
         if load:
             packet.format.next = kind
             packet.base.next = base
+            packet.least.next = MANTISSA + 1 - width
             packet.tensor.next = head[TENSOR_END:TENSOR]
             packet.replaces.next = not head[ports.ADDS_AT]
             for i in range(ports.MOST_WIDTH):
