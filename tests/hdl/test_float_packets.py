@@ -10,9 +10,11 @@ from oscar_hdl.coder.rows import descriptors, frame_rows, in_rows
 from oscar_hdl.nic.control.list_ports import BAD_FLOATS
 from oscar_hdl.nic.control.registers import command_values
 from oscar_hdl.nic.ports import BFLOAT16, FLOAT32, FORMAT_AT
+from oscar_sim.driver.float_packets import Floats
 from oscar_sim.driver.lists import entry_words, trigger
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.driver.row_packets import Quantised, emptied, packet_start
+from oscar_sim.seeds import dice
 from support.nic_bench import Bench
 
 pytestmark = pytest.mark.usefixtures("seed")
@@ -173,3 +175,29 @@ def test_packets_that_are_not_as_the_first_word_says_are_bad() -> None:
     bench.run(give(bench, 0, values, how, short=1))  # a value of zeros is there for each that is missing
     assert bench.run(bench.read("PACKETS_BAD"))["value"] == len(wrong) + 2
     check(bench, 0, quantised(np.concatenate([values[:60], np.zeros(4, np.float32)]), how)[0])
+
+
+@pytest.mark.parametrize("rows", [1, BLOCK])
+def test_packets_of_a_part_bring_each_value_once(rows: int) -> None:
+    """As memory takes them: a packet replaces its rows, to the end of the last one, or adds to them."""
+    rng = np.random.default_rng(dice(f"float parts {rows}").getrandbits(32))
+    sizes = rng.choice([0, 1, 31, 32, 33, 500], 8)
+    total = int(sizes.sum()) + 64
+    offsets, exponents = np.cumsum([0, *sizes, 64]).tolist(), rng.integers(-9, 9, 9).tolist()
+    values = np.ldexp(rng.integers(-90, 91, total).astype(np.float32), np.int32(-3))
+    floats = Floats([values], offsets, exponents, [0], FLOAT32, 12)
+    first = int(rng.integers(total - 64))
+    count = int(rng.integers(1, total - first + 1))
+    memory = np.zeros(-(-count // 32) * 32, np.int64)  # as rows of class 0 read
+    for packet in floats.packets(0, first, count, rows=rows):
+        assert packet.row % rows == 0
+        low, size = 32 * packet.row, packet.values.size
+        integers = quantised(packet.values, packet.how)[0]
+        if packet.shared:
+            memory[low : low + size] += integers
+        else:
+            memory[low : low - (-size // 32) * 32] = 0
+            memory[low : low + size] = integers
+    each = zip(exponents, offsets, offsets[1:], strict=False)
+    wanted = [quantised(values[a:b], Quantised(FLOAT32, e, 12))[0] for e, a, b in each]
+    np.testing.assert_array_equal(memory[:count], np.concatenate(wanted)[first : first + count])
