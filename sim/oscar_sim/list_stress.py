@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,10 +11,14 @@ from oscar.coding.asc.params import GROUP_ROWS, LANES
 from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.list_ports import AFTER, COUNTS, NO_GATE, OWN
 from oscar_hdl.nic.control.registers import LIST_ENTRIES, command_values
+from oscar_hdl.nic.ports import BFLOAT16, FLOAT32, LEAST_EXPONENT
 from oscar_sim.driver.lists import PACKETS, entry_words, trigger
+from oscar_sim.driver.row_packets import Quantised
 from oscar_sim.frames import Generator
 from oscar_sim.whole import Making, Told, WholeNic
 from oscar_sim.whole_stress import Target, Traffic, batch
+
+LOWEST = -1 << 15  # of 16 bits, which no quantised value is
 
 
 class ListTraffic(Traffic):
@@ -197,6 +202,33 @@ class ListTraffic(Traffic):
         """Return whether frames went to others than they should; order: of which SEND each is."""
         peers = [self.sends[n].fields["peer"] for n in order]
         return [] if peers == told.peers else [f"frames go to peers {told.peers}, not {peers}"]
+
+
+class FloatTraffic(ListTraffic):
+    """One batch in which values that are made while the list runs come as floats, too."""
+
+    def _make(self, first: int) -> None:
+        super()._make(first)
+        shared = {first + send for send in self.into.values()}  # others add to the same rows meanwhile
+        for n, making in enumerate(self.makings):
+            integers = self.memory.values[making.rows].reshape(-1)[: making.count]
+            if making.adds and not making.refused and integers.min() > LOWEST and self.rng.random() < 0.8:
+                adds = making.entry in shared or self.rng.random() < 0.5
+                self.makings[n] = replace(making, floats=self._floats(integers), adds=adds)
+
+    def _floats(self, integers: np.ndarray) -> tuple[np.ndarray, Quantised]:
+        """Return float32 that are quantised to integers, and how; as bfloat16 where they can be."""
+        rng, exponent = self.rng, int(self.rng.integers(LEAST_EXPONENT, 112))
+        parts = rng.integers(-127, 128, integers.size) / 256 * (rng.random(integers.size) < rng.random())
+        values = np.ldexp((integers + parts).astype(np.float32), np.int32(exponent))
+        short = (values.view(np.uint32) & 0xFFFF0000).view(np.float32)
+        form = BFLOAT16 if np.array_equal(short, values) else FLOAT32
+        return values, Quantised(form, exponent, 16)
+
+
+def floated(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:
+    """Run a batch through a NIC to which a list's values come as floats; return what was wrong."""
+    return batch(FloatTraffic(generate, nic, int(generate.rng.integers(2, 24))), nic, seed, tally)
 
 
 def listed(nic: WholeNic, generate: Generator, seed: int, tally: Counter[str]) -> list[str]:

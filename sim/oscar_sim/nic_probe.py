@@ -26,7 +26,7 @@ def _nic_probe(
 
 def nic_probe(
     units: int = 1, bus_bits: int = 64, sets: int = 16, store_log2: int = 13, rows_log2: int = 12,
-    block_log2: int = 12, granule_log2: int = 8,
+    block_log2: int = 12, granule_log2: int = 8, floats: bool = False,
 ) -> Any:  # fmt: skip
     """The top: see oscar_nic, and NicProbe."""
     return _nic_probe(
@@ -35,5 +35,6 @@ def nic_probe(
         {
             "units": units, "bus_bits": bus_bits, "sets": sets, "store_log2": store_log2,
             "rows_log2": rows_log2, "block_log2": block_log2, "granule_log2": granule_log2,
+            "floats": floats,
         },
     )  # fmt: skip

@@ -5,7 +5,8 @@ values, sums, descriptors, bytes, directory entries and counts. Memory and bytes
 strike in any clock, after which the block runs again, and damaged blocks are refused exactly where the
 software refuses them. A whole NIC (receiver, sender, link_tables and raw_packer with it) gets
 commands and frames, right and wrong ones (whole_stress.py); an attention unit gets heads
-(attention_stress.py); a switch's slice, whose frames come at four ports, a list (switch_stress.py).
+(attention_stress.py); a switch's slice, whose frames come at four ports, a list (switch_stress.py). The
+unit "floats" is a NIC with a quantiser, to which values of lists come as floats.
 Each seed shows the same again, whatever ran before it.
 
     python -m oscar_sim.stress --seeds 20 --clocks 1G --share
@@ -32,7 +33,7 @@ from oscar_sim.attention_stress import AttentionUnit, attended
 from oscar_sim.batches import DecoderBatch, EncoderBatch, run
 from oscar_sim.blocks import Coder
 from oscar_sim.frames import Generator
-from oscar_sim.list_stress import listed
+from oscar_sim.list_stress import floated, listed
 from oscar_sim.results_file import prepared
 from oscar_sim.seeds import fresh
 from oscar_sim.switch_stress import switched
@@ -41,7 +42,15 @@ from oscar_sim.whole import WholeNic, WholeSwitch
 from oscar_sim.whole_stress import whole
 
 # Of clocks, about as long for each: NICs are slow.
-SHARE = {"barrel_encoder": 8, "barrel_decoder": 8, "nic": 3, "list": 1, "switch": 1, "attention": 1}
+SHARE = {
+    "barrel_encoder": 8,
+    "barrel_decoder": 8,
+    "nic": 3,
+    "list": 1,
+    "floats": 1,
+    "switch": 1,
+    "attention": 1,
+}
 BATCH_CLOCKS = 400_000  # about; a batch is checked when it is over
 RESETS, DAMAGE = 0.1, 0.2  # shares of blocks
 MOST_FAULTS = 20
@@ -94,6 +103,8 @@ def converted(kind: str, units: int = 1) -> Any:
         return AttentionUnit()
     if kind == "switch":
         return WholeSwitch(units=units, bus_bits=64 * units, store_log2=13)
+    if kind == "floats":
+        return WholeNic(units=units, bus_bits=64 * units, floats=True)
     return WholeNic(units=units, bus_bits=64 * units) if kind in ("nic", "list") else Unit(kind)
 
 
@@ -102,10 +113,11 @@ CHECKS: dict[str, Check] = {
     "barrel_decoder": decode,
     "nic": whole,
     "list": listed,
+    "floats": floated,
     "switch": switched,
     "attention": attended,
 }
-USUAL = [kind for kind in CHECKS if kind != "switch"]  # which takes minutes more to compile
+USUAL = [kind for kind in CHECKS if kind not in ("floats", "switch")]  # these take minutes more to compile
 COLUMNS = ("clocks", "frames", "blocks", "values", "resets", "refused", "hangs", "mismatches")
 
 
@@ -175,7 +187,9 @@ def _parser() -> argparse.ArgumentParser:
     seeds = parser.add_mutually_exclusive_group()
     seeds.add_argument("--seed", type=int, nargs="+", help="these seeds instead, as an earlier run had them")
     seeds.add_argument("--day", action="store_true", help="the seed of the day instead, and those after it")
-    parser.add_argument("--unit", nargs="+", choices=tuple(CHECKS), default=USUAL, help="(all but switch)")
+    parser.add_argument(
+        "--unit", nargs="+", choices=tuple(CHECKS), default=USUAL, help="(all but floats and switch)"
+    )
     parser.add_argument("--units", type=int, choices=(1, 2, 4, 8), default=1, help="of a NIC (%(default)s)")
     parser.add_argument("--largest", type=int, default=30_000, help="values in a frame (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="OUT")

@@ -14,7 +14,7 @@ from oscar.coding.asc.params import LANES
 from oscar_hdl.coder.rows import DESCRIBED, DESCRIBED_TOP_AT, TOP_AT, FrameRows
 from oscar_hdl.nic.control.registers import COUNTER_EVENTS, command_values
 from oscar_hdl.nic.ports import TO_ALL
-from oscar_sim.driver.row_packets import Lines, packet_start, side_bytes
+from oscar_sim.driver.row_packets import Lines, Quantised, packet_start, side_bytes
 from oscar_sim.units import HERE, Stress, faults
 from oscar_sim.verilator import Model
 
@@ -56,7 +56,8 @@ class Making:
     """A packet of values, or of side rows, that comes while a list runs.
 
     Of `count` values from a row on; entry: of the list; refused: the NIC will not take it. adds: it adds its
-    values to what memory holds, and no side rows come.
+    values to what memory holds, and no side rows come. floats: float32, which come instead of values, and how
+    they are quantised.
     """
 
     side: bool
@@ -65,6 +66,7 @@ class Making:
     entry: int
     refused: bool = False
     adds: bool = False
+    floats: tuple[np.ndarray, Quantised] | None = None
 
     @property
     def rows(self) -> slice:
@@ -105,7 +107,7 @@ class NicMemory:
         for making in (each for each in makings if not each.refused):
             made.values[making.rows] = ~self.values[making.rows]
             made.headers[making.rows] = (
-                self.headers[making.rows] & ~np.uint16(DESCRIBED) if making.adds else 0
+                self.headers[making.rows] & ~np.uint16(DESCRIBED) if making.adds or making.floats else 0
             )
         return made
 
@@ -138,7 +140,8 @@ class Packets:
         if rows is not None:
             start = packet_start(rows.start, LANES * (rows.stop - rows.start))
             if made:
-                start = packet_start(made.row, made.count, made.entry, adds=made.adds)
+                how = made.floats[1] if made.floats else None
+                start = packet_start(made.row, made.count, made.entry, adds=made.adds, floats=how)
             words = np.concatenate([np.frombuffer(start.to_bytes(self._size, "little"), np.uint8), words])
         self._words.append(words)
         last = np.zeros(words.size // self._size, np.uint8)
@@ -301,7 +304,10 @@ class WholeNic:
                 side.packet(self._side(memory, rows), rows, making)
             else:
                 made = memory.values[rows].reshape(-1)[: making.count]
-                values.packet(lines.value_bytes(rows.start, made), rows, making)
+                words = lines.value_bytes(rows.start, made)
+                if making.floats:
+                    words = lines.float_bytes(rows.start, *making.floats)
+                values.packet(words, rows, making)
         values.place(run["values"], keep, before=sizes[0])
         side.place(run["side"], keep, before=sizes[1])
         run["values"]["pause"] = run["side"]["pause"] = pause

@@ -11,8 +11,9 @@ from oscar.coding.asc import AscParams, Encoder
 from oscar.numerics.plans import block_costs, make_plan
 from oscar_hdl.coder.rows import descriptors, frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED
-from oscar_hdl.nic.ports import COUNT_AT, STREAM_BITS
+from oscar_hdl.nic.ports import BFLOAT16, COUNT_AT, STREAM_BITS
 from oscar_sim.driver.nic_driver import Script
+from oscar_sim.driver.row_packets import Quantised, packet_start
 from support.bench import run_until
 from support.nic_bench import (
     ASC,
@@ -38,6 +39,16 @@ def test_rows_come_back(pause: float, units: int) -> None:
         values, described = bench.run(bench.fetch(row, count))
         np.testing.assert_array_equal(values, rows.values.reshape(-1)[:count])
         np.testing.assert_array_equal(described, descriptors(rows.values))
+
+
+def test_floats_are_refused_where_nothing_quantises() -> None:
+    bench, how = Bench("no floats"), Quantised(BFLOAT16, 3, 12)
+    rows = frame_rows(np.arange(64, dtype=np.int16), np.zeros(64, np.uint8))
+    bench.run(bench.load(0, rows))
+    start = packet_start(0, 64, floats=how)
+    bench.packet("s_axis_values", [start, *bench.lines.float_words(0, np.ones(64, np.float32), how)])
+    bench.run(bench.raised("bad_packet"))
+    np.testing.assert_array_equal(bench.run(bench.fetch(0, 64))[0], np.arange(64))
 
 
 def test_what_is_read_makes_the_next_plan() -> None:

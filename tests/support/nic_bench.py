@@ -32,13 +32,14 @@ ASC = AscParams(sent_rows=False, block_log2=10)
 class Bench:
     """A NIC with its streams, a source and a sink of frames; `run` performs a script of register accesses.
 
-    units: of the NIC; pause: the share of clocks in which streams pause. BLOCK: what the bench is of.
+    units: of the NIC; pause: the share of clocks in which streams pause; floats: packets may bring some.
+    BLOCK: what the bench is of.
     """
 
     BLOCK = "nic bench"
 
-    def __init__(self, name: str, *, pause: float = 0.0, units: int = UNITS) -> None:
-        self.rng, self.units = dice(name), units
+    def __init__(self, name: str, *, pause: float = 0.0, units: int = UNITS, floats: bool = False) -> None:
+        self.rng, self.units, self.floats = dice(name), units, floats
         self.clk, self.rst = bit(), bit(1)
         self.ports: dict[str, Any] = {
             "s_axil": AxiLite(8), "irq": bit(), "s_axis_rx": frames_in(BUS),
@@ -53,7 +54,7 @@ class Bench:
         self.offered = self.ready = False
         self.script: Any = iter(())
         self.simulator = copy_of(
-            (self.BLOCK, units), self.build(), self.clk, self._tick, [self.rst, self.ports]
+            (self.BLOCK, units, floats), self.build(), self.clk, self._tick, [self.rst, self.ports]
         )
         self.reset()
 
@@ -70,7 +71,7 @@ class Bench:
         self.ends = dict.fromkeys(self.read_out, 0)
         return partial(
             oscar_nic, self.clk, self.rst, **self.ports, units=self.units, bus_bits=BUS, sets=SETS,
-            store_log2=STORE_LOG2, rows_log2=ROWS_LOG2, block_log2=ASC.block_log2,
+            store_log2=STORE_LOG2, rows_log2=ROWS_LOG2, block_log2=ASC.block_log2, floats=self.floats,
         )  # fmt: skip
 
     def _tick_rows(self) -> None:

@@ -75,7 +75,7 @@ def _attention_unit() -> Any:
 
 def _oscar_nic(
     units: int = 1, bus_bits: int = 64, sets: int = 16, store_log2: int = 12, rows_log2: int = 10,
-    block_log2: int = 12, granule_log2: int = 8, adds: int = 1,
+    block_log2: int = 12, granule_log2: int = 8, adds: int = 1, floats: int = 0,
 ) -> Any:  # fmt: skip
     from oscar_hdl.nic.oscar_nic import oscar_nic
     from oscar_hdl.nic.ports import ROW_BITS, frames_in, frames_out, row_streams
@@ -83,7 +83,8 @@ def _oscar_nic(
     if units not in (1, 2, 4, 8):
         raise ValueError(f"oscar_nic has 1, 2, 4 or 8 barrel units, got {units}")
     for name, value, least, most in (
-        ("store_log2", store_log2, 6, 16), ("rows_log2", rows_log2, 6, ROW_BITS), ("adds", adds, 0, 1)
+        ("store_log2", store_log2, 6, 16), ("rows_log2", rows_log2, 6, ROW_BITS), ("adds", adds, 0, 1),
+        ("floats", floats, 0, adds),
     ):  # fmt: skip
         if value not in range(least, most + 1):
             raise ValueError(f"oscar_nic: {name} is {least} to {most}, got {value}")
@@ -91,7 +92,7 @@ def _oscar_nic(
     return oscar_nic(
         bit(), bit(), AxiLite(8), bit(), rx, tx, *row_streams(units).values(), Stream(64), units=units,
         bus_bits=bus_bits, sets=sets, store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2,
-        granule_log2=granule_log2, adds=bool(adds),
+        granule_log2=granule_log2, adds=bool(adds), floats=bool(floats),
     )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def command_source(
 # Registers that are read, in the order of `shown`; the last, "", stands for all others, which are counters.
 SHOWN = (
     "ID", "CONFIG", "STATUS", "RECEIVE_RESULT", "SEND_RESULT", "PLAN_RESULT", "OLDEST_FRAME", "OLDEST_NAME",
-    "LIST_RESULT", "PEER_DROPS", "ENTRY_STATE", "PLAN_EDGE_", "",
+    "LIST_RESULT", "PEER_DROPS", "ENTRY_STATE", "PLAN_EDGE_", "SATURATED", "VALUES_BAD", "",
 )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ SHOWN = (
 def nic_core(
     clk, rst, s_axil, irq, s_axis_rx, m_axis_tx, s_axis_list, memory: MemoryPort, *, bus_bits: int = 64,
     sets: int = 16, store_log2: int = 12, rows_log2: int = 14, block_log2: int = 12, granule_log2: int = 8,
-    probe: NicProbe | None = None,
+    floats: bool = False, probe: NicProbe | None = None,
 ):  # fmt: skip
     """Decode frames into rows of memory and encode rows into frames, as a driver asks (registers.md).
 
@@ -103,7 +103,7 @@ def nic_core(
         version=VERSION,
     )  # fmt: skip
     ROWS_LOG2, BLOCK_LOG2, GRANULE_LOG2 = rows_log2, block_log2, granule_log2
-    PLAN_LOG2 = min(max(rows_log2 + 5 - granule_log2, 3), 15)
+    FLOATS, PLAN_LOG2 = int(floats), min(max(rows_log2 + 5 - granule_log2, 3), 15)
     INDEX = {name: register.index for name, register in BY_NAME.items()}
     RECEIVE_COMMAND, SEND_COMMAND = INDEX["RECEIVE_COMMAND"], INDEX["SEND_COMMAND"]
     PLAN_SEGMENT, PLAN_COMMAND = INDEX["PLAN_SEGMENT"], INDEX["PLAN_COMMAND"]
@@ -122,6 +122,7 @@ def nic_core(
 
     # Lists.
     lists, running, listed = list_ports.ListRegisters(), list_ports.ListRun(), list_ports.ListedCommand()
+    lists.bad_floats = memory.floats.bad
     finder, held, fields = list_ports.FinderLinks(), HeldFrame(), register_ports.CommandFields()
     ordered, free, denied, list_bad = word(32), bit(), bit(), bit()
     receive_ask, send_ask = (register_ports.CommandAsk(listed.trial, ordered, fields) for _ in range(2))
@@ -318,7 +319,8 @@ def nic_core(
         shown[0].next = ID_VALUE
         shown[1].next = CONFIG_VALUE
         shown[2].next = concat(
-            modbv(PLAN_LOG2)[4:], modbv(GRANULE_LOG2)[4:], modbv(BLOCK_LOG2)[5:], modbv(ROWS_LOG2)[5:],
+            modbv(FLOATS)[1:], modbv(PLAN_LOG2)[4:], modbv(GRANULE_LOG2)[4:], modbv(BLOCK_LOG2)[5:],
+            modbv(ROWS_LOG2)[5:],
             send_state.running, send_ask.locked, receive_state.running, receive_ask.locked,
         )  # fmt: skip
         shown[3].next = concat(last_reason, receive_state.result)
@@ -332,6 +334,8 @@ def nic_core(
             lists.show.left, modbv(0)[2:], lists.show.state, modbv(0)[2:], lists.show.events
         )
         shown[11].next = plan_edge
-        shown[12].next = counted
+        shown[12].next = memory.floats.saturated
+        shown[13].next = concat(memory.floats.packets, memory.floats.tensor)
+        shown[14].next = counted
 
     return parts, commands, hold, work, ends, notice, show

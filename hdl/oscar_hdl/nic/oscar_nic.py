@@ -6,11 +6,27 @@ from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums
 from oscar_hdl.coder.encode.ports import CodedSource
 from oscar_hdl.coder.ports import RawSource
 from oscar_hdl.nic.control.registers import ROW_BITS
-from oscar_hdl.nic.memory.ports import MemoryPort, PlannedRows, RawRows, RowCommand, RowCommands, UnitRows
+from oscar_hdl.nic.memory.ports import (
+    FloatPacket,
+    MemoryPort,
+    PlannedRows,
+    RawRows,
+    RowCommand,
+    RowCommands,
+    UnitRows,
+)
 from oscar_hdl.nic.memory.row_memory import row_memory
 from oscar_hdl.nic.memory.row_port import row_port
 from oscar_hdl.nic.nic_core import nic_core
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, STREAM_BITS, BankBlock, MadeRows, NicProbe, TopPort
+from oscar_hdl.nic.ports import (
+    FRAME_ROW_BITS,
+    STREAM_BITS,
+    BankBlock,
+    FloatReport,
+    MadeRows,
+    NicProbe,
+    TopPort,
+)
 from oscar_hdl.streams.bundles import Stream, bit, word
 from oscar_hdl.streams.reset_hold import reset_hold
 from oscar_hdl.streams.zero import zero
@@ -67,7 +83,7 @@ def oscar_nic(
     clk, rst, s_axil, irq, s_axis_rx, m_axis_tx, s_axis_values, s_axis_side, s_axis_read, m_axis_values,
     m_axis_descriptors, s_axis_list, *, units: int = 1, bus_bits: int = 64, sets: int = 16,
     store_log2: int = 12, rows_log2: int = 10, block_log2: int = 12, granule_log2: int = 8, adds: bool = True,
-    probe: NicProbe | None = None,
+    floats: bool = False, probe: NicProbe | None = None,
 ):  # fmt: skip
     """Decode frames into memory and encode memory into frames, as a driver asks.
 
@@ -95,6 +111,7 @@ def oscar_nic(
         block_log2: log2 of the values of a block of all frames, 10 to 17; others are refused.
         granule_log2: log2 of the values of a plan's block, 3 to 12.
         adds: True if values may be added to what memory has; otherwise such packets are refused.
+        floats: True if values may come as floats, which needs `adds`; otherwise such packets are refused.
         probe: What a bench may see.
 
     Clocks:
@@ -121,26 +138,27 @@ def oscar_nic(
     load_values, load_side, unload = RowCommand(rows_log2), RowCommand(rows_log2), RowCommand(rows_log2)
     values, side, nothing = Stream(units * STREAM_BITS), Stream(units * STREAM_BITS), Stream(64)
     planned = PlannedRows(bit(), Stream(STREAM_BITS, keep=STREAM_BITS // 8))
-    own = MemoryPort(rows, raw_rows, top, planned, made)
+    packet = FloatPacket() if floats else None
+    own = MemoryPort(rows, raw_rows, top, planned, made, packet.report if packet else FloatReport())
 
     reset = reset_hold(clk, rst, held)
     # What takes packets of rows is released last: behind memory, and what counts bad packets.
     core = nic_core(
         clk, resets, s_axil, irq, s_axis_rx, m_axis_tx, s_axis_list, own, bus_bits=bus_bits, sets=sets,
         store_log2=store_log2, rows_log2=rows_log2, block_log2=block_log2, granule_log2=granule_log2,
-        probe=probe,
+        floats=bool(floats), probe=probe,
     )  # fmt: skip
     memory = row_memory(
         clk, held, own.phase, rows, raw_rows, RowCommands(load_values, load_side, unload), top, planned,
         values, side, m_axis_values, m_axis_descriptors, row_bits=rows_log2, block_log2=block_log2,
-        adds=bool(adds),
+        adds=bool(adds), floats=packet,
     )  # fmt: skip
     # Rows of several banks begin a block.
     BLOCK = 0 if units == 1 else block_log2 - 5
     ports = [
         row_port(
             clk, own.rows_rst, s_axis_values, values, never, no_row, no_rows, unused_values, load_values,
-            bad_values, made_values, align=BLOCK, adds=bool(adds),
+            bad_values, made_values, align=BLOCK, adds=bool(adds), floats=packet,
         ),
         row_port(
             clk, own.rows_rst, s_axis_side, side, own.clear, own.clear_row, own.clear_rows, own.cleared,
@@ -160,4 +178,6 @@ def oscar_nic(
         own.bad_packets.next = concat(bad_read, bad_side, bad_values)
 
     unused = [never, no_row, no_rows, nothing.tready]
+    if packet is None:
+        unused += vars(own.floats).values()
     return reset, core, memory, ports, join, [zero(clk, signal) for signal in unused]

@@ -16,6 +16,13 @@ DESCRIBED_BITS = 16  # of a lane of m_axis_descriptors
 
 # Of a packet of rows, in its first word: row, entry of a list, number of values, whether they count for it.
 ROW_AT, ENTRY_AT, COUNT_AT, MADE_AT, ADDS_AT = 0, 24, 32, 62, 63
+# And of a packet of values, for floats: how they come, bits of an integer, exponent of the step, tensor.
+FORMAT_AT, WIDTH_AT, EXPONENT_AT, TENSOR_AT = 64, 68, 80, 96
+FORMAT_BITS, WIDTH_BITS, EXPONENT_BITS, TENSOR_BITS = 2, 5, 9, 16
+INT16, BFLOAT16, FLOAT32 = range(3)  # formats
+LEAST_EXPONENT = -126  # of a step
+LEAST_WIDTH, MOST_WIDTH = 8, 16  # bits of an integer
+NO_STEP = 255  # an exponent with which all floats become 0
 
 
 def check_block(block_log2: int) -> None:
@@ -87,6 +94,16 @@ class MadeRows(Bundle):
 
     open, valid, taken, refused = bit(), bit(), bit(), bit()
     ends, entry, values = bit(), word(ENTRIES_LOG2), word(COUNT_BITS)
+
+
+class FloatReport(Bundle):
+    """What became of packets of floats.
+
+    bad: strobe, a packet had NaN or Inf. tensor: of the last such packet, packets: how many, modulo 256.
+    saturated: values, modulo 2^32.
+    """
+
+    bad, tensor, packets, saturated = bit(), word(TENSOR_BITS), word(8), word(32)
 
 
 class NicProbe(Bundle):

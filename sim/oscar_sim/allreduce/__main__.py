@@ -18,6 +18,7 @@ from oscar.errors import ConfigError, OscarError
 from oscar.results import write_results
 from oscar_hdl.flow.elaboration import shallow_stacks
 from oscar_sim.allreduce import report
+from oscar_sim.allreduce.expected import FORMATS
 from oscar_sim.allreduce.figure import draw
 from oscar_sim.allreduce.run import ORDERS, Options, Outcome, Wave, told_of
 from oscar_sim.errors import RtlError
@@ -41,6 +42,7 @@ Needs Verilator, which `make sim` installs; a NIC is compiled once, in a minute 
 explains the words.
 
   make sim                                               both schedules, two drivers, four NICs
+  make sim ARGS="--floats bfloat16"                      NICs quantise the gradients
   make sim ARGS="--trace build/sim/x.fst"                one AllReduce, with all signals of NIC 0
   python -m oscar_sim.allreduce --schedule direct --nodes 2 --values 3000
   python -m oscar_sim.allreduce --driver all --bits 12 --json build/sim/allreduce.json
@@ -103,6 +105,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--driver", choices=(*DRIVERS, "all"), nargs="+", default=None,
         help="how a NIC gets its commands (registers list)",
+    )  # fmt: skip
+    p.add_argument(
+        "--floats", choices=FORMATS, default=Options.floats,
+        help="NICs get gradients in this format and quantise them (they get integers)",
     )  # fmt: skip
     p.add_argument("--mhz", type=float, help="clock rate of the NICs (that of the package's NIC)")
     p.add_argument(
@@ -176,7 +182,7 @@ def _jobs(args: argparse.Namespace, schedules: Sequence[str], drivers: Sequence[
             driver=driver, host=tuple(args.host), make=args.make, order=args.order,
             asks=args.asks and driver != skipped, simulator=args.simulator,
             subframes=args.subframes, workload=args.workload, block_log2=args.block_log2,
-            seed=args.seed, warmup=args.warmup, software=software,
+            seed=args.seed, warmup=args.warmup, software=software, floats=args.floats,
         )
         for schedule, driver, software in kinds
     ]  # fmt: skip

@@ -17,13 +17,15 @@ from oscar.config import Config
 from oscar.errors import ConfigError
 from oscar.numerics.plans import ChunkPlan
 from oscar.reducers.cluster import LocalCluster
+from oscar_hdl.nic.ports import BFLOAT16, FLOAT32
+from oscar_sim.driver.float_packets import Floats
 from oscar_studies.workloads import exact_mean, make_workload
 
 
 @dataclass
 class Iteration:
     """One AllReduce of the host. local: each node's integers in plan order; sums: in natural order;
-    frames: all that were coded; moved: what crossed links, for the time model."""
+    frames: all that were coded; moved: what crossed links, for the time model; floats: what was quantised."""
 
     plan: ChunkPlan
     local: list[np.ndarray]
@@ -31,6 +33,15 @@ class Iteration:
     sums: np.ndarray
     frames: list[bytes]
     moved: Moved
+    floats: Floats | None = None
+
+
+FORMATS = {"float32": FLOAT32, "bfloat16": BFLOAT16}  # in which NICs get gradients
+
+
+def _shortened(tensor: np.ndarray) -> np.ndarray:
+    """Return the nearest bfloat16 towards zero, as float32."""
+    return (np.ascontiguousarray(tensor, np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
 
 
 class _Recorder:
@@ -72,6 +83,25 @@ def _bucket(gradients: Sequence[np.ndarray], values: int) -> list[np.ndarray]:
     return cut
 
 
+def _floats(
+    cluster: LocalCluster, bucket: Sequence[Sequence[np.ndarray]], before: Sequence[int | None], form: int
+) -> Floats:
+    """Return what a call has quantised; before: exponents before it.
+
+    A tensor that had none got one in the call, and the tracker kept it as the one before the next.
+    """
+    steps, scheme = cluster.scheme.steps, cluster.scheme
+    pairs = zip(before, steps.previous_exponents, strict=True)
+    return Floats(
+        [np.concatenate([tensor.reshape(-1) for tensor in node]) for node in bucket],
+        steps.offsets.tolist(),
+        [later if old is None else old for old, later in pairs],
+        [sum(worker.clipped) for worker in cluster.workers],
+        form,
+        scheme.params.bits,
+    )
+
+
 def host_run(
     params: AscParams,
     *,
@@ -86,11 +116,12 @@ def host_run(
     subframes: int = 1,
     seed: int = 0,
     warmup: int = 0,
+    floats: str = "",
 ) -> tuple[Config, list[Iteration]]:
     """Reduce a bucket of real gradients on the host; return its configuration and all it did.
 
     Training runs on the whole model with the exact mean; `values` of its gradients are the bucket, `warmup`
-    iterations later.
+    iterations later. floats: what NICs get of them, a name in FORMATS; of bfloat16 the host gets no more.
     """
     config = Config.model_validate(
         {
@@ -112,10 +143,15 @@ def host_run(
         known = (
             cluster.scheme.position.classes.copy() if found else np.zeros(values, np.uint8)
         )  # a call moves them
-        result = cluster.allreduce([_bucket(node, values) for node in gradients])
+        bucket = [_bucket(node, values) for node in gradients]
+        if floats == "bfloat16":
+            bucket = [[_shortened(tensor) for tensor in node] for node in bucket]
+        before = list(cluster.scheme.steps.exponents) if found else [None] * len(bucket[0])
+        result = cluster.allreduce(bucket)
         sums, (moved,) = result.sums, result.stats.moved
         (ends,) = cluster.state.wire.links.values()
         local, chunks = [node.local.copy() for node in ends], cluster.scheme.plan
-        found.append(Iteration(chunks, local, chunks.gather(known), sums, list(frames), moved))
+        quantised = _floats(cluster, bucket, before, FORMATS[floats]) if floats else None
+        found.append(Iteration(chunks, local, chunks.gather(known), sums, list(frames), moved, quantised))
         model.apply(exact_mean(gradients))
     return config, found

@@ -26,8 +26,8 @@ def shipped_nic(units: int) -> NicFile | None:
 def model_clocks(options: Options, moved: Moved) -> float | None:
     """Return the clocks that the time model gives an AllReduce, as a run counts them.
 
-    None where values are made while the NICs run, nodes are in software, or no NIC of the package has as
-    many units.
+    None where values are made while the NICs run, or come as floats, nodes are in software, or no NIC of the
+    package has as many units.
     """
     nic = shipped_nic(options.units)
     loads = options.driver in ("triggered", "adding")
@@ -35,6 +35,7 @@ def model_clocks(options: Options, moved: Moved) -> float | None:
         nic is None
         or nic.driver is None
         or options.software
+        or options.floats
         or (loads and (options.make or not options.asks))
     ):
         return None

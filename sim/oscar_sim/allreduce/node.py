@@ -75,7 +75,7 @@ class SimulatedNode:
 
     def start(self, expected: Iteration) -> Script:
         """Make local values, perform an AllReduce, and read the sums, which then count for the next plan."""
-        places, options = self.run.places, self.run.options
+        places, options, self.expected = self.run.places, self.run.options, expected
         self.ready = False
         self.port.frames.clear()
         self.port.spans.clear()
@@ -128,7 +128,7 @@ class SimulatedNode:
         def count(*part: int) -> int:
             return self.run.place(*part).count
 
-        made = (lambda *part: self._cuts(count(*part))[-1]) if late else None
+        made = (lambda *part: self._last(self.run.place(*part))) if late else None
         return entries(self.programme, count, made=made, adds=self.run.options.driver == "adding")
 
     def _counts(self) -> dict[str, int]:
@@ -155,6 +155,19 @@ class SimulatedNode:
         each = options.units << options.block_log2
         cuts = [min(each, count - low) for low in range(0, count, each)]
         return cuts if options.make else [n for n in (sum(cuts[:-1]), cuts[-1]) if n]
+
+    def _last(self, place: Place) -> int:
+        """Return the values of the last packet of a part."""
+        last = self._cuts(place.count)[-1]
+        if floats := self.expected.floats:
+            first = place.first + place.count - last
+            *_, packet = floats.packets(self.rank, first, last, rows=self._aligned())
+            return packet.values.size
+        return last
+
+    def _aligned(self) -> int:
+        """Return the rows of which a multiple is the first row of a packet of values."""
+        return 1 if self.run.options.units == 1 else self.rows.lines.block
 
     def _order(self) -> Iterable[Part]:
         """Return the parts in the order in which values are made."""
@@ -194,7 +207,16 @@ class SimulatedNode:
     def _load(self, expected: Iteration, place: Place, low: int, count: int, entry: int | None) -> Script:
         """Load so many values of a part, from number `low` on; entry: that waits for them."""
         row, rows = place.row + low // LANES, self._rows(expected, place.first + low, count)
-        if self.run.options.driver == "adding":
+        adds = self.run.options.driver == "adding"
+        if expected.floats:
+            if not adds:
+                yield from self.rows.empty(row, rows)
+            first, aligned = place.first + low, self._aligned()
+            packets = list(expected.floats.packets(self.rank, first, count, rows=aligned))
+            for n, packet in enumerate(packets):
+                waited = entry if n == len(packets) - 1 else None
+                yield from self.rows.quantise(row, packet, waited, adds=adds)
+        elif adds:
             yield from self.rows.add(row, rows, entry)
         else:
             settles = self.run.options.driver != "triggered"

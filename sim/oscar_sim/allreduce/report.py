@@ -53,8 +53,10 @@ def heading(jobs: Sequence[Options], mhz: float, origin: str) -> list[str]:
     write, read, notice = (clocks / mhz for clocks in o.host)
     units, made = "1 unit" if o.units == 1 else f"{o.units} units", ""
     gbps = o.bus_bits * o.rate * mhz * 1e-3
+    if o.floats:
+        made = f", given as {o.floats}"
     if o.make:
-        made = f", made in {o.make:g} clocks each ({o.order})"
+        made += f", made in {o.make:g} clocks each ({o.order})"
     return [
         f"# {o.nodes} NICs of {units}, {SIMULATORS[o.simulator]}, links of {gbps:.3g} Gb/s",
         f"# {o.values:,} gradient values of {o.workload}{made}: seed {o.seed}, after {o.warmup} iterations, "

@@ -6,6 +6,7 @@ from typing import Any
 
 from oscar_hdl.coder.rows import FrameRows
 from oscar_sim.allreduce.network import WordSource
+from oscar_sim.driver.float_packets import FloatPacket
 from oscar_sim.driver.nic_driver import Script
 from oscar_sim.driver.row_packets import Lines, emptied, packet_start
 
@@ -50,6 +51,17 @@ class RowStreams:
         """Add values to rows; entry: of a list that waits for them."""
         start = packet_start(row, rows.count, entry, adds=True)
         self.values.put([start, *self.lines.value_words(row, rows)])
+        while not self.values.idle:
+            yield
+
+    def quantise(self, row: int, packet: FloatPacket, entry: int | None, *, adds: bool) -> Script:
+        """Give floats, which replace values of rows or, where the packet shares one, are added to them.
+
+        row: at which the part begins.
+        """
+        first = row + packet.row
+        start = packet_start(first, packet.values.size, entry, adds=adds or packet.shared, floats=packet.how)
+        self.values.put([start, *self.lines.float_words(first, packet.values, packet.how)])
         while not self.values.idle:
             yield
 

@@ -19,6 +19,7 @@ from oscar.collective.node import ChunkLayout
 from oscar.collective.schedules import make_schedule
 from oscar.errors import ConfigError
 from oscar.timeline.driver import Part
+from oscar_hdl.nic.control.registers import BY_NAME
 from oscar_hdl.nic.oscar_nic import oscar_nic
 from oscar_hdl.streams.bundles import bit
 from oscar_sim.allreduce.expected import Iteration, host_run
@@ -70,7 +71,8 @@ class Options:
     each node makes a value, 0: all are there; order: in which it does (ORDERS). subframes: of each chunk at
     most, as the host cuts it. asks: sums are read while a list runs, and count in the clocks. simulator:
     myhdl, or verilator, of what is converted. seed, warmup: of the training, and its iterations before.
-    software: so many of the nodes, the last ones, are in software and take no clocks.
+    software: so many of the nodes, the last ones, are in software and take no clocks. floats: NICs get the
+    gradients in this format, "float32" or "bfloat16", and quantise them; else the nodes give integers.
     """
 
     schedule: str = "direct"
@@ -94,6 +96,7 @@ class Options:
     seed: int = 0
     warmup: int = 0
     software: int = 0
+    floats: str = ""
 
     @property
     def bus_bits(self) -> int:
@@ -108,6 +111,11 @@ class Options:
             )
         if self.asks and self.driver == "registers":
             raise ConfigError("sums are read while a list runs, got driver registers: leave --asks out")
+        if self.floats and self.driver == "triggered":
+            raise ConfigError(
+                "a list that waits for values which replace others waits for side rows, too, and these come "
+                "before floats; got driver triggered: take adding"
+            )
         if not 0 <= self.software < self.nodes:
             raise ConfigError(
                 f"expected 0 to {self.nodes - 1} of {self.nodes} nodes in software, got {self.software}: "
@@ -127,7 +135,7 @@ class Run:
             self.asc, nodes=options.nodes, values=options.values, iterations=options.iterations,
             schedule=options.schedule, workload=options.workload,
             granule=options.granule, plan="splitter", bits=options.bits, subframes=options.subframes,
-            seed=options.seed, warmup=options.warmup,
+            seed=options.seed, warmup=options.warmup, floats=options.floats,
         )  # fmt: skip
         self.schedule = make_schedule(options.schedule, options.nodes, subframes=options.subframes)
         self.width = self.config.quantiser_params(options.nodes).sum_width
@@ -167,7 +175,7 @@ class Run:
         sizes = {
             "units": options.units, "bus_bits": options.bus_bits, "sets": table_sets(options.nodes),
             "store_log2": self.store_log2, "rows_log2": self.rows_log2, "block_log2": options.block_log2,
-            "granule_log2": options.granule.bit_length() - 1,
+            "granule_log2": options.granule.bit_length() - 1, "floats": bool(options.floats),
         }  # fmt: skip
         if options.simulator == "verilator":
             ports = [{"rst": rst, **node.signals} for node in self.simulated]
@@ -235,6 +243,11 @@ class Run:
     def _count(self, node: SimulatedNode) -> Script:
         """Read a NIC's counters."""
         self.counters[node.rank] = yield from node.driver.counters()
+        saturated = BY_NAME["SATURATED"].offset
+        count = yield from node.manager.read(saturated)
+        wanted = sum(each.floats.saturated[node.rank] for each in self.expected if each.floats)
+        if count != wanted:
+            self.faults.append(f"node {node.rank} counts {count} values that saturated, not {wanted}")
 
     def _check_plans(self, index: int) -> None:
         """Compare the plans that the hardware made with the host's next one."""

@@ -11,11 +11,44 @@ from oscar.coding.asc.params import LANES
 from oscar_hdl.coder.rows import FrameRows
 from oscar_hdl.nic.memory.ports import STREAM_LANES
 from oscar_hdl.nic.memory.side_in import DISTANCES_AT
-from oscar_hdl.nic.ports import ADDS_AT, COUNT_AT, ENTRY_AT, MADE_AT, STREAM_BITS
+from oscar_hdl.nic.ports import (
+    ADDS_AT,
+    BFLOAT16,
+    COUNT_AT,
+    ENTRY_AT,
+    EXPONENT_AT,
+    EXPONENT_BITS,
+    FORMAT_AT,
+    MADE_AT,
+    NO_STEP,
+    STREAM_BITS,
+    TENSOR_AT,
+    WIDTH_AT,
+)
 
 WORD_BYTES = STREAM_BITS // 8  # of a bank
 ROW_WORDS = 4
 DISTANCE_BITS = 3
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """How a packet of floats is quantised: to integers of `bits` bits in steps of 2^exponent.
+
+    format: BFLOAT16 or FLOAT32. exponent: None, the tensor has no step: all values become 0.
+    """
+
+    format: int
+    exponent: int | None
+    bits: int
+    tensor: int = 0
+
+    @property
+    def head(self) -> int:
+        """What the packet's first word says of it."""
+        exponent = (NO_STEP if self.exponent is None else self.exponent) & ((1 << EXPONENT_BITS) - 1)
+        kind = self.format << FORMAT_AT | self.bits << WIDTH_AT
+        return kind | exponent << EXPONENT_AT | self.tensor << TENSOR_AT
 
 
 @dataclass(frozen=True)
@@ -57,12 +90,23 @@ class Lines:
         result: np.ndarray = whole.reshape(steps, each, self.banks, -1)[step, :, bank]
         return result
 
-    def value_bytes(self, first: int, values: np.ndarray) -> np.ndarray:
-        """Return a packet's words of values, uint8 [words, bytes]."""
-        flat = np.zeros(-(-values.size // LANES) * LANES, "<i2")
+    def value_bytes(self, first: int, values: np.ndarray, dtype: str = "<i2") -> np.ndarray:
+        """Return a packet's words of values, uint8 [words, bytes]; dtype: of two or four bytes."""
+        flat = np.zeros(-(-values.size // LANES) * LANES, dtype)
         flat[: values.size] = values
-        words = self.in_words(first, flat.view(np.uint8).reshape(-1, ROW_WORDS, WORD_BYTES))
-        return words[: len(words) - self.spare(first, values.size)]
+        times = flat.itemsize // 2  # words of the stream for a word of eight values
+        words = self.in_words(first, flat.view(np.uint8).reshape(-1, times * ROW_WORDS, WORD_BYTES))
+        return words[: len(words) - times * self.spare(first, values.size)]
+
+    def float_bytes(self, first: int, values: np.ndarray, how: Quantised) -> np.ndarray:
+        """Return a packet's words of float32, or of their upper halves (BFLOAT16), uint8 [words, bytes]."""
+        if how.format == BFLOAT16:
+            return self.value_bytes(first, values.view(np.uint32) >> 16, "<u2")
+        return self.value_bytes(first, values, "<f4")
+
+    def float_words(self, first: int, values: np.ndarray, how: Quantised) -> list[int]:
+        """Return a packet's words of floats, behind its first."""
+        return words_of(self.float_bytes(first, values, how))
 
     def spare(self, first: int, count: int) -> int:
         """Return the words of the last step in which no bank has a value of a packet."""
@@ -110,13 +154,15 @@ def side_bytes(headers: np.ndarray, distances: np.ndarray) -> np.ndarray:
     return np.packbits(bits, axis=1, bitorder="little")
 
 
-def packet_start(row: int, count: int, entry: int | None = None, *, adds: bool = False) -> int:
+def packet_start(
+    row: int, count: int, entry: int | None = None, *, adds: bool = False, floats: Quantised | None = None
+) -> int:
     """Return a packet's first word: `count` values from a row on, for an entry of a list if one is given.
 
-    adds: they are added to what memory holds.
+    adds: they are added to what memory holds. floats: they come as floats.
     """
     made = 0 if entry is None else 1 << MADE_AT | entry << ENTRY_AT
-    return row | count << COUNT_AT | made | adds << ADDS_AT
+    return row | count << COUNT_AT | made | adds << ADDS_AT | (floats.head if floats else 0)
 
 
 def emptied(rows: FrameRows) -> FrameRows:

@@ -228,6 +228,16 @@ def row_bank(row_bits: int = 10, block_log2: int = 11, adds: int = 0) -> Any:
     return wide(function, make, block_bits=block_log2 - 5)
 
 
+def quantiser() -> Any:
+    """The quantiser of a unit."""
+    from oscar_hdl.nic.memory.ports import STREAM_LANES, FloatFormat
+    from oscar_hdl.nic.memory.quantiser import quantiser as function
+
+    return function(
+        bit(), word(STREAM_BITS), bit(), FloatFormat(), word(STREAM_BITS), word(STREAM_LANES), bank=0
+    )
+
+
 def memory_arguments(units: int, row_bits: int) -> tuple[Any, ...]:
     """Return row_memory's arguments behind clk and rst."""
     from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums

@@ -105,10 +105,15 @@ def whole_behind_pins(
 
 
 def nic_array(
-    units: int = 1, bus_bits: int = 64, sets: int = 16, store_log2: int = 10, rows_log2: int = 10
+    units: int = 1,
+    bus_bits: int = 64,
+    sets: int = 16,
+    store_log2: int = 10,
+    rows_log2: int = 10,
+    floats: int = 0,
 ) -> Any:
     """Return a NIC of so many units behind pins, with blocks of 2,048 values."""
     return whole_behind_pins(
         bit(), bit(), bit(), bit(), units=units, bus_bits=bus_bits, sets=sets, store_log2=store_log2,
-        rows_log2=rows_log2, block_log2=11,
+        rows_log2=rows_log2, block_log2=11, floats=bool(floats),
     )  # fmt: skip

@@ -9,7 +9,7 @@ NAME_BITS = PEER_BITS + 8 + 16 + 16  # of a frame: peer, sub, chunk, step, the f
 COUNTS, OWN, AFTER, NO_GATE = range(4)
 ARM_RECEIVE, ARM_SEND, COUNT, START, END, BACK, MADE, MAY = range(8)  # updates
 ARMED, UNDER_WAY, ENDED = 1, 2, 3  # states of an entry; 0 before it was armed
-BAD_COMMAND, BAD_TRIGGER, FAILED, MISCOUNTED = 1, 2, 3, 4  # how a list ended, or ERROR_ABORTED
+BAD_COMMAND, BAD_TRIGGER, FAILED, MISCOUNTED, BAD_FLOATS = 1, 2, 3, 4, 5  # how a list ended, or ERROR_ABORTED
 
 
 class TrackerUpdate:
@@ -113,3 +113,4 @@ class ListRegisters(Bundle):
     busy = bit()  # level: a command is under way, or waits
     result, show = word(32), TrackerLook()  # LIST_RESULT, ENTRY_STATE
     ended, refused, bad_packet = bit(), bit(), bit()  # strobes
+    bad_floats = bit()  # strobe: a packet of rows had NaN or Inf

@@ -27,13 +27,13 @@ def list_control(
     states = enum("REST", "ASK", "RUN", "STOP", "END")
     state = Signal(states.REST)
     error, entry, ended, settled = word(ERROR_BITS), word(ENTRIES_LOG2), word(8), word(3)
-    fine, over, stops, quiet = bit(), bit(), bit(), bit()
+    fine, over, stops, quiet, spoilt = bit(), bit(), bit(), bit(), bit()
 
     @always_comb
     def tell():
         run.running.next = state != states.REST
         run.stop.next = state == states.STOP
-        stops.next = run.wrong or received.failed or sent.failed or status.wrong or registers.abort
+        stops.next = run.wrong or received.failed or sent.failed or status.wrong or registers.abort or spoilt
         fine.next = registers.order[RUN] and registers.order[RUN:ENTRIES_END] == 0 and not registers.busy
 
     @always_comb
@@ -76,12 +76,23 @@ def list_control(
             elif status.wrong:
                 error.next = lists.MISCOUNTED
                 entry.next = status.entry
+            elif spoilt:
+                error.next = lists.BAD_FLOATS
+                entry.next = 0
             elif registers.abort:
                 error.next = ERROR_ABORTED
                 entry.next = 0
         if rst:
             error.next = 0
             entry.next = 0
+
+    @always(clk.posedge)
+    def judge():
+        """A packet with NaN or Inf ends the list that runs, or the next one."""
+        if registers.bad_floats:
+            spoilt.next = True
+        elif (state == states.END and error == lists.BAD_FLOATS) or registers.abort or rst:
+            spoilt.next = False
 
     @always(clk.posedge)
     def follow():
@@ -109,7 +120,7 @@ def list_control(
         if rst:
             state.next = states.REST
 
-    return tell, show, say, note, follow
+    return tell, show, say, note, judge, follow
 
 
 @block

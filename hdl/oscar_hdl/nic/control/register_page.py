@@ -49,6 +49,12 @@ WORDS: tuple[tuple[str, str, tuple[Field, ...]], ...] = (
         Field("made", nic.MADE_AT, 1, "1: the packet counts for that entry; 0 on s_axis_read"),
         Field("adds", nic.ADDS_AT, 1, "1: add the values to the rows; 0 on the other two streams"),
     )),
+    ("s_axis_values", "1, of floats", (
+        Field("format", nic.FORMAT_AT, nic.FORMAT_BITS, "0 int16, 1 bfloat16, 2 float32"),
+        Field("bits", nic.WIDTH_AT, nic.WIDTH_BITS, "of an integer, 8 to 16"),
+        Field("exponent", nic.EXPONENT_AT, nic.EXPONENT_BITS, "of the step, -126 to 255, two's complement"),
+        Field("tensor", nic.TENSOR_AT, nic.TENSOR_BITS, "its number, for VALUES_BAD"),
+    )),
     (
         "s_axis_values, m_axis_values", "all others",
         (Field("values", 0, nic.STREAM_BITS, "eight of 16 bits, two's complement, the first in bits 15..0"),),
@@ -98,6 +104,7 @@ one in the lowest bits.
 * With one unit a packet has, after its first word, ceil(count / 8) words of values or ceil(count / 32) side
   rows.
 * Values after the last one of `count` are taken as 0.
+* [Float packets](float-packets.md) bring bfloat16 or float32, quantised as they are loaded.
 * A packet on `s_axis_read` has one word. What is read ends with `tlast` on both streams.
 * [engine.md](../develop/engine.md#what-a-nic-keeps-and-what-it-is-given) defines class, size, P, top and
   distances.
@@ -112,7 +119,9 @@ one in the lowest bits.
 | a first row that begins no block (with one unit: of side rows, that is no multiple of 32) | the same |
 | `made`, and the entry does not wait for so many values | the same |
 | `made`, and the list ends before the packet does | what is written stays, and does not count |
-| `adds`, and the NIC was built without it | nothing is written |
+| `adds` or a `format` other than 0, and the NIC was built without it | nothing is written |
+| `format` 3, or `bits` or `exponent` out of range | the same |
+| NaN or Inf | what is written means nothing: load the rows again |
 | too few words | zeros replace what is missing: [load its rows again](../how-to/nic-on-a-board.md#errors) |
 | too many words | those that are too many are thrown away: the same |
 | a list that has more than 256 entries, or ends inside one | there is no list until the next packet |
@@ -204,7 +213,7 @@ they read as 0.""",
     "PLAN_EDGE_1": """PLAN_EDGE_2 to PLAN_EDGE_15 are like it; those of PLAN_COMMAND.nodes and above mean
 nothing. A block has 2^STATUS.granule_log2 values.""",
     "ENTRY_STATE": """It means nothing of an entry that the list does not have, or of a list that ended
-before all its entries were armed (error 1, 2 or 7). [Look into a
+before all its entries were armed (error 1, 2, 5 or 7). [Look into a
 list](../how-to/nic-on-a-board.md#look-into-a-list) says what to make of it.""",
 }
 

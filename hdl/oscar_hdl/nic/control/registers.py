@@ -8,7 +8,7 @@ from oscar_hdl.nic.ports import ENTRIES_LOG2, ERROR_BITS, PEER_BITS, ROW_BITS, T
 Access = Literal["RW", "RO", "W1C", "WO"]
 WORD_BYTES = 4
 SPACE = 256  # bytes of addresses
-VERSION = 11
+VERSION = 12
 ID_VALUE = int.from_bytes(b"OSCA", "big")
 COUNTERS, EDGES = 0x80, 0xC0
 PLAN_EDGES = 15  # boundaries of a plan, at most
@@ -118,7 +118,8 @@ _REASONS = (
 )
 _LIST_ERRORS = (
     "of the last list: 0 none, 1 an entry's command is not valid, 2 its third word is not, 3 its command "
-    "ended with an error, 4 an event or values came that it does not wait for, 7 aborted"
+    "ended with an error, 4 an event or values came that it does not wait for, 5 a packet had NaN or Inf: "
+    "read VALUES_BAD, 7 aborted"
 )
 _IRQ = (
     Field("received", 0, 1, "a RECEIVE command has ended: read RECEIVE_RESULT"),
@@ -187,6 +188,7 @@ REGISTERS: tuple[Register, ...] = (
         Field("block_log2", 13, 5, "constant: log2 of the values of a block of all frames"),
         Field("granule_log2", 18, 4, "constant: log2 of the values of a block of a plan"),
         Field("plan_log2", 22, 4, "constant: log2 of the blocks that a plan can have"),
+        Field("floats", 26, 1, "constant: 1: packets of values may bring floats"),
     )),
     Register("IRQ_STATUS", 0x0C, "W1C", "what happened", _IRQ),
     Register("IRQ_ENABLE", 0x10, "RW", "which bits of IRQ_STATUS raise irq", _IRQ),
@@ -247,6 +249,11 @@ REGISTERS: tuple[Register, ...] = (
     Register("PEER_DROPS", 0x64, "RO", "frames of a peer that were dropped", (
         Field("frames", 0, DROPS_BITS, f"how many, modulo 2^{DROPS_BITS}"),
         Field("reason", DROPS_BITS, 4, "of the last one, as in RECEIVE_RESULT; 0: none was dropped"),
+    )),
+    Register("SATURATED", 0x68, "RO", "values of packets of floats that saturated", _whole("modulo 2^32")),
+    Register("VALUES_BAD", 0x6C, "RO", "packets of floats that had NaN or Inf", (
+        Field("tensor", 0, 16, "of the last one: the number that the packet gave"),
+        Field("packets", 16, 8, "how many, modulo 256"),
     )),
     *(
         Register(name, COUNTERS + WORD_BYTES * n, "RO", text, _whole("modulo 2^32"))

@@ -8,7 +8,18 @@ from oscar_hdl.coder.decode.ports import CodedPosition, CodedSums
 from oscar_hdl.coder.encode.ports import CodedSource
 from oscar_hdl.coder.ports import RawSource
 from oscar_hdl.coder.unit.ports import THREAD_BITS, WIDTH
-from oscar_hdl.nic.ports import FRAME_ROW_BITS, ROW_BITS, STREAM_BITS, BankBlock, MadeRows, TopPort
+from oscar_hdl.nic.ports import (
+    FORMAT_BITS,
+    FRAME_ROW_BITS,
+    ROW_BITS,
+    STREAM_BITS,
+    TENSOR_BITS,
+    WIDTH_BITS,
+    BankBlock,
+    FloatReport,
+    MadeRows,
+    TopPort,
+)
 from oscar_hdl.streams.bundles import Bundle, Stream, bit, word
 
 STREAM_LANES = STREAM_BITS // 16
@@ -20,6 +31,7 @@ GROUP_BITS = 16 * WIDTH  # values of eight lanes
 DISTANCES_BITS = 3 * WIDTH
 GROUPS = 4  # of eight lanes in a row, each with a memory of its own
 MEAN_BITS = 4
+NOT_FINITE = 0x8000  # in the place of an integer, which no quantised value is
 WINDOW = 11  # turns in which a row that was given to a decoder isn't given again: its sums are on their way
 
 
@@ -46,6 +58,36 @@ class RowCommand:
         self.start, self.idle, self.done = bit(), bit(), bit()
         self.first, self.count = word(first_bits), word(19)
         self.clear, self.adds = bit(), bit()
+
+
+class FloatFormat(Bundle):
+    """How the values of a packet come, and how they are quantised; fields hold until its command is done.
+
+    base: exponent of the step, plus 150. limit: largest magnitude of an integer. least: the least right shift
+    of a mantissa of 24 bits, with its upper bit set, that is not beyond it: 25 less the integer's bits.
+    """
+
+    format, base, least, limit = word(FORMAT_BITS), word(9), word(WIDTH_BITS), word(16)
+
+
+class FloatPacket(FloatFormat):
+    """What a packet of floats says besides.
+
+    replaces: it does not add. bad: level until the next command, a value was NaN or Inf. report: what became
+    of all packets.
+    """
+
+    tensor, replaces, bad, report = word(TENSOR_BITS), bit(), bit(), FloatReport()
+
+
+class QuantisedWord:
+    """Eight integers of each bank, the first bank lowest, and a mark for each that is not as it was.
+
+    It has saturated and is odd, or it is NOT_FINITE, which stands for NaN or Inf.
+    """
+
+    def __init__(self, banks: int) -> None:
+        self.data, self.marks = word(banks * STREAM_BITS), word(banks * STREAM_LANES)
 
 
 class BankRequest:
@@ -230,16 +272,19 @@ class MemoryPort:
     phase u4 (out). rows, raw: rows of units, and of raw_packer. top: the largest symbol of a frame to send.
     clear: strobe, clear_rows u14 rows from clear_row u20 on are to read as zeros; both hold until `cleared`
     (strobe). rows_rst (out): resets what takes packets of rows. bad_packets u3: strobes, to be counted.
-    planned: sums for the next plan. made: packets of rows that count for a list.
+    planned: sums for the next plan. made: packets of rows that count for a list. floats: what became of
+    packets of floats.
     """
 
     def __init__(
-        self, rows: UnitRows, raw: RawRows, top: TopPort, planned: PlannedRows, made: MadeRows
-    ) -> None:
+        self, rows: UnitRows, raw: RawRows, top: TopPort, planned: PlannedRows, made: MadeRows,
+        floats: FloatReport,
+    ) -> None:  # fmt: skip
         self.phase, self.rows, self.raw, self.top = word(4), rows, raw, top
         self.clear, self.cleared = bit(), bit()
         self.clear_row, self.clear_rows = word(ROW_BITS), word(FRAME_ROW_BITS)
         self.rows_rst, self.bad_packets, self.planned, self.made = bit(), word(3), planned, made
+        self.floats = floats
 
 
 class RowCommands:

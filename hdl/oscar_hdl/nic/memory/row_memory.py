@@ -39,14 +39,15 @@ def some_busy(adders: Sequence[ports.BankAdds], busy):
 def row_memory(
     clk, rst, phase, units: ports.UnitRows, raw: ports.RawRows, commands: ports.RowCommands, top: TopPort,
     planned: ports.PlannedRows, s_axis_values, s_axis_side, m_axis_values, m_axis_descriptors, *,
-    row_bits: int, block_log2: int, adds: bool,
+    row_bits: int, block_log2: int, adds: bool, floats: ports.FloatPacket | None = None,
 ):  # fmt: skip
     """Serve 1, 2, 4 or 8 barrel encoders and decoders, and the raw packer.
 
     phase: of the units. top: see frame_symbol. s_axis_values, m_axis_values, s_axis_side: Stream(128 B),
     m_axis_descriptors: Stream(16 B), with B banks, one for each unit; see values_in, side_in and rows_out.
-    planned: see sum_rows. adds: values may be added to what rows hold. The memory has 2^row_bits rows; all
-    frames have blocks of 2^block_log2 values, and begin where blocks do.
+    planned: see sum_rows. adds: values may be added to what rows hold. floats: packets of values may bring
+    floats. The memory has 2^row_bits rows; all frames have blocks of 2^block_log2 values, and begin where
+    blocks do.
     """
     BANKS = len(units.positions)
     if BANKS not in (1, 2, 4, 8):
@@ -83,7 +84,7 @@ def row_memory(
         row_lines(clk, commands.load_side, side_lines, **skips),
         values_in(
             clk, rst, own_phase, commands.load_values, value_lines, s_axis_values, adding,
-            value_row, values, adds=adds, **skips,
+            value_row, values, adds=adds, floats=floats, **skips,
         ),
         side_in(
             clk, rst, own_phase, commands.load_side, side_lines, s_axis_side, side_row, clears,

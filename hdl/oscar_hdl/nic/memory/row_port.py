@@ -3,15 +3,78 @@
 from myhdl import Signal, always, always_comb, block, concat, enum, modbv
 
 from oscar_hdl.nic import ports
+from oscar_hdl.nic.memory.ports import FloatPacket
+from oscar_hdl.nic.ports import STREAM_BITS
 from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.zero import zero
 
+BIAS, MANTISSA = 150, 24  # of FloatFormat.base; bits
 CHECKED = 3  # clocks until it is known whether all rows are in memory
+
+
+@block
+def float_head(clk, load, head, packet: FloatPacket, quantised, unfit, bad):
+    """Take what a packet's first word says of floats while `load` (level); unfit: it is not valid.
+
+    quantised: its values are floats, at once. bad: a value of it was NaN or Inf.
+    """
+    FORMAT, WIDTH, EXPONENT, TENSOR = ports.FORMAT_AT, ports.WIDTH_AT, ports.EXPONENT_AT, ports.TENSOR_AT
+    FORMAT_END, WIDTH_END = FORMAT + ports.FORMAT_BITS, WIDTH + ports.WIDTH_BITS
+    EXPONENT_END, TENSOR_END = EXPONENT + ports.EXPONENT_BITS, TENSOR + ports.TENSOR_BITS
+    kind, width, base = word(ports.FORMAT_BITS), word(ports.WIDTH_BITS), word(ports.EXPONENT_BITS)
+    LEAST_BASE, MOST_BASE = ports.LEAST_EXPONENT + BIAS, ports.NO_STEP + BIAS
+
+    @always_comb
+    def cut():
+        kind.next = head[FORMAT_END:FORMAT]
+        quantised.next = head[FORMAT_END:FORMAT] != ports.INT16
+        width.next = head[WIDTH_END:WIDTH]
+        base.next = head[EXPONENT_END:EXPONENT] + BIAS
+        bad.next = packet.bad
+
+    @always(clk.posedge)
+    def take():
+        if load:
+            packet.format.next = kind
+            packet.base.next = base
+            packet.least.next = MANTISSA + 1 - width
+            packet.tensor.next = head[TENSOR_END:TENSOR]
+            packet.replaces.next = not head[ports.ADDS_AT]
+            for i in range(ports.MOST_WIDTH):
+                packet.limit.next[i] = width > i + 1
+            unfit.next = (
+                head[WIDTH:FORMAT_END] != 0
+                or head[EXPONENT:WIDTH_END] != 0
+                or head[TENSOR:EXPONENT_END] != 0
+                or head[STREAM_BITS:TENSOR_END] != 0
+                or kind > ports.FLOAT32
+                or (kind != ports.INT16 and (width < ports.LEAST_WIDTH or width > ports.MOST_WIDTH))
+                or (kind != ports.INT16 and (base < LEAST_BASE or base > MOST_BASE))
+            )
+
+    return cut, take
+
+
+@block
+def no_floats(clk, load, head, quantised, unfit, bad):
+    """Refuse packets of floats; of a narrow stream there are none."""
+    END, LOW = ports.FORMAT_AT + ports.FORMAT_BITS, ports.FORMAT_AT
+    nothing = zero(clk, quantised), zero(clk, bad)
+    if len(head) <= LOW:
+        return nothing, zero(clk, unfit)
+
+    @always(clk.posedge)
+    def take():
+        if load:
+            unfit.next = head[END:LOW] != 0
+
+    return nothing, take
 
 
 @block
 def row_port(
     clk, rst, s_axis: Stream, m_axis: Stream, clear, first_row, rows, cleared, command, wrong,
-    made: ports.MadeRows, *, align: int = 0, adds: bool = False,
+    made: ports.MadeRows, *, align: int = 0, adds: bool = False, floats: FloatPacket | None = None,
 ):  # fmt: skip
     """Start a command with the first word of each packet, and pass the rest on.
 
@@ -20,27 +83,37 @@ def row_port(
     with first_row and rows u14, which hold: rows shall be cleared, between two packets; cleared: pulse.
     made: where bit 62 is set, the packet waits until a list takes such, and its values count for the entry in
     bits 24 to 31 as soon as all are written; if the list stops meanwhile they do not, and it was wrong.
-    adds: packets may have bit 63 set, which add their values. command: RowCommand; the memory has as many
-    rows as `first` tells apart. While rst is high nothing is taken.
+    adds: packets may have bit 63 set, which add their values. floats: what packets of floats say, whose
+    commands add to rows or to nothing; None: there are none. command: RowCommand; the memory has as many rows
+    as `first` tells apart. While rst is high nothing is taken.
 
     wrong (pulse): a packet was not as its first word says. Of rows that are not all in memory, of no values,
     from a row on that is no multiple of 2^align, or of more values than the entry waits for, none is written
-    or read. One that is too short goes on with zeros, of one that is too long the rest is thrown away.
+    or read. One that is too short goes on with zeros, of one that is too long the rest is thrown away. What
+    NaN or Inf leaves of a packet does not count either.
     """
     steps = enum("HEADER", "CHECK", "ASK", "DATA", "TELL", "REST")
     at, rest = Signal(steps.HEADER), Signal(steps.HEADER)
     asked, clearing = bit(), bit()
     over, lacking = bit(), bit()  # the packet has ended, and was too short
     counts, stale, free = bit(), bit(), bit()  # for an entry; its list has stopped
-    stray, outside, wait = bit(), bit(), word(2)
+    stray, outside, wait, unfit, bad = bit(), bit(), word(2), bit(), bit()
+    heading, quantised = bit(), bit()
     FIRST_BITS, COUNT_BITS = len(command.first), len(command.count)
     ALIGN, ADDS = (1 << align) - 1, int(adds)
     ENTRY_END = ports.ENTRY_AT + ports.ENTRIES_LOG2
     FIRST_END, COUNT_END, ROWS = ports.ROW_AT + FIRST_BITS, ports.COUNT_AT + COUNT_BITS, 1 << FIRST_BITS
     number, behind = word(ports.FRAME_ROW_BITS + 1), word(max(FIRST_BITS, ports.FRAME_ROW_BITS + 1) + 1)
 
+    first_word = heading, s_axis.tdata
+    if floats is None:
+        kinds = no_floats(clk, *first_word, quantised, unfit, bad)
+    else:
+        kinds = float_head(clk, *first_word, floats, quantised, unfit, bad)
+
     @always_comb
     def connect():
+        heading.next = at == steps.HEADER
         m_axis.tdata.next = s_axis.tdata
         if over:
             m_axis.tdata.next = 0
@@ -67,7 +140,7 @@ def row_port(
         if command.count[5:] != 0:
             number.next = concat(False, command.count[COUNT_BITS:5]) + 1
         behind.next = command.first + number
-        outside.next = stray or behind > ROWS
+        outside.next = stray or unfit or behind > ROWS
 
     @always(clk.posedge)
     def take():
@@ -75,7 +148,7 @@ def row_port(
         if at == steps.HEADER:
             clearing.next = asked
             command.clear.next = asked
-            command.adds.next = s_axis.tdata[ports.ADDS_AT] and not asked
+            command.adds.next = (s_axis.tdata[ports.ADDS_AT] or quantised) and not asked
             counts.next = s_axis.tdata[ports.MADE_AT] and not asked
             made.entry.next = s_axis.tdata[ENTRY_END : ports.ENTRY_AT]
             if asked:
@@ -119,7 +192,7 @@ def row_port(
                 at.next = rest
                 if clearing:
                     at.next = steps.HEADER
-                elif counts and over and not lacking and not stale:
+                elif counts and over and not (lacking or stale or bad):
                     at.next = steps.TELL
         elif at == steps.TELL:
             if made.taken:
@@ -146,7 +219,7 @@ def row_port(
         wrong.next = (
             (at == steps.CHECK and wait == CHECKED and outside and not clearing)
             or ((at == steps.ASK or at == steps.TELL) and made.taken and made.refused)
-            or (at == steps.DATA and command.done and not clearing and (lacking or not over or stale))
+            or (at == steps.DATA and command.done and not clearing and (lacking or not over or stale or bad))
         )
         if rst:
             command.start.next = False
@@ -166,4 +239,4 @@ def row_port(
         if rst:
             made.valid.next = False
 
-    return connect, measure, take, proceed, look_behind, say, wait_for_list, tell
+    return kinds, connect, measure, take, proceed, look_behind, say, wait_for_list, tell

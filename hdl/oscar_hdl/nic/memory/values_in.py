@@ -5,7 +5,8 @@ from itertools import pairwise
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.nic.memory.ports import Adding, GroupWrite, RowCommand
+from oscar_hdl.nic.memory.float_tally import float_tally
+from oscar_hdl.nic.memory.ports import Adding, FloatPacket, GroupWrite, QuantisedWord, RowCommand
 from oscar_hdl.nic.memory.row_adder import row_kind, row_sums
 from oscar_hdl.nic.memory.row_lines import OPENED, ROWS_BITS, RowLines, row_walk
 from oscar_hdl.nic.memory.whole_rows import whole_rows
@@ -33,6 +34,17 @@ def added_row(mark, adds, added):
 
 
 @block
+def added_to(adds, replaces, with_old):
+    """Say whether a packet that takes the path of those that add does add."""
+
+    @always_comb
+    def choose():
+        with_old.next = adds and not replaces
+
+    return choose
+
+
+@block
 def loaded_row(mark, some, here, final, row):
     """Take a row's mark to pieces."""
     BANKS, ROW_BITS, END = len(here), len(row), len(mark) - 1
@@ -53,7 +65,7 @@ def loaded_row(mark, some, here, final, row):
 @block
 def values_in(
     clk, rst, phase, command: RowCommand, lines: RowLines, s_axis_values, adding: Adding, row,
-    writes: Sequence[GroupWrite], *, skip_bits: int, adds: bool,
+    writes: Sequence[GroupWrite], *, skip_bits: int, adds: bool, floats: FloatPacket | None = None,
 ):  # fmt: skip
     """Write a packet's values, eight a clock and bank, and zeros to the end of its last row; or add them.
 
@@ -63,8 +75,11 @@ def values_in(
     first value there; tlast is not looked at. A row begins when its words have come, one each four clocks.
     row: of writes, a GroupWrite a bank. skip_bits: 2^skip_bits banks.
 
-    adds: there may be commands that add; else of `adding` nothing is looked at.
+    adds: there may be commands that add; else of `adding` nothing is looked at. floats: packets may bring
+    floats, whose commands add, to nothing where the packet replaces; then adds is true.
     """
+    if floats is not None and not adds:
+        raise ValueError("expected a loader that adds where packets bring floats, got adds=False")
     BANKS, FILLED, LAST = len(writes), OPENED - 2, OPENED
     ROW_BITS, ask, under_way, busy = len(row), adding.ask, adding.rows, adding.busy
     opening = word(OPENED + 1)
@@ -75,18 +90,28 @@ def values_in(
     marks = [word(2 * BANKS + ROW_BITS + 1) for _ in range((DESCRIBED if adds else WRITTEN) + 1)]
     begun, some, here_now, final_now = marks[0], bit(), word(BANKS), word(BANKS)
     written, added = marks[WRITTEN], word(len(begun))
-    top, lanes, ahead, ends = word(len(s_axis_values.tdata)), word(8), word(2), bit()  # ends: in phase 3
+    top, lanes, ahead, ends = QuantisedWord(BANKS), word(8), word(2), bit()  # ends: in phase 3
+    with_old = bit()
 
     parts = [
         row_walk(clk, restart, command.first, lines, taken, at, here, final, over, skip_bits=skip_bits),
-        whole_rows(clk, rst, begins, opens, lines.words, s_axis_values, whole, taken, some, top),
+        whole_rows(
+            clk, rst, begins, opens, lines.words, s_axis_values, whole, taken, some, top, floats=floats
+        ),
         # A turn later each, from phase 0 on.
         [copied(clk, *two, load=ends) for two in pairwise(marks[: WRITTEN + 1])],
         loaded_row(written, some, here_now, final_now, row),
     ]
     for bank, (write, old) in enumerate(zip(writes, adding.olds, strict=True)):
-        to_write = some, here_now, final_now, lanes, top, old, command.adds, write
+        to_write = some, here_now, final_now, lanes, top.data, old, with_old, write
         parts.append(row_sums(clk, rst, *to_write, bank=bank, adds=adds))
+    if floats is None:
+        parts.append(copied(None, command.adds, with_old))
+    else:
+        parts += [
+            float_tally(clk, rst, command, floats, some, here_now, final_now, lanes, top),
+            added_to(command.adds, floats.replaces, with_old),
+        ]
     if adds:
         done, dones, finals, done_row = bit(), word(BANKS), word(BANKS), adding.banks[0].row
         parts += [
