@@ -140,6 +140,7 @@ formal: $(VENV)/.fpga ##d prove the rules of blocks' streams with yosys and ABC,
 dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
 dist: VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' host/oscar/version.py)
 dist: HDL = oscar-hdl-$(VERSION)
+dist: UNLINKED = s/\[([^]]+)\]\([^)]*\.md[^)]*\)/\1/g
 dist: $(VENV)/.dist ##d wheel, sdist and an archive of the VHDL, Verilog and .core files in dist/, reproducible
 	@changed=$$(git status --porcelain) && test -z "$$changed" || { \
 	  echo "a release is a commit; commit or remove first:" >&2; echo "$$changed" >&2; exit 1; }
@@ -149,6 +150,9 @@ dist: $(VENV)/.dist ##d wheel, sdist and an archive of the VHDL, Verilog and .co
 	@$(BIN)/python -m oscar_hdl.flow.convert --no-check --out build/dist/$(HDL)
 	@$(BIN)/python -m oscar_sim.vectors --out build/dist/$(HDL)
 	@cp LICENSE build/dist/$(HDL)
+	@sed -zE '$(UNLINKED)' docs/how-to/archive.md >build/dist/$(HDL)/README.md
+	@sed -zE '$(UNLINKED)' docs/reference/registers.md >build/dist/$(HDL)/datasheets/registers.md
+	@cd build/dist/$(HDL) && find . -type f ! -name 'SHA256SUMS*' -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS.part && mv SHA256SUMS.part SHA256SUMS
 	@tar --sort=name --mtime=@$$SOURCE_DATE_EPOCH --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
 	  -C build/dist -c $(HDL) | gzip -9n >dist/$(HDL).tar.gz
 	@cd dist && sha256sum *.whl *.tar.gz >SHA256SUMS && cat SHA256SUMS

@@ -1,4 +1,5 @@
-"""Run the commands of archive.md in the folder that `make vhdl` wrote; compare with what the page shows.
+"""Look for all files that archive.md lists in the folder that `make vhdl` wrote; run its commands there, and
+compare with what the page shows.
 
 Run by .ci/run as `python tests/check_archive.py FOLDER`; exits with what is wrong.
 """
@@ -12,6 +13,15 @@ import sys
 import tempfile
 from pathlib import Path
 
+from oscar_hdl.flow.delivery import datasheets
+from oscar_hdl.flow.tops import TOPS
+
+# Of each top, and once; what a release adds is in the Makefile.
+FILES = (
+    "vhdl/{}.f", "verilog/{}.f", "templates/{}.vhd", "templates/{}.v", "constraints/{}.xdc",
+    "constraints/{}.lpf", "constraints/{}.sdc", "sim/tb_oscar_nic.vhd", "sim/tb_oscar_nic.v",
+    "sim/oscar_nic.vectors", "oscar.core", "oscar_nic.h", "files.txt",
+)  # fmt: skip
 PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "archive.md"
 
 
@@ -27,6 +37,13 @@ def printed(page: str) -> list[str]:
     shown = re.search(r"```\n((?:\(report note\).*\n)+)```", page)
     assert shown
     return [line.partition("): ")[2] for line in shown[1].splitlines()]
+
+
+def lacking(folder: Path) -> list[str]:
+    """Return the files that the page lists and the folder lacks."""
+    wanted = {pattern.format(top) for top in TOPS for pattern in FILES}
+    wanted |= {f"{datasheets.FOLDER}/{name}.md" for name in datasheets.SHEETS}
+    return [f"lacks {name}" for name in sorted(wanted) if not (folder / name).exists()]
 
 
 def faults(folder: Path) -> list[str]:
@@ -49,5 +66,5 @@ def faults(folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    wrong = faults(Path(sys.argv[1]))
+    wrong = lacking(Path(sys.argv[1])) or faults(Path(sys.argv[1]))
     sys.exit("\n".join(wrong) if wrong else 0)

@@ -1,5 +1,5 @@
 """Check the folder that `make vhdl` wrote: all is listed, no path or date told, files are short, Verilog's
-arrays have drivers of one kind, and the NIC is the same twice.
+arrays have drivers of one kind, datasheets have the ports that there are, and the NIC is the same twice.
 
 Run by .ci/run as `python tests/check_conversion.py FOLDER`; exits with what is wrong.
 """
@@ -12,7 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from oscar_hdl.flow import convert
+from oscar_hdl.flow import convert, vhdl_bench
+from oscar_hdl.flow.delivery import datasheets
 from oscar_hdl.flow.tops import TOPS
 
 LONGEST = 1000  # lines of a file
@@ -47,6 +48,22 @@ def faults(folder: Path, names: Sequence[str] = tuple(TOPS)) -> list[str]:
     return found if core.startswith("CAPI=2:\n") else [*found, "oscar.core is of another format"]
 
 
+def sheet_faults(folder: Path, name: str) -> list[str]:
+    """Return what a top's datasheet says otherwise than its VHDL and its page."""
+    text = (folder / datasheets.FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    vhdl = {
+        (re.sub(r"_\d+(?=_t)", "_n", port), way)
+        for port, way, _ in vhdl_bench.ports_of(folder / "vhdl" / name / f"{name}.vhd")
+    }
+    faults = []
+    if vhdl != {(port, way) for port, way, _ in datasheets.shown_ports(text)}:
+        faults.append(f"the datasheet of {name} has other ports than its VHDL")
+    page = (datasheets.PAGES / f"{name}.md").read_text(encoding="utf-8")
+    if datasheets.linked(text) != page:
+        faults.append(f"docs/reference/blocks/{name}.md is old: run {datasheets.MADE}")
+    return faults
+
+
 def mixed_arrays(text: str) -> list[str]:
     """Return arrays of registers in Verilog that `assign` drives, too: Icarus refuses them."""
     arrays = set(re.findall(r"^reg .*?(\w+) \[0:", text, re.M))
@@ -66,5 +83,7 @@ def differences(folder: Path, name: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    wrong = faults(Path(sys.argv[1])) + differences(Path(sys.argv[1]), "oscar_nic")
+    made_in = Path(sys.argv[1])
+    wrong = faults(made_in) + differences(made_in, "oscar_nic")
+    wrong += [fault for name in datasheets.SHEETS for fault in sheet_faults(made_in, name)]
     sys.exit("\n".join(wrong) if wrong else 0)

@@ -2,6 +2,8 @@
 
 Mutants are drawn anew each time, and run in a copy of the tree. A test kills a mutant if it fails with it and
 passes without it. A mutant with which tests take longer than the limit survives, as one that hangs would.
+
+Code is that of host/oscar or, with `hdl` or paths below it, the RTL, which tests of tests/hdl judge.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 COPIED = "host", "hdl", "sim", "tests", "configs", "docs", "examples", "pyproject.toml", "README.md"
+RTL, FLOW = "hdl", "hdl/oscar_hdl/flow"  # what paths of RTL begin with; what converts it is none of it
 SUBJECTS = "coding", "numerics", "collective", "reducers", "schemes", "transports", "state.py", "adapters"
 OPERATORS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -122,10 +125,10 @@ def _named(file: Path) -> set[str]:
 
 
 def importers_of(tree: Path, subject: Path) -> dict[Path, int]:
-    """Return the files of host and tests that import a file, and over how many imports."""
+    """Return the files of host, or hdl and sim, and tests that import a file, and over how many imports."""
     known = {}
-    for top in ("host", "tests"):
-        for path in (tree / top).rglob("*.py"):
+    for top in (("hdl", "sim") if subject.parts[0] == RTL else ("host",)) + ("tests",):
+        for path in set((tree / top).rglob("*.py")) - set((tree / FLOW).rglob("*.py")):
             name = ".".join(path.relative_to(tree / top).with_suffix("").parts)
             known[name.removesuffix(".__init__")] = path.relative_to(tree)
     importers = defaultdict(set)
@@ -152,7 +155,8 @@ def tests_of(tree: Path, steps: dict[Path, int], count: int) -> list[str]:
         return steps[path], "needs(" in text or "subprocess" in text, len(text)
 
     tests = sorted((path for path in steps if path.name.startswith("test_")), key=cost)
-    near = [path for path in tests if path.parts[1] == "host"][:count]
+    rtl = any(path.parts[0] == RTL for path in steps)
+    near = [path for path in tests if path.parts[1] == (RTL if rtl else "host")][:count]
     return [str(path) for path in [*near, *(path for path in tests if path.parts[1] == "contract")]]
 
 
@@ -217,7 +221,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 10**6)
     parser.add_argument("--tests", type=int, default=6, help="test files beside the contract suite (6)")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for the tests of a mutant (300)")
-    parser.add_argument("paths", nargs="*", default=SUBJECTS, help="files and folders below host/oscar")
+    parser.add_argument(
+        "paths", nargs="*", default=SUBJECTS, help="files and folders below host/oscar, or hdl, or below that"
+    )
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # tests that run are ended then, too
     (ROOT / "build").mkdir(exist_ok=True)
@@ -226,10 +232,23 @@ def main() -> int:
     return 0
 
 
+def _place(folder: Path, name: str) -> Path:
+    """Return a file or folder that a path of the command line names."""
+    first, *rest = Path(name).parts
+    return folder.joinpath("hdl/oscar_hdl", *rest) if first == RTL else folder / "host/oscar" / name
+
+
+def _is_subject(folder: Path, file: Path) -> bool:
+    """Return True for a file of the host, and for one that has blocks of the NIC in it."""
+    blocks = "@block" in file.read_text(encoding="utf-8") and not file.is_relative_to(folder / FLOW)
+    return blocks or file.is_relative_to(folder / "host")
+
+
 def run(tree: Tree, options: argparse.Namespace) -> None:
     """Draw mutants of a tree, and print what becomes of each."""
-    places = [tree.folder / "host/oscar" / name for name in options.paths]
+    places = [_place(tree.folder, name) for name in options.paths]
     files = sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
+    files = [file for file in files if _is_subject(tree.folder, file)]
     every = [one for file in files for one in mutants_of(tree.folder, file.relative_to(tree.folder))]
     drawn = random.Random(options.seed).sample(every, min(options.count, len(every)))
     print(f"# {len(drawn)} of {len(every)} mutants, seed {options.seed}", flush=True)

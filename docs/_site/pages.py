@@ -32,11 +32,17 @@ LANGUAGES = {".yaml": "yaml", ".py": "python", ".cff": "yaml"}
 
 def on_config(config: Any) -> None:
     """Replace each folder in `nav` by the pages in it."""
-    for section in config.nav:
-        for title, item in section.items():
-            if isinstance(item, str) and item.endswith("/"):
-                found = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / item).glob("*.md"))
-                section[title] = sorted(found, key=lambda name: not name.endswith("README.md"))
+    _list_folders(config.nav)
+
+
+def _list_folders(sections: list[Any]) -> None:
+    for section in sections:
+        for title, item in section.items() if isinstance(section, dict) else ():
+            if isinstance(item, list):
+                _list_folders(item)
+            elif item.endswith("/"):
+                pages = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / item).glob("*.md"))
+                section[title] = sorted(pages, key=lambda name: not name.endswith("README.md"))
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -30,11 +30,20 @@ LOST = {  # the largest error of a frame's largest magnitude, and half of what i
 
 
 def drawn(random: np.random.Generator, codec: Codec, count: int) -> np.ndarray:
-    """Return values that a codec carries, within +-127 where it clips."""
+    """Return values that a codec carries, of any kind and width; within +-127 where it clips."""
     if codec.domain == "float":
         values = random.normal(size=count) * (random.random(count) > 0.2)
         return values.astype(np.float32)
-    return np.clip(np.rint(random.laplace(0, 12, count)), -127, 127).astype(np.int32)
+    most = (1 << (min(codec.max_bits, 31) if codec.lossless else 8) - 1) - 1
+    scale = 2.0 ** random.uniform(-2, np.log2(most))
+    kinds = (
+        random.laplace(0, min(12, most), count),
+        random.laplace(0, scale, count),
+        random.uniform(-scale, scale, count),
+        random.choice([-most, most, 0.0, 0.3 * scale], count, p=[0.001, 0.001, 0.9, 0.098]),
+        1000 * np.rint(random.laplace(0, scale / 1000, count)),
+    )
+    return np.clip(np.rint(kinds[random.integers(len(kinds))]), -most, most).astype(np.int32)
 
 
 def link(name: str) -> tuple[Any, Any]:

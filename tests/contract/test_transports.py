@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -19,24 +17,11 @@ from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator
 from oscar.transports.base import EXCHANGE_TAG, GATHER_TAGS, STATE_TAG, Notice, Transport, TransportError
 from oscar.transports.keyed import KeyedTransport
-from oscar.transports.tcp import Lines, TcpTransport
 from oscar.transports.threads import local_transports
 from support.methods import gradients
-from support.ranks import on_ranks
+from support.ranks import on_ranks, tcp_transports
 
 KEY = bytes(range(32))
-
-
-def tcp(nodes: int) -> list[Transport]:
-    """Return ranks of one process with a pair of sockets between each two."""
-    connections: list[dict[int, socket.socket]] = [{} for _ in range(nodes)]
-    for one, other in combinations(range(nodes), 2):
-        connections[one][other], connections[other][one] = socket.socketpair()
-    ends = [TcpTransport.__new__(TcpTransport) for _ in range(nodes)]
-    for rank, end in enumerate(ends):
-        end._lines = Lines(connections[rank])
-        end._begin(rank, list(range(nodes)))
-    return [*ends]
 
 
 def keyed(make: Callable[[int], list[Any]], pad: float) -> Callable[[int], list[Transport]]:
@@ -50,10 +35,10 @@ def keyed(make: Callable[[int], list[Any]], pad: float) -> Callable[[int], list[
 
 KINDS: dict[str, Callable[[int], list[Any]]] = {
     "threads": local_transports,
-    "tcp": tcp,
+    "tcp": tcp_transports,
     "keyed threads": keyed(local_transports, 0),
-    "keyed tcp": keyed(tcp, 0),
-    "padded tcp": keyed(tcp, 10),
+    "keyed tcp": keyed(tcp_transports, 0),
+    "padded tcp": keyed(tcp_transports, 10),
 }
 EVERY = pytest.mark.parametrize("kind", KINDS)
 FRAME_TAG = 7

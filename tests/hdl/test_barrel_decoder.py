@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from needs import needs
-from oscar.coding.asc.model import Rows, frequencies
-from oscar.coding.asc.params import PRIOR, SYMBOLS, TABLE_ROWS
+from oscar.coding.asc.model import Rows
+from oscar.coding.asc.params import TABLE_ROWS
 from oscar_sim.seeds import dice
 from support.barrel_decoder_bench import DecoderBench, Decoding, Trace, check
 from support.converted import compare_verilog
@@ -55,50 +55,6 @@ def check_all(bench: DecoderBench) -> None:
                 wanted[key] = wanted.get(key, 0) + n
         got = {(q, s): n for q in range(TABLE_ROWS) for s, n in enumerate(bench.counted[bank][q]) if n}
         assert got == wanted, bank
-
-
-def test_blocks_take_turns_and_equal_the_reference() -> None:
-    rng = dice("decoder")
-    bench, tables = ready_bench(rng, no_memory=rng.choice((0, 0.5)), no_bytes=rng.choice((0, 0.2, 0.8)))
-    sizes = [1, rng.randrange(2, 33), rng.randrange(33, 500), rng.randrange(1025, 1500)]
-    bench.decode([decoding(rng, tables, rng.choice(sizes)) for _ in range(14)])
-    assert len(bench.decoded) == 14
-    check_all(bench)
-
-
-def test_all_kinds_of_seeds_and_short_rows() -> None:
-    """Blocks of one to three rows in one group, which all ride, or of rows that only some of do."""
-    rng = dice("decoder seeds")
-    bench, tables = ready_bench(rng, no_memory=rng.choice((0, 0.5)), no_bytes=rng.choice((0, 0.5)))
-    found = []
-    for seeds in range(6):
-        most = (1 << (16 // max(1, seeds)) - 1) - 1  # what fits beside so many
-        for count in (rng.randrange(1, 33), rng.randrange(33, 300)):
-            values = [rng.randint(-most - 1, most) * (rng.random() < 0.8) for _ in range(count)]
-            values[rng.randrange(count)] = 1
-            positions = [rng.randrange(16) for _ in range(count)]
-            block = DecodedBlock(values, positions, tables[0], seeds=seeds)
-            found.append(Decoding(block, block.data, random_local(rng, block)))
-    bench.decode(found)
-    check_all(bench)
-
-
-def test_dense_blocks_lose_no_turn() -> None:
-    """Eight threads with bytes decode eight values in each clock, from their first rows to their last."""
-    rng = dice("decoder dense")
-    bench = DecoderBench(rng)
-    prior = [[*row, *[0] * (SYMBOLS - len(row))] for row in PRIOR]
-    table = [frequencies(row, q, 15) for q, row in enumerate(prior)]
-    bench.load(table, 0)
-    noise = [[round(rng.gauss(0, 4)) for _ in range(1024)] for _ in range(8)]
-    blocks = [DecodedBlock(values, [6] * 1024, table) for values in noise]
-    turns: list[int] = []
-    bench.watch = lambda each: turns.append(each.sim.clocks) if each.position.given else None
-    bench.decode([Decoding(block, block.data) for block in blocks])
-    check_all(bench)
-    begin = max(d.started_at for d in bench.decoded) + 500  # all threads have had their first classes
-    busy = [t for t in turns if begin <= t < begin + 480]
-    assert len(busy) == 120
 
 
 def test_a_block_waits_for_its_bytes_and_others_go_on() -> None:

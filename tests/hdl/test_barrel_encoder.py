@@ -67,29 +67,6 @@ def check_all(bench: EncoderBench) -> None:
             assert bench.counted[bank][q] == wanted, (bank, q)
 
 
-def test_blocks_take_turns_and_equal_the_reference() -> None:
-    rng = dice("encoder")
-    bench, tables = ready_bench(rng, no_memory=rng.choice((0, 0.5)), no_ready=rng.choice((0, 0.2, 0.8)))
-    sizes = [1, rng.randrange(2, 33), rng.randrange(33, 500), rng.randrange(1025, 1500)]
-    blocks = [
-        random_block(kind, rng.choice(sizes), tables, rng) for kind in rng.sample(KINDS, len(KINDS)) * 2
-    ]
-    bench.code(blocks)
-    assert len(bench.coded) == len(blocks)
-    check_all(bench)
-
-
-def test_dense_blocks_take_six_values_a_clock_and_more() -> None:
-    rng = dice("encoder dense")
-    bench, tables = ready_bench(rng)
-    noise = [[round(rng.gauss(0, 4)) for _ in range(1024)] for _ in range(8)]
-    blocks = [SentBlock(values, [6] * 1024, tables[0]) for values in noise]
-    bench.code(blocks)
-    check_all(bench)
-    first, last = min(c.started_at for c in bench.coded), max(c.done_at for c in bench.coded)
-    assert 8 * 1024 / (last - first) > 6  # of one start: the first turns and the last are the blocks' own
-
-
 def test_a_block_longer_than_its_buffer_waits_and_others_go_on() -> None:
     rng = dice("encoder wait")
     bench, tables = ready_bench(rng, no_ready=1.0)

@@ -187,7 +187,7 @@ def test_command_line(
 ) -> None:
     """Unknown tops, a missing GHDL and refused parameters are said in one line, with status 1."""
     assert convert.main(["--top", "nothing", "--out", str(tmp_path)]) == 1
-    assert re.match(r"error: no top called 'nothing'; there are barrel_encoder", capsys.readouterr().err)
+    assert re.match(r"error: no top called 'nothing'; there are frame_crc", capsys.readouterr().err)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert convert.main(["--top", "splitter", "--out", str(tmp_path)]) == 1
     said = capsys.readouterr().err

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import zlib
 from collections import deque
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,72 +61,6 @@ def same(bench: ReceiverBench, frame: bytes) -> None:
     assert [(b.raw, b.base) for b in done.given] == [(b.raw, b.base) for b in blocks]
     assert sorted(map(repr, done.finished)) == sorted(map(repr, blocks))
     assert set(done.shared) <= {built["bank"]}
-
-
-@pytest.mark.parametrize(
-    ("units", "bus_bits", "gaps", "speed"),
-    [(1, 64, 0.0, 1.0), (1, 128, 0.3, 0.3), (2, 64, 0.1, 1.0), (2, 128, 0.0, 1.0), (4, 128, 0.1, 0.5),
-     (2, 256, 0.0, 1.0), (4, 256, 0.2, 0.2), (1, 512, 0.0, 1.0), (8, 512, 0.0, 1.0), (8, 64, 0.1, 1.0)],
-)  # fmt: skip
-def test_blocks_reach_their_units(units: int, bus_bits: int, gaps: float, speed: float):
-    rng = dice(f"receiver {units} {bus_bits}")
-    log2, store_log2 = rng.choice((10, 11, 12)), 11 if bus_bits == 64 else 9
-    bench = ReceiverBench(
-        rng, units=units, bus_bits=bus_bits, gaps=gaps, speed=speed, store_log2=store_log2, block_log2=log2
-    )
-    encoders = [Encoder(AscParams(sent_rows=False, block_log2=log2)) for _ in range(3)]
-    for n in range(3):
-        at = rng.randrange(3)
-        count = rng.choice([1, 31, 1024, rng.randrange(1, 3500)])
-        frame = encode(rng, count, encoders[at], chunk=rng.getrandbits(16), sub=rng.getrandbits(8))
-        bench.send(frame)
-        assert bench.receive(frame, load=at, save=at + 3, fresh=rng.getrandbits(1)) == GOOD
-        built = bench.built[0]
-        assert (built["load"], built["save"], built["bank"]) == (at, at + 3, n % bench.banks)
-        same(bench, frame)
-    assert not bench.bads
-
-
-@pytest.mark.parametrize(("units", "bus_bits"), [(1, 64), (2, 128), (4, 256), (8, 512)])
-def test_units_that_want_all_get_a_word_every_second_clock(units: int, bus_bits: int):
-    rng = dice(f"receiver rate {units}")
-    bench = ReceiverBench(rng, units=units, bus_bits=bus_bits, speed=16.0, store_log2=11)
-    values = np.random.default_rng(rng.getrandbits(64)).laplace(0, 50, 8 * units << 10)
-    frame = Encoder(PARAMS).encode(np.rint(values).astype(np.int16), step=3, width=16)
-    bench.send(frame)
-    bench.start(frame)
-    for _ in range(40_000):
-        bench.sim.run(1)
-        if len(bench.given) == 8 * units:
-            break
-    bench.sim.run(100)  # the last units begin
-    before = bench.words
-    bench.sim.run(300)
-    assert not bench.finished
-    # 1.0 with 25 of 25 new seeds. One run had 0.92 where the beginning was counted; its seed was not kept.
-    assert bench.words - before > 0.9 * units * 300 / 2
-
-
-def test_eight_entries_take_34_clocks_and_a_block_is_dealt_in_five():
-    rng = dice("receiver clocks")
-    bench = ReceiverBench(rng)
-    encoder = Encoder(PARAMS)
-    frame = encode(rng, 8 << 10, encoder, ["coded"])
-    bench.send(frame)
-    assert bench.receive(frame) == GOOD
-    begins = sorted(thread.began for thread in bench.models[0].threads)
-    assert {b - a for a, b in pairwise(begins)} == {5}
-    clocks, more = [], rng.randrange(1, 9)
-    for blocks in (32, 32 + 8 * more):  # that need nobody; tables are built before the entries are read
-        frame = encoder.encode(np.zeros(blocks << 10, np.int16), step=3, width=16)
-        bench.send(frame)
-        bench.until_idle()
-        bench.sim.run(len(frame))
-        begin = bench.sim.clocks
-        bench.start(frame, where=(0, False))
-        assert bench.wait() == GOOD
-        clocks.append(bench.sim.clocks - begin)
-    assert abs(clocks[1] - clocks[0] - (34 + 8 * 5) * more) <= 2  # lines of the store have turns
 
 
 def test_damaged_frames_and_strangers_are_dropped_and_the_right_one_is_taken():
@@ -187,43 +120,6 @@ def test_a_frame_that_stops_while_it_comes_does_not_keep_its_command():
         assert bench.receive(frame) == GOOD
         same(bench, frame)
     assert not bench.bads
-
-
-def test_a_frame_may_come_long_before_its_command_and_others_behind_it():
-    rng = dice("receiver ahead")
-    bench = ReceiverBench(rng, store_log2=9)
-    encoder = Encoder(PARAMS)
-    frames = [encode(rng, rng.randrange(0, 900), encoder) for _ in range(6)]
-    for frame in frames:
-        bench.send(frame)
-    bench.sim.run(600)
-    for frame in frames:
-        assert bench.receive(frame) == GOOD
-        if int.from_bytes(frame[12:16], "little"):
-            same(bench, frame)
-    assert not bench.bads
-
-
-@pytest.mark.parametrize("gaps", [0.0, 0.3])
-def test_the_oldest_frame_is_named_and_more_than_sixteen_wait_outside(gaps: float):
-    rng = dice("receiver names")
-    bench = ReceiverBench(rng, store_log2=10, gaps=gaps)
-    encoder = Encoder(PARAMS)
-    fields = [(rng.getrandbits(8), rng.getrandbits(16), rng.getrandbits(8)) for _ in range(20)]
-    frames = [encode(rng, 1, encoder, chunk=chunk, sub=sub) for _, chunk, sub in fields]
-    for (peer, *_), frame in zip(fields, frames, strict=True):
-        bench.send(frame, peer)
-        bench.send(forge(frame, {1: 0xEE}), peer)  # a codec that there is not has no name
-    bench.sim.run(6000)
-    assert len(bench.queue) > 0
-    assert not bench.rx.tready
-    for (peer, *_), frame in zip(fields, frames, strict=True):
-        assert bench.receive(frame, peer=peer) == GOOD
-        same(bench, frame)
-    assert bench.named == [(n, peer, 3, chunk, sub) for n, (peer, chunk, sub) in enumerate(fields)]
-    bench.sim.run(100)
-    assert not bench.oldest.there
-    assert bench.bads == ["codec"] * 20
 
 
 def test_frames_overlap():

@@ -6,27 +6,20 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from needs import needs
-from oscar.coding.asc.link import Encoder
-from oscar.coding.asc.params import AscParams
 from oscar_hdl.coder.encode.ports import BUFFER_BYTES, DrainPort, EncoderJob
-from oscar_hdl.coder.ports import BANKS, RawJob
+from oscar_hdl.coder.ports import BANKS
 from oscar_hdl.coder.unit.ports import ALL_THREADS, THREADS, WORD_BYTES
 from oscar_hdl.flow.placement.parts import sides
 from oscar_hdl.nic.ports import BankBlock
-from oscar_hdl.nic.send.block_judge import block_judge
 from oscar_hdl.nic.send.frame_sender import EncodeUnits, frame_sender
-from oscar_hdl.nic.send.ports import EntryPort, Judging, PairJob, SentFrame, SettledBlock, UnitRing
 from oscar_hdl.streams.bundles import Stream, bit, word
-from oscar_sim.cycles import CycleSimulator
-from oscar_sim.seeds import dice, numbers
+from oscar_sim.seeds import dice
 from support.converted import compare_verilog
 from support.sender_bench import SenderBench
 from support.sent_frames import (
@@ -35,7 +28,6 @@ from support.sent_frames import (
     Frame,
     Part,
     checksum,
-    coded_frame,
     random_frame,
     sized_frame,
 )
@@ -223,20 +215,6 @@ class Bench(SenderBench):
         super().start(frame)
 
 
-@pytest.mark.parametrize("units", [1, 2, 4])
-def test_frames_of_any_blocks(units: int) -> None:
-    rng = dice(units)
-    bench = Bench(rng, units, store_log2=11, speed=rng.choice((0.3, 0.9, 1.0)), pressure=rng.choice((0, 0.5)))
-    bench.check([random_frame(rng, blocks=n, kinds="ccckckkr") for n in (1, 5, 0, 12)])
-
-
-@pytest.mark.parametrize(("bus_bits", "units"), [(128, 2), (256, 1), (512, 8)])
-def test_wide_buses(bus_bits: int, units: int) -> None:
-    rng = dice(bus_bits)
-    bench = Bench(rng, units, bus_bits=bus_bits, store_log2=10, pressure=rng.choice((0, 0.3)))
-    bench.check([random_frame(rng, blocks=n, kinds="cckcr") for n in (units + 1, 1, 0, 3)])
-
-
 def test_frames_overlap() -> None:
     rng, early, ahead, most = dice(34), 0, 0, 0
     for _ in range(30):  # chance may keep them apart
@@ -268,76 +246,6 @@ def overlapping(rng: random.Random) -> Bench:
             frame.bad, frame.error = rng.randrange(len(frame.parts)), 5
     bench.check(frames, pauses=0)
     return bench
-
-
-def test_a_unit_has_eight_blocks() -> None:
-    rng = dice(35)
-    bench = Bench(rng, 1, store_log2=11)
-    frame = random_frame(rng, blocks=12, kinds="c", most=24)
-    bench.check([frame])
-    assert [index for index, _ in bench.starts] == list(range(12))
-    assert bench.starts[7][1] == 0, "eight blocks are open before any is over"
-    assert 0 in bench.done[: bench.starts[8][1]], "the ninth has the thread of the first"
-
-
-def test_blocks_longer_than_the_buffer() -> None:
-    rng = dice(36)
-    bench = Bench(rng, rng.choice((1, 2)), store_log2=12, pressure=rng.choice((0, 0.5)), log2=12)
-    frame = random_frame(rng, blocks=6, kinds="c", log2=12, width=16)
-    sizes = rng.sample((1000, 2047, 2048, 2049, 5000, 8191, 8300), 5)
-    for part, size in zip(frame.parts, sizes, strict=False):  # one is known to be raw when it was collected
-        part.values = [-(1 << 15), *([1] * 4095)]
-        part.data = rng.randbytes(size)
-    bench.check([frame, random_frame(rng, blocks=2, log2=12)])
-
-
-def test_a_block_takes_four_clocks_of_the_judge() -> None:
-    rng, blocks = dice(37), 40
-    clk, rst, row = bit(), bit(), word(ROW_BITS)
-    frame, rings, judging = SentFrame(ROW_BITS), [UnitRing() for _ in range(2)], Judging(20)
-    settled, raw, pairs, entries = SettledBlock(20), RawJob(), PairJob(20), EntryPort()
-    places: list[tuple[int, int]] = []
-    sizes = [rng.randrange(1, 500) for _ in range(blocks)]
-    clocks = took = 0
-
-    def each() -> None:
-        nonlocal clocks, took
-        clocks += 1
-        took += sum(bool(ring.take) for ring in rings)
-        for ring in rings:
-            ring.ready.next = not ring.take  # as a ring that has the next result at once
-            ring.result.next = sizes[min(took, blocks - 1)] << 38 | 15 << 17
-            if ring.settle:
-                places.append((clocks, int(settled.place)))
-
-    top = block_judge(
-        clk, rst, frame, rings, judging, settled, raw, row, pairs, entries, block_log2=LOG2,
-        store_bits=12, size_bits=3,
-    )  # fmt: skip
-    simulator = CycleSimulator(top, clk, each)
-    frame.last_block.next, frame.last_size.next = blocks - 1, 1 << LOG2
-    frame.width.next = 16
-    simulator.run(4)
-    frame.begin.next = True
-    simulator.run(1)
-    frame.begin.next, judging.run.next = False, True
-    simulator.run(4 * blocks + 10)
-    assert judging.over
-    first = 24 + 2 + 6 * blocks
-    assert [place for _, place in places] == [first + sum(sizes[:n]) for n in range(blocks)]
-    assert {b - a for (a, _), (b, _) in pairwise(places)} == {4}
-
-
-def test_frames_of_the_host() -> None:
-    rng, draw = dice(20), numbers(20)
-    link = Encoder(AscParams(sent_rows=False, block_log2=LOG2), implementation="reference")
-    frames = []
-    for scale, count in ((0.3, 2500), (3, 1025), (300, 2048), (20000, 40), (0.0, 1500), (2, 0)):
-        values = np.clip(np.rint(draw.laplace(0, scale, count)), -32768, 32767).astype(np.int16)
-        values[1024:2048] *= scale != 3
-        if count:
-            frames.append(coded_frame(values, link, LOG2, 4, rng.randrange(1 << 15), 5))
-    Bench(rng, 2, store_log2=11).check(frames)
 
 
 def test_frames_that_do_not_fit_leave_no_trace() -> None:

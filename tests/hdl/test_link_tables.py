@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from myhdl import block
 
 from oscar.coding.asc import AscParams
 from oscar.coding.asc.model import frequencies, learn
 from oscar.coding.asc.params import SAMPLE
 from oscar.coding.asc.state import TableState
-from oscar_hdl.coder.ports import BANKS, COUNT_BITS, CountChain, CountPort, TablesPort, TableWrites
+from oscar_hdl.coder.ports import BANKS, COUNT_BITS, CountChain, TablesPort, TableWrites
 from oscar_hdl.coder.tables.link_tables import EARLY, link_tables
 from oscar_hdl.coder.tables.row_ratio import PLACES, RECIPROCALS
-from oscar_hdl.coder.tables.symbol_counts import symbol_counts
 from oscar_hdl.streams.bundles import bit
 from oscar_sim.cycles import CycleSimulator
 from oscar_sim.seeds import dice
@@ -34,11 +32,6 @@ Hist = list[list[int]]
 def find(top: Any, name: str) -> Any:
     """Return the instance of a block inside another."""
     return next(b for b in top.subs if getattr(b, "func", None) is not None and b.func.__name__ == name)
-
-
-def memories(counts: Any) -> list[Any]:
-    """Return the memory of each bank of symbol_counts."""
-    return [b.symdict["memory"] for b in counts.subs if b.func.__name__ == "count_bank"]
 
 
 class Bench:
@@ -202,28 +195,6 @@ def test_reciprocals_give_every_ratio_of_a_small_row():
             assert numerator * factor >> PLACES - 16 == (numerator << 16) // divisor
 
 
-@pytest.mark.parametrize("encoding", [False, True])
-def test_builds(encoding: bool):
-    rng = dice("builds")
-    bench = Bench(rng, encoding=encoding)
-    prior = TableState.initial().hist.tolist()
-    for frame in range(8):
-        hist, number, last, bank = (
-            histogram(rng),
-            rng.randrange(4),
-            (0, 15, *[rng.randrange(16) for _ in range(6)])[frame],
-            frame % BANKS,
-        )
-        fresh = frame in (3, 4)
-        bench.put(number, hist)
-        clocks = bench.do("build", load=number, fresh=fresh, last=last, bank=bank)
-        assert clocks <= BUILD - EARLY[encoding] or frame == 0, clocks
-        kept = prior if fresh else hist
-        assert bench.rows(bank) == [frequencies(kept[q], q, last) for q in ROWS], frame
-        assert not bench.writes
-        assert bench.get(number) == hist
-
-
 def test_a_build_is_cut_short_where_another_of_its_bank_is_asked_for():
     """The second one ends as if there were no first, also if it is asked for in the clock of its end."""
     rng = dice("anew")
@@ -373,52 +344,3 @@ def test_reset_at_any_clock():
         assert bench.rows(0) == [frequencies(hist[q], q, 15) for q in ROWS]
         assert bench.counts == [[0] * 512] * BANKS
         assert bench.get(2) == hist
-
-
-def test_learns_from_real_counters():
-    rng = dice("counters")
-    clk, rst, port = bit(), bit(), TablesPort()
-    units, chain = [CountPort(), CountPort()], [CountChain() for _ in range(3)]
-
-    @block
-    def top() -> Any:
-        return (
-            link_tables(clk, rst, port, TableWrites(), chain[0], chain[2], encoding=True, sets=2),
-            symbol_counts(clk, rst, units[0], bit(), *chain[:2]),
-            symbol_counts(clk, rst, units[1], bit(), *chain[1:]),
-        )
-
-    parts = top()
-    counters = [memories(part) for part in parts.subs[1:]]
-    strobes: list[str] = []
-    steps: deque[Any] = deque()
-
-    def each() -> None:
-        strobes.extend(name for name in ("built", "learnt") if getattr(port, name))
-        if steps:
-            steps.popleft()()
-
-    simulator = CycleSimulator(parts, clk, each)
-    hist = TableState.initial().hist.tolist()
-    simulator.run(1300)  # counts of all banks are taken first
-    for frame in range(3):
-        counts = [[rng.getrandbits(rng.randrange(12)) for _ in range(512)] for _ in counters]
-
-        def put(counts: Hist = counts, bank: int = frame % BANKS) -> None:
-            for memory, numbers in zip(counters, counts, strict=True):
-                for at in range(256):
-                    memory[bank][at].next = packed(numbers[2 * at : 2 * at + 2], 18)
-
-        steps.append(put)
-        port.fresh.next, port.bank.next, port.count_bank.next = frame == 0, frame % BANKS, frame % BANKS
-        for name, done in (("build", "built"), ("learn", "learnt")):
-            getattr(port, name).next = True
-            simulator.run(1)
-            getattr(port, name).next = False
-            simulator.run(LEARN + 10)
-            assert strobes.pop() == done
-        total = [sum(column) for column in zip(*counts, strict=True)]
-        hist = [learnt(hist[q], total[16 * q : 16 * q + 16]) for q in ROWS]
-        simulator.run(4)
-        assert int(port.checksum) == checksum(hist)
-        assert not any(any(bank) for memory in counters for bank in memory)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable
-
 import numpy as np
 import pytest
 
 from oscar.coding.asc import Decoder, Encoder
-from oscar_hdl.coder.rows import descriptors, frame_rows
+from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.registers import BY_NAME, ERROR_ABORTED, ID_VALUE, VERSION
 from oscar_sim.driver.nic_driver import Script
 from support.nic_bench import (
     ASC,
     BUS,
-    KINDS,
     ROWS_LOG2,
     STORE_LOG2,
     UNITS,
@@ -25,51 +21,6 @@ from support.nic_bench import (
 )
 
 pytestmark = pytest.mark.usefixtures("seed")
-
-
-def plans(rng: random.Random, kinds: Iterable[str]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return frames' values, short ones and long ones."""
-    return [gradient(rng, rng.choice([1, 33, 500, 1024, 1025, 2600]), kind) for kind in kinds]
-
-
-@pytest.mark.parametrize("pause", [0.0, 0.4])
-def test_frames_are_the_hosts(pause: float) -> None:
-    bench = Bench(f"send {pause}", pause=pause)
-    encoder = Encoder(ASC)
-    frames = []
-    for n, (values, positions) in enumerate(plans(bench.rng, (*KINDS, "normal", "sparse"))):
-        frames.append(encoder.encode(values, step=3, context=positions, width=16, chunk=n, sub=1))
-        where = {"step": 3, "chunk": n, "sub": 1, "width": 16, "sequence": n, "load": 5, "save": 5}
-        bench.run(bench.send(values, positions, row=32 * (n % 3), fresh=int(n == 0), **where))
-        result = bench.run(bench.ended("SEND", n + 1))
-        assert result["error"] == 0
-        while len(bench.frames) <= n:
-            bench.simulator.run(1)
-        assert bench.frames[n] == frames[n]
-
-
-@pytest.mark.parametrize("pause", [0.0, 0.4])
-def test_frames_of_the_host_are_decoded(pause: float) -> None:
-    bench = Bench(f"receive {pause}", pause=pause)
-    rng, encoder = bench.rng, Encoder(ASC)
-    for n, (values, positions) in enumerate(plans(rng, (*KINDS, "normal", "sparse"))):
-        frame = encoder.encode(values, step=3, context=positions, width=16, chunk=n, sub=0)
-        local, _ = gradient(rng, values.size, rng.choice(KINDS))
-        bench.run(bench.load(64, frame_rows(local, positions)))
-        adopt = rng.random() < 0.5
-        order = {"load": 2, "save": 2, "fresh": int(n == 0), "row": 64, "adopt" if adopt else "add": 1}
-        if rng.random() < 0.5:
-            bench.put(frame)
-            bench.run(bench.give("RECEIVE", **header_fields(frame), **order))
-        else:
-            bench.run(bench.give("RECEIVE", **header_fields(frame), **order))
-            bench.put(frame)
-        result = bench.run(bench.ended("RECEIVE", n + 1))
-        assert (result["error"], result["reason"]) == (0, 0)
-        expected = frame_rows(((values + (0 if adopt else local)) + 32768) % 65536 - 32768, positions)
-        found, described = bench.run(bench.fetch(64, values.size))
-        np.testing.assert_array_equal(found, expected.values.reshape(-1)[: values.size])
-        np.testing.assert_array_equal(described, descriptors(expected.values))
 
 
 def test_registers_tell_what_it_is() -> None:

@@ -14,13 +14,12 @@ from oscar.coding.frame import HEADER_BYTES
 from oscar.errors import FrameError
 from oscar_hdl.coder.rows import frame_rows
 from oscar_sim.seeds import dice
-from support.nic_bench import KINDS, gradient
+from support.nic_bench import gradient
 from support.receiver_sums_bench import LANES, ROWS, ReceiverSumsBench
 
 pytestmark = pytest.mark.usefixtures("seed")
 
 BLOCK_LOG2, GOOD, BLOCK = 10, 0, 3
-BLOCK_ROWS = 1 << BLOCK_LOG2 - 5
 
 
 class Sums:
@@ -86,25 +85,6 @@ class Sums:
             assert self.bench.sim.clocks < limit, "the receiver hangs"
         got = np.where(self.unknown, self.expected, self.bench.memory)
         np.testing.assert_array_equal(got, self.expected)
-
-
-@pytest.mark.parametrize(("units", "bus_bits", "gaps"), [(1, 64, 0.0), (2, 512, 0.3), (4, 128, 0.1)])
-def test_frames_become_sums(units: int, bus_bits: int, gaps: float) -> None:
-    """Frames follow each other into rows of which some are the same; some are damaged."""
-    rng = dice(f"sums {units} {bus_bits}")
-    sums = Sums(rng, units=units, bus_bits=bus_bits, gaps=gaps)
-    everywhere = np.random.default_rng(rng.getrandbits(64)).integers(0, 12, ROWS * LANES).astype(np.uint8)
-    for n in range(10):
-        count = rng.choice((1, 33, 1500, 4096, rng.randrange(1, 6000)))
-        values, _ = gradient(rng, count, rng.choice((*KINDS, "normal", "normal")))
-        row = BLOCK_ROWS * rng.choice((0, 0, 1, 4, 20))
-        if row < BLOCK_ROWS * 20:  # what is added to a short row must be as short
-            values = np.resize(values, -(-count // LANES) * LANES)
-            count = values.size
-        positions = everywhere[LANES * row : LANES * row + count]
-        adopt = row == BLOCK_ROWS * 20 or rng.random() < 0.3
-        sums.give(values, positions, row, adopt, rng.randrange(1, 3) * (n % 4 == 2))
-    sums.end()
 
 
 def test_two_frames_add_to_the_same_rows_at_once() -> None:

@@ -15,8 +15,8 @@ from oscar_hdl.coder.rows import frame_rows
 from oscar_hdl.nic.control.list_ports import ARMED
 from oscar_hdl.nic.control.registers import command_values
 from oscar_hdl.nic.receive.deframer import DAMAGED, PEER
-from oscar_hdl.nic.switch_slice import PortFrames, switch_slice
-from oscar_hdl.streams.bundles import Stream, bit
+from oscar_hdl.nic.switch_slice import switch_slice
+from oscar_hdl.streams.bundles import PortFrames, Stream, bit
 from oscar_hdl.streams.port_copy import ALL, port_copy
 from oscar_hdl.streams.port_merge import port_merge
 from oscar_sim.allreduce.network import in_bytes, in_words
@@ -72,16 +72,12 @@ class Take:
         stream.tready.next = self.rng.random() >= self.pause
 
 
-def ports_of(count: int) -> list[Stream]:
-    return [Stream(64, keep=8) for _ in range(count)]
-
-
 @pytest.mark.parametrize("pause", [0.0, 0.5])
 @pytest.mark.parametrize("count", [2, 4, 16])
 def test_frames_of_ports_come_whole_and_in_turn(count: int, pause: float) -> None:
     rng, clk, rst = dice(f"port_merge {count} {pause}"), bit(), bit()
-    ports, out = ports_of(count), Stream(64, keep=8, id=8)
-    feeds, take = [Feed(port, rng, pause) for port in ports], Take(out, rng, pause)
+    ports, out = PortFrames(count), Stream(64, keep=8, id=8)
+    feeds, take = [Feed(port, rng, pause) for port in ports.streams], Take(out, rng, pause)
     sim = CycleSimulator(
         port_merge(clk, rst, ports, out), clk, lambda: [each.step() for each in (*feeds, take)]
     )
@@ -105,8 +101,8 @@ def test_frames_of_ports_come_whole_and_in_turn(count: int, pause: float) -> Non
 @pytest.mark.parametrize("count", [2, 4])
 def test_frames_go_to_whom_they_are_for(count: int, pause: float) -> None:
     rng, clk, rst = dice(f"port_copy {count} {pause}"), bit(), bit()
-    ports, stream = ports_of(count), Stream(64, keep=8, dest=8)
-    feed, takes = Feed(stream, rng, pause), [Take(port, rng, pause) for port in ports]
+    ports, stream = PortFrames(count), Stream(64, keep=8, dest=8)
+    feed, takes = Feed(stream, rng, pause), [Take(port, rng, pause) for port in ports.streams]
     sim = CycleSimulator(
         port_copy(clk, rst, stream, ports), clk, lambda: [each.step() for each in (feed, *takes)]
     )
@@ -215,6 +211,6 @@ def test_a_slice_sends_all_ports_the_exact_sum(pause: float) -> None:
 
 def test_other_numbers_of_ports_are_refused() -> None:
     with pytest.raises(ValueError, match="expected 2, 4, 8 or 16 ports, got 3"):
-        port_merge(bit(), bit(), ports_of(3), Stream(64, keep=8, id=8))
+        port_merge(bit(), bit(), PortFrames(3), Stream(64, keep=8, id=8))
     with pytest.raises(ValueError, match="expected 2, 4, 8 or 16 ports, got 1"):
-        port_copy(bit(), bit(), Stream(64, keep=8, dest=8), ports_of(1))
+        port_copy(bit(), bit(), Stream(64, keep=8, dest=8), PortFrames(1))

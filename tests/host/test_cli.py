@@ -391,14 +391,6 @@ def test_compiling_is_said_once_by_all_processes(capfd: pytest.CaptureFixture[st
 # ------------------------------------------------------------------------------------------------ codec
 
 
-@pytest.mark.parametrize("codec", ["asc", "asc-paper", "int16", "fp32", "zstd"])
-def test_codec_on_floats(codec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "g.npy"
-    np.save(path, np.random.default_rng(0).laplace(size=(30, 100)).astype(np.float32))
-    assert run(["codec", path, "--codec", codec]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[-1] == "yes"
-
-
 @pytest.mark.parametrize("dtype", ["f2", "f8"])
 def test_codec_says_that_it_converts_floats(
     dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -409,15 +401,6 @@ def test_codec_says_that_it_converts_floats(
     how = "converted" if dtype == "f2" else "rounded"
     assert f"# float codecs take float32: {how} from {np.dtype(dtype)}" in text
     assert text.splitlines()[-1].split()[-1] == ("yes" if dtype == "f2" else "lossy")
-
-
-@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1"])
-def test_frame_round_trip(dtype: str, tmp_path: Path) -> None:
-    values = np.random.default_rng(1).integers(0, 100, 3000).astype(dtype)
-    np.save(tmp_path / "v.npy", values)
-    assert run(["codec", tmp_path / "v.npy", "--reference", "-o", tmp_path / "v.frame"]) == 0
-    assert run(["codec", "--decode", tmp_path / "v.frame", "-o", tmp_path / "w.npy"]) == 0
-    assert np.array_equal(np.load(tmp_path / "w.npy"), values)
 
 
 def test_frame_round_trip_with_classes(tmp_path: Path) -> None:
@@ -492,17 +475,25 @@ def test_codec_refuses_arrays(name: str, tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(
     ("codec", "dtype"),
-    [("asc", np.float32), ("asc", np.float64), ("asc", np.int16), ("zstd", np.float32), ("fp32", np.float64)],
+    [
+        ("asc", np.float32),
+        ("asc", np.float64),
+        ("asc", np.int8),
+        ("asc --reference", np.int64),
+        ("zstd", np.float32),
+        ("fp32", np.float64),
+    ],
 )
 def test_codec_gives_the_array_back(codec: str, dtype: Any, tmp_path: Path, seed: int) -> None:
     """Shape and dtype as before; floats within half a step of sigma/8, all of it from the file alone."""
-    array = np.random.default_rng(seed).laplace(0, 20, (7, 30)).astype(dtype)
+    array = np.random.default_rng(seed).laplace(0, 20, (7, 30)).clip(-127, 127).astype(dtype)
     np.save(tmp_path / "a.npy", array)
-    assert run(["codec", tmp_path / "a.npy", "--codec", codec, "-o", tmp_path / "a.oscar"]) == 0
+    words = ["--codec", *codec.split(), "-o", tmp_path / "a.oscar"]
+    assert run(["codec", tmp_path / "a.npy", *words]) == 0
     assert run(["codec", "--decode", tmp_path / "a.oscar", "-o", tmp_path / "b.npy"]) == 0
     back = np.load(tmp_path / "b.npy")
     assert (back.dtype, back.shape) == (array.dtype, array.shape)
-    room = 0 if dtype is np.int16 else 1e-5 if codec == "fp32" else array.std() / 8
+    room = 0 if dtype in (np.int8, np.int64) else 1e-5 if codec == "fp32" else array.std() / 8
     assert np.abs(back - array).max() <= room
 
 

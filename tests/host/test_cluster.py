@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
-from oscar.coding.registry import codec_names, make_codec
 from oscar.collective.local import Fault
-from oscar.collective.schedules import SCHEDULES
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError, SaturationWarning
 from oscar.numerics.plans import PLANS
@@ -20,9 +17,6 @@ from oscar_studies.sampled import SampledCluster
 from support.gradients import related
 
 SHAPES: list[tuple[int, ...]] = [(3, 5, 7), (), (0,), (129,), (2, 0, 3), (1, 1), (300,)]
-ALL = {name: make_codec(name) for name in codec_names()}
-LOSSLESS = [name for name, codec in ALL.items() if codec.lossless and codec.domain == "int"]
-SLOW = {"constriction", "atalanta-dp"}  # oracles: their frames are tested on their own
 
 
 def gradients(nodes: int, iteration: int = 0, shapes: Any = SHAPES) -> list[list[np.ndarray]]:
@@ -46,37 +40,6 @@ def same(a: Any, b: Any) -> None:
     assert np.array_equal(a.sums, b.sums)
     assert a.stats.frames == b.stats.frames
     assert a.stats.wire_bytes == b.stats.wire_bytes
-
-
-@pytest.mark.parametrize("nodes", [1, 2, 3, 5, 8])
-def test_the_sum_does_not_depend_on_codec_plan_schedule_or_subframes(nodes):
-    """All plans and schedules by ASC, and each other codec with some of them."""
-    expected: list[Any] = []
-    odd = itertools.cycle([1, 3])
-    pairs = list(itertools.product(PLANS, SCHEDULES))
-    others = [name for name in LOSSLESS if name != "asc" and not (name in SLOW and nodes > 3)]
-    some = zip(
-        itertools.chain(*[others] * 3), itertools.cycle(pairs[:: len(SCHEDULES) // 2 + 1]), strict=False
-    )
-    for codec, (plan, name) in [*(("asc", pair) for pair in pairs), *some]:
-        run = cluster(codec, plan={"name": plan, "granule": 16}, schedule=name, subframes=next(odd))
-        for iteration in range(2):
-            given = gradients(nodes, iteration)
-            before = [bits(node) for node in given]
-            result = run.allreduce(given)
-            assert [bits(node) for node in given] == before
-            assert result.stats.exact
-            assert result.stats.identical
-            assert [m.shape for m in result.mean] == SHAPES
-            assert all(m.dtype == np.float32 for m in result.mean)
-            if len(expected) <= iteration:
-                expected.append(result)
-                mean = np.concatenate([np.mean([n[t] for n in given], axis=0).ravel() for t in range(7)])
-                assert (
-                    0 < np.abs(np.concatenate([m.ravel() for m in result.mean]) - mean).max() <= 4.001
-                )  # half a step
-            assert bits(result.mean) == bits(expected[iteration].mean)
-            assert np.array_equal(result.sums, expected[iteration].sums)
 
 
 @pytest.mark.parametrize("plan", ["equal", "snake"])
@@ -193,34 +156,6 @@ def test_other_shapes_or_nodes_start_anew_and_say_so():
         assert result.stats.reset
         assert result.stats.iteration == 0
         same(result, fresh)
-
-
-@pytest.mark.parametrize("schedule", ["ring", "boomerang", "direct"])
-def test_the_reference_nic_sends_the_frames_of_the_compiled_one(schedule):
-    shapes = [(2500,), (3, 7)]
-    runs = [cluster(nic=nic, schedule=schedule, subframes=2) for nic in ("reference", "compiled")]
-    for iteration in range(3):
-        same(*(run.allreduce(gradients(2, iteration, shapes)) for run in runs))
-
-
-def test_the_largest_floats_saturate_instead_of_overflowing() -> None:
-    for bits in (8, 12, 16):
-        cluster = LocalCluster(Config().variant(quantiser={"bits": bits, "error_feedback": True}))
-        huge = np.full(100, np.finfo(np.float32).max, np.float32)
-        result = cluster.allreduce([[huge], [huge]])
-        assert np.isfinite(result.mean[0]).all()
-        assert result.stats.exact
-
-
-def test_state_of_another_configuration_is_refused_and_changes_nothing() -> None:
-    gradients = [[np.ones(64, np.float32)], [np.ones(64, np.float32)]]
-    other = LocalCluster(Config().variant(quantiser={"bits": 16}))
-    other.allreduce(gradients)
-    cluster = LocalCluster(Config())
-    cluster.allreduce(gradients)
-    with pytest.raises(ConfigError, match="resume with the configuration"):
-        cluster.load_state_dict(other.state_dict())
-    assert cluster.allreduce(gradients).stats.iteration == 1
 
 
 def test_empty_tensors_cost_no_exchange() -> None:

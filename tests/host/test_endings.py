@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import weakref
-from typing import Any
 
 import numpy as np
 import pytest
@@ -69,38 +68,6 @@ def test_a_wait_ends_when_the_transport_is_closed_beside_it() -> None:
     assert not thread.is_alive()
     assert "this transport is closed; make a new one on every rank" in found[0]
     assert not two.closed
-
-
-def alone(make: Any) -> Any:
-    """Return make() in a torch.distributed of one rank."""
-    import torch
-
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    try:
-        return make()
-    finally:
-        torch.distributed.destroy_process_group()
-
-
-def test_a_closed_state_of_the_hook_says_so() -> None:
-    needs("torch")
-    import torch
-
-    from oscar.adapters.torch import OscarState, oscar_hook
-    from support.torch_ranks import Bucket
-
-    weights = [torch.nn.Parameter(torch.zeros(50))]
-
-    def closed() -> None:
-        with OscarState(bypass="never") as state:
-            for _ in range(2):
-                oscar_hook(state, Bucket(GIVEN, weights)).wait()
-        state.close()
-        state.state_dict()
-        with pytest.raises(OscarError, match="this state is closed; make a new OscarState"):
-            oscar_hook(state, Bucket(GIVEN, weights))
-
-    alone(closed)
 
 
 def test_a_transport_that_nobody_holds_is_closed() -> None:

@@ -89,6 +89,23 @@ def test_all_ranks_raise_alike_and_go_on(method: str) -> None:
             assert [one.tobytes() for one in mine] == [one.tobytes() for one in wanted]
 
 
+def test_a_state_beyond_float32_is_an_overflow_whatever_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = LocalCluster(Config(method="powersgd"))
+    cluster.allreduce(ordinary(0, 0, 2))
+    before, kind = crc(cluster.state_dict()), type(cluster.scheme)
+    finish = kind.finish
+
+    def beyond(scheme: Any, totals: Any) -> np.ndarray:
+        mean = finish(scheme, totals)
+        scheme.factors = [np.full_like(factor, np.inf) for factor in scheme.factors]
+        return mean
+
+    monkeypatch.setattr(kind, "finish", beyond)
+    with pytest.raises(GradientOverflowError, match="the state that follows from the mean of 2 ranks is"):
+        cluster.allreduce(ordinary(0, 1, 2))
+    assert crc(cluster.state_dict()) == before
+
+
 def test_groups_name_the_tensor_by_its_place_in_the_model() -> None:
     groups = [Group((1,), Config()), Group((0, 2), Config(method="fp32"))]
     cluster = GroupedCluster(groups)

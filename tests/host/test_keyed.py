@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from needs import needs
 from oscar.config import Config
 from oscar.errors import ConfigError, PeerError
 from oscar.reducers.cluster import LocalCluster
@@ -276,21 +275,6 @@ def test_plain_text_is_refused_where_keyed_frames_are_asked_for(tmp_path: Path) 
 def test_a_key_that_nothing_would_use_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"a key is named, but transport\.security is none"):
         Config.model_validate({"transport": {"key": "a-file"}})
-
-
-def test_the_ddp_hook_refuses_a_key_before_it_makes_groups() -> None:
-    needs("torch")
-    import torch
-
-    from oscar.adapters.torch import OscarState
-
-    store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        with pytest.raises(ConfigError, match=r"torch itself sends .* has no key: set it to none"):
-            OscarState(Config.model_validate({"transport": {"security": "aes-gcm"}}))
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 def test_keys_are_read_from_a_file_or_the_environment(

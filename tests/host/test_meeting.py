@@ -45,17 +45,16 @@ def test_who_fails_is_named_by_every_rank(fault: str, said: str, shape: str, key
 
     results = on_ranks(local_transports(NODES), work)
     named = -1 if fault == "none" else direct.VICTIM
-    for rank, (blamed, seconds, text) in enumerate(results):
+    for rank, (blamed, text) in enumerate(results):
         if fault == "none" or rank != direct.VICTIM:
             assert (blamed, said in text) == (named, True), (rank, results)
-            assert fault == "silent" or seconds < TIMEOUT_S  # by what is heard, not by a deadline
 
 
 @pytest.mark.parametrize(
     ("transport", "fault", "shape"),
     [("tcp", "kill", "direct"), ("tcp", "stop", "chain"), ("mpi", "kill", "chain")],
 )
-def test_a_process_that_fails_is_named_by_every_rank_in_time(transport: str, fault: str, shape: str) -> None:
+def test_a_process_that_fails_is_named_by_every_rank(transport: str, fault: str, shape: str) -> None:
     needs(TRANSPORTS[transport])
     token, timeout_s = f"oscar-{time.monotonic_ns()}", 4.0
     program = [direct.__file__, transport, fault, shape, str(timeout_s), token]
@@ -63,7 +62,6 @@ def test_a_process_that_fails_is_named_by_every_rank_in_time(transport: str, fau
     lines = [json.loads(line) for line in ended.output.splitlines() if line.startswith('{"rank"')]
     assert sorted(line["rank"] for line in lines) == [1, 2, 3, 4], ended.output
     assert {line["named"] for line in lines} == {direct.VICTIM}, lines
-    assert max(line["seconds"] for line in lines) < 2 * timeout_s  # no rank waits for two deadlines
     assert not ended.orphans
 
 

@@ -15,9 +15,8 @@ import pytest
 
 from oscar.checkpoint import digest
 from oscar.coding.registry import make_codec
-from oscar.collective.local import damaged
 from oscar.config import Config
-from oscar.errors import ConfigError, GradientError, OscarError, PeerError, SaturationWarning
+from oscar.errors import ConfigError, PeerError, SaturationWarning
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.communicator import Communicator, PeerResult
 from oscar.reducers.party import Party, greeting
@@ -37,7 +36,7 @@ from oscar.transports.threads import ThreadTransport, local_transports
 from support.gradients import laplace
 from support.ranks import on_ranks
 
-TIMEOUT_S, SLACK_S = 1.5, 3.0  # the two cores may be busy
+NEVER_S = 90.0  # a deadline beyond that of `on_ranks`: a rank that waits for it hangs
 SHAPES: list[tuple[int, ...]] = [(61, 43), (), (0,), (129,), (800,)]
 
 
@@ -119,17 +118,18 @@ def test_greetings_that_grow_when_unpacked_take_the_memory_of_few() -> None:
     text = json.dumps({"group": members, "process": 0, "pairs": {"a": ["?"]}}).replace(
         '"?"', "[]," * 5000 + "0"
     )
-    whole, cut = (handshake.MAGIC + zlib.compress(each.encode()) for each in (text, text[:-3]))
+    texts = text.encode(), text[:-3].encode(), bytes(64 << 20)
+    whole, cut, bomb = (handshake.MAGIC + zlib.compress(each) for each in texts)
     mine = handshake._pack({"a": 1}, members, 0)
-    tracemalloc.start()
-    try:
-        line = Alike([mine, *[whole] * 8, cut])
-        with pytest.raises(ConfigError, match="rank 9 sent a greeting of another format"):
-            handshake.compare(line, {"a": 1}, 0.0, "handshake", advice="")
-        one = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert one < 1.5e6  # all would take 2.6 MB
+    for last, most in ((cut, 1.5e6), (bomb, 4e6)):  # all of the first would take 2.6 MB
+        tracemalloc.start()
+        try:
+            line = Alike([mine, *[whole] * 8, last])
+            with pytest.raises(ConfigError, match="rank 9 sent a greeting of another format"):
+                handshake.compare(line, {"a": 1}, 0.0, "handshake", advice="")
+            assert tracemalloc.get_traced_memory()[1] < most
+        finally:
+            tracemalloc.stop()
     pairs = {"long": "x" * (2 * handshake.MAX_TEXT)}  # packed, it fits; unpacked, it does not
     for changed in (pairs, {"long": "y" + "x" * (2 * handshake.MAX_TEXT - 1)}):
         ends = local_transports(2)
@@ -235,100 +235,19 @@ def test_ranks_of_two_groups_that_got_connected_are_told_so() -> None:
         assert "got process 0 of the group [0, 2]" in str(one)
 
 
-class _Striking(ThreadTransport):
-    """A transport that calls `deed` in place of its send number `at`."""
-
-    at, deed = -1, "none"
-
-    def post_send(self, peer: int, tag: int, frame: bytes | memoryview) -> None:
-        self.at -= 1
-        if self.at == 0 and self.deed == "corrupt":
-            frame = damaged(bytes(frame), 99)
-        if self.at == 0 and self.deed == "close":
-            self.close()
-            raise SystemExit
-        if self.at <= 0 and self.deed == "sleep":
-            time.sleep(2.5)
-            raise SystemExit
-        if self.at == 0 and self.deed == "raise":
-            raise RuntimeError("out of luck")
-        super().post_send(peer, tag, frame)
-
-    def abort(self, notice: Notice) -> None:
-        if self.deed not in ("close", "sleep"):  # dead and stopped ranks report nothing
-            super().abort(notice)
-
-
-@pytest.mark.parametrize("schedule", ["ring", "boomerang", "duplex", "direct", "hierarchical", "exchange"])
-@pytest.mark.parametrize("deed", ["corrupt", "close", "sleep", "raise", "nan"])
-def test_all_ranks_raise_and_name_the_one_that_failed(schedule: str, deed: str) -> None:
-    nodes, bad, chosen = 4, 2, config(schedule={"name": schedule, "subframes": 2})
-    transports = local_transports(nodes)
-    transports[bad].__class__ = _Striking
-    all_have_the_first = threading.Barrier(
-        nodes, timeout=20
-    )  # else the notice of the second fault reaches it too
-
-    def work(transport: ThreadTransport) -> tuple[Any, float]:
-        communicator = Communicator(chosen, transport, timeout_s=TIMEOUT_S)
-        communicator.allreduce(gradients(nodes, 0)[transport.rank])
-        all_have_the_first.wait()
-        given = gradients(nodes, 1)[transport.rank]
-        if isinstance(transport, _Striking):
-            transport.at, transport.deed = 3, deed
-            if deed == "nan":
-                given[3][5] = np.nan
-        states = []
-
-        def twice() -> None:
-            for _ in range(2):  # a rank that has all it needs finishes, and gets the error in its next call
-                states.append(digest(communicator.state_dict()))
-                communicator.allreduce(given)
-
-        begin = time.monotonic()
-        with pytest.raises((OscarError, RuntimeError, SystemExit)) as caught:
-            twice()
-        seconds = time.monotonic() - begin
-        assert digest(communicator.state_dict()) == states[-1]
-        with pytest.raises(PeerError, match="failed before"):
-            communicator.allreduce(given)
-        return caught.value, seconds
-
-    results = on_ranks(transports, work)
-    for rank, (error, seconds) in enumerate(results):
-        if rank == bad and deed != "corrupt":
-            assert isinstance(error, {"nan": GradientError, "raise": RuntimeError}.get(deed, SystemExit))
-            continue
-        assert isinstance(error, PeerError)
-        assert seconds < TIMEOUT_S + SLACK_S
-        assert f"rank {bad}" in str(error)
-        assert error.peer == bad
-        if deed in ("corrupt", "close", "sleep"):
-            assert error.step >= 0
-            assert 0 <= error.chunk < nodes
-            assert f"step {error.step} of the " in str(error)
-            assert f", chunk {error.chunk}" in str(error)
-        else:
-            assert {"nan": "NaN", "raise": "out of luck"}[deed] in str(error)
-
-
 def test_a_gather_that_fails_is_told_to_all() -> None:
     def work(transport: ThreadTransport) -> Any:
-        communicator = Communicator(config(), transport, timeout_s=4)
+        communicator = Communicator(config(), transport, timeout_s=NEVER_S)
         if transport.rank == 2:
             transport.close()
             return None
-        begin = time.monotonic()
         with pytest.raises(PeerError) as caught:
             communicator.gather(b"x", 1)
         with pytest.raises(PeerError, match="failed before"):
             communicator.gather(b"x", 1)
-        return caught.value.peer, time.monotonic() - begin
+        return caught.value.peer
 
-    ranks = on_ranks(local_transports(5), work)
-    for peer, seconds in (ranks[rank] for rank in (0, 1, 3, 4)):
-        assert peer == 2
-        assert seconds < 3  # by a notice: no rank waits for its deadline
+    assert on_ranks(local_transports(5), work) == [2, 2, None, 2, 2]
 
 
 def test_a_rank_in_another_call_is_named_with_what_it_waits_for() -> None:
@@ -382,21 +301,20 @@ LONE = {  # what one rank comes with alone, where the others have one tensor of 
 def test_shapes_that_are_new_on_one_rank_alone_are_told_by_all(name: str, method: str) -> None:
     key, sizes, said = LONE[name]
 
-    def work(transport: ThreadTransport) -> tuple[PeerError, float]:
-        communicator = Communicator(config(method=method), transport, timeout_s=60)
+    def work(transport: ThreadTransport) -> PeerError:
+        communicator = Communicator(config(method=method), transport, timeout_s=NEVER_S)
         for _ in range(2):
             communicator.allreduce([np.ones(50, np.float32)], key="a")
-        before, begin, alone = digest(communicator.state_dict()), time.monotonic(), transport.rank == 2
+        before, alone = digest(communicator.state_dict()), transport.rank == 2
         given = [np.ones(size, np.float32) for size in (sizes if alone else [50])]
         with pytest.raises(PeerError) as caught:
             communicator.allreduce(given, key=key if alone else "a")
         assert digest(communicator.state_dict()) == before
-        return caught.value, time.monotonic() - begin
+        return caught.value
 
-    for error, seconds in on_ranks(local_transports(4), work):
+    for error in on_ranks(local_transports(4), work):
         assert f"rank 3: rank 2 came with other shapes than this rank: {said};" in str(error)
         assert error.peer == 2
-        assert seconds < 10  # nobody waits for a deadline
 
 
 def test_a_notice_fits_its_message_whatever_the_reason() -> None:
@@ -410,7 +328,7 @@ def test_a_warning_that_is_an_error_comes_when_the_call_has_happened_on_all_rank
     chosen = config(quantiser={"bits": 8})
 
     def work(transport: ThreadTransport) -> tuple[bool, PeerResult]:
-        communicator, told = Communicator(chosen, transport, timeout_s=TIMEOUT_S), False
+        communicator, told = Communicator(chosen, transport, timeout_s=20), False
         try:
             communicator.allreduce(given[transport.rank])
         except SaturationWarning:

@@ -64,7 +64,8 @@ def test_commands_run_in_the_order_given(tmp_path: Path, monkeypatch: pytest.Mon
             exec(words[1], {})
         else:
             statuses[line] = main(words)
-    by_host = {line for line in COMMANDS if line.startswith("oscar predict") and "--codec" not in line}
+    measured = "oscar predict", "oscar tune"  # on this host, which may be busy
+    by_host = {line for line in COMMANDS if line.startswith(measured) and "--codec" not in line}
     refused = [line for line, status in statuses.items() if status == 3 and line not in by_host]
     assert refused == [line for line in COMMANDS if "--gbps 400" in line]
     assert all(status in (0, 3) for status in statuses.values()), statuses

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-import socket
 import threading
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +22,19 @@ from oscar.reducers.communicator import Communicator
 from oscar.reducers.copies import AHEAD
 from oscar.reducers.tasks import TaskCommunicator
 from oscar.transports.base import TASK_TAG, Transport
-from oscar.transports.tcp import Lines, TcpTransport
 from oscar.transports.threads import local_transports
 from oscar_lab.lab.launch import launch
+from oscar_lab.trials.redundancy import Died, die_at
 from oscar_studies.ranks import RankRun, summarise
-from support.ranks import on_ranks
+from support.ranks import on_ranks, tcp_transports
 
 NODES, TASKS, SLOW = 4, 12, 3  # a part has three tasks
 SPIKE = 5  # the step whose gradients are so much larger that ranks agree on new step sizes
 Bits = list[bytes]
 
 
-class Died(Exception):
-    """A rank is gone, without a word to the others."""
-
-
 def config(copies: int = 2, **more: Any) -> Config:
     return Config(nodes=NODES, schedule={"name": "redundant", "copies": copies}, **more)
-
-
-def tcp_transports(nodes: int) -> list[Transport]:
-    ends: list[dict[int, socket.socket]] = [{} for _ in range(nodes)]
-    for a, b in combinations(range(nodes), 2):
-        ends[a][b], ends[b][a] = socket.socketpair()
-    result: list[Transport] = []
-    for rank, connections in enumerate(ends):
-        transport = TcpTransport.__new__(TcpTransport)
-        transport._lines = Lines(connections)
-        transport._begin(rank, list(range(nodes)))
-        result.append(transport)
-    return result
 
 
 MAKERS: dict[str, Callable[[int], Sequence[Transport]]] = {"threads": local_transports, "tcp": tcp_transports}
@@ -206,18 +187,8 @@ def test_a_death_between_any_two_messages_is_survived_and_reported(transport: st
     naps = [draw.choice([0.0, 0.002]) for _ in range(NODES)]
 
     def work(transport: Transport) -> tuple[Bits, tuple[int, ...]]:
-        send, sent = transport._send, 0
-
-        def limited(peer: int, tag: int, parts: Any) -> None:
-            nonlocal sent
-            sent += tag == TASK_TAG
-            if sent == last:
-                transport.close()
-                raise Died
-            send(peer, tag, parts)
-
         if transport.rank == victim:
-            transport._send = limited  # type: ignore[method-assign]
+            die_at(transport, last)
         communicator, result = TaskCommunicator(config(), transport), []
         for step in range(steps):
 
@@ -285,28 +256,6 @@ def test_copies_that_differ_are_an_error(seed: int) -> None:
     errors = on_ranks(local_transports(NODES), work)
     assert all(isinstance(error, PeerError) for error in errors[:SLOW])
     assert any("the copies of the part of rank 3 from ranks" in str(error) for error in errors)
-
-
-def test_a_saved_state_resumes_bit_for_bit(seed: int) -> None:
-    steps, half = 8, 4
-    states: list[Any] = [None] * NODES
-
-    def work(transport: Transport, first: int, last: int) -> Bits:
-        with TaskCommunicator(config(), transport) as communicator:
-            if states[transport.rank] is not None:
-                communicator.load_state_dict(states[transport.rank])
-            result = [
-                bits_of(communicator.allreduce_tasks(lambda task, step=step: gradient(seed, step, task)).mean)
-                for step in range(first, last)
-            ]
-            communicator.drain()
-            states[transport.rank] = communicator.state_dict()
-        return result
-
-    before = on_ranks(local_transports(NODES), lambda transport: work(transport, 0, half))
-    after = on_ranks(local_transports(NODES), lambda transport: work(transport, half, steps))
-    expected = in_one_process(seed, steps)
-    assert [a + b for a, b in zip(before, after, strict=True)] == [expected] * NODES
 
 
 def test_states_that_differ_are_an_error(seed: int) -> None:

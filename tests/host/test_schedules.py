@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,8 +70,8 @@ def test_slices_of_a_switch_add_and_are_no_terms(ranks: int, slices: int) -> Non
         check_programs(schedule, short)
 
 
-@pytest.mark.parametrize("subs", [1, 2, 5])
-@pytest.mark.parametrize("nodes", range(1, 10))
+@pytest.mark.parametrize("subs", [1, 3])
+@pytest.mark.parametrize("nodes", [1, 2, 3, 4, 5, 6, 9])
 def test_every_schedule_keeps_the_rules(nodes: int, subs: int) -> None:
     for adopt in (False, True):
         for schedule in every(nodes, subs, adopt=adopt):
@@ -157,6 +158,15 @@ def test_groups_exchange_each_others_sums_and_nothing_else(nodes: int, group: in
         sums = [sum(1 << r for r in ranks) for ranks in schedule.groups if rank in ranks]
         assert {a.terms for a in crossing} == set(sums)
         assert not any(a.phase for a in crossing)
+
+
+def test_duplex_takes_the_boomerangs_actions_in_turns_of_phases() -> None:
+    actions = [a for a in make_schedule("duplex", 4, subframes=2).actions(1) if a.op is Op.ENCODE]
+    assert [a.phase for a in actions] == [Phase.REDUCE_SCATTER, Phase.ALL_GATHER] * 6
+    assert [a.step for a in actions] == [0] * 4 + [1] * 4 + [2] * 4
+    for rank in range(4):
+        boomerang, duplex = (set(make_schedule(n, 4).actions(rank)) for n in ("boomerang", "duplex"))
+        assert boomerang == duplex
 
 
 def test_sends_without_inputs_run_ahead_of_arrivals() -> None:
@@ -388,18 +398,21 @@ def cuts(random: np.random.Generator, chunks: int, count: int) -> tuple[int, ...
     return 0, *(int(cut) for cut in inner), count
 
 
-@pytest.mark.parametrize("codec", ["int16", "asc"])
-def test_nodes_add_up_exactly_whatever_the_schedule_and_the_cuts(codec: str, seed: int) -> None:
+@pytest.mark.parametrize("dtype", [np.int16, np.int32])
+@pytest.mark.parametrize("codec", ["int16", "zstd", "asc"])
+def test_nodes_add_up_exactly_whatever_the_schedule_and_the_cuts(codec: str, dtype: Any, seed: int) -> None:
+    """In the dtype that they are given; links go on where they were."""
     random = np.random.default_rng(seed)
     for nodes in (2, 3, 5):
         for schedule in every(nodes, int(random.integers(1, 6))):
             mine = ranks(schedule, codec)
-            for _ in range(2):  # tables of links go on where they were
-                values = np.rint(random.laplace(0, 8, (nodes, 20_000))).astype(np.int32)
-                run = reduce(schedule, mine, values, cuts(random, schedule.chunks, 20_000))
-                assert all(np.array_equal(node.result(), values.sum(axis=0)) for node in mine)
+            for _ in range(2):
+                values = np.rint(random.laplace(0, 8, (nodes, 6_000))).astype(dtype)
+                run = reduce(schedule, mine, values, cuts(random, schedule.chunks, 6_000))
+                assert all(node.result().dtype == dtype for node in mine)
+                assert all(np.array_equal(node.result(), values.sum(axis=0, dtype=dtype)) for node in mine)
                 frames = run.log.frames()
-                assert frames.values == sends_of_a_chunk(schedule) * 20_000
+                assert frames.values == sends_of_a_chunk(schedule) * 6_000
                 assert set(frames["phase"]) == {a.phase for a in chain(*programs(schedule))}
 
 
@@ -423,20 +436,6 @@ def test_a_link_keeps_one_order_for_all_its_tables(seed: int) -> None:
     late[1][last + 1 : last + 1] = pushes
     with pytest.raises(ConfigError, match="frames are decoded in the order in which they were coded"):
         check_programs(schedule, late)
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-@pytest.mark.parametrize("codec", ["int16", "zstd", "asc"])
-def test_sums_that_fit_int16_may_be_kept_as_int16(codec: str, name: str, seed: int) -> None:
-    random, schedule = np.random.default_rng(seed), make_schedule(name, 3, subframes=2)
-    bounds = (0, 4200, 9000, 13_000) if schedule.chunks == 3 else (0, 13_000)
-    for dtype in (np.int16, np.int32):
-        mine = ranks(schedule, codec)
-        for _ in range(2):
-            values = random.integers(-9000, 9000, (3, 13_000)).astype(dtype)
-            reduce(schedule, mine, values, bounds)
-            assert all(node.result().dtype == dtype for node in mine)
-            assert all(np.array_equal(node.result(), values.sum(axis=0, dtype=dtype)) for node in mine)
 
 
 @pytest.mark.parametrize("name", ["switch", *(name for name, kind in SCHEDULES.items() if not kind.integers)])

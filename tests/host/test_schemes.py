@@ -20,10 +20,9 @@ from oscar.errors import CautionWarning, ConfigError, GradientError
 from oscar.numerics.quantiser import sum_width
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
-from oscar.schemes.base import Channel, Message, Scheme, Worker
+from oscar.schemes.base import Channel, Message
 from oscar.schemes.fields import field_bits, field_limit, pack_fields, packed_bytes, unpack_fields
 from oscar.schemes.selection import ProbableNonZeros, largest
-from oscar.state import crc
 from oscar.timeline.link import LinkModel
 from support.gradients import related
 
@@ -197,28 +196,6 @@ def test_without_feedback_a_period_of_equal_gradients_has_their_mean() -> None:
     zeros[cluster.scheme.chosen.positions] = False  # type: ignore[attr-defined]
     np.testing.assert_allclose(np.mean(turns, axis=0)[zeros], first[zeros], rtol=1e-6)
     assert all(worker.residual is None for worker in cluster.workers)  # type: ignore[attr-defined]
-
-
-def test_a_failure_leaves_even_a_state_with_nan_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(scheme: Scheme, worker: Worker, values: np.ndarray) -> None:
-        scheme.iteration += 1
-        raise KeyboardInterrupt
-
-    cluster = LocalCluster(config("oscar-sw"))
-    cluster.allreduce(gradients(4, 0))
-    scheme = cluster.scheme
-    assert scheme is not None
-    scheme.chosen.magnitude[0] = np.nan  # type: ignore[attr-defined]
-    held = crc(cluster.state_dict())
-    monkeypatch.setattr(type(scheme), "messages", fail)
-    for shapes in (SHAPES, [(50,)]):
-        with pytest.raises(KeyboardInterrupt):
-            cluster.allreduce(gradients(4, 1, shapes=shapes))
-        assert cluster.scheme is scheme
-        assert crc(cluster.state_dict()) == held
-    with pytest.raises(ConfigError, match=r"state\.chosen\.magnitude: expected a value"):
-        scheme.load_state_dict({**scheme.state_dict(), "iteration": 5, "chosen": {}})
-    assert crc(cluster.state_dict()) == held
 
 
 def test_statistics_name_the_plan_and_compare_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,6 @@ CONFIGS = {
     "no feedback": Config(),
     "value steps": Config.model_validate({"quantiser": {"step": "value", "coarseness": 1.0}}),
     "oscar-sw": Config(method="oscar-sw", scheme={"coded": True}),
-    "sketched-sgd": Config(method="sketched-sgd", scheme={"exact": False}),
     "powersgd": Config(method="powersgd"),
 }
 
@@ -56,7 +55,7 @@ def put(*path: Any, to: Callable[[Any], Any]) -> Callable[[Any], None]:
 
 NODES = "links", "sums"
 ENCODER = *NODES, 0, ("encode", 0, 1), "states", 0
-CASES: list[tuple[str, Callable[[Any], None], str]] = [
+CASES: list[tuple[str, Callable[[Any], None], str]] = [  # of structure, contract/test_methods has all
     (
         "asc",
         put(*ENCODER, "hist", to=lambda hist: hist[:31]),
@@ -65,48 +64,15 @@ CASES: list[tuple[str, Callable[[Any], None], str]] = [
     (
         "asc",
         put(*ENCODER, "hist", to=lambda hist: hist + 4096),
-        "hist: expected rows that sum to at most 65535",
+        "rows that sum to at most 65535",
     ),
     ("asc", put(*ENCODER, "hist", to=lambda hist: -hist), "hist: expected values of 0 to 65535, got -"),
-    (
-        "asc",
-        put(*ENCODER, to=lambda state: {**state, "cmap": state["hist"]}),
-        r"states\[0\]: expected keys that are",
-    ),
     ("asc", put(*ENCODER, "sequence", to=lambda _: 10**400), "sequence: expected an integer of 0 to 65535"),
-    (
-        "asc",
-        put(*ENCODER, "sequence", to=lambda _: True),
-        "sequence: expected an integer of 0 to 65535, got True",
-    ),
-    (
-        "asc",
-        put(*NODES, 1, to=lambda node: {**node, ("decode", 0, 3): {}}),
-        r"sums\[1\]: expected keys that are",
-    ),
-    ("asc", put(*NODES, to=lambda nodes: nodes[:2]), "sums: expected 3 items, got 2"),
-    (
-        "asc",
-        put("scheme", "costs", to=lambda costs: costs[1:]),
-        r"costs: expected int64 \(75,\), got int64 \(74,\)",
-    ),
+    ("asc", put(*ENCODER, "sequence", to=lambda _: True), "an integer of 0 to 65535, got True"),
     ("asc", put("scheme", "costs", to=lambda costs: -costs), "costs: expected values of 0 to"),
-    (
-        "asc",
-        put("scheme", "position", "mean", to=lambda mean: mean.astype(np.int32)),
-        r"mean: expected uint16 \(1200,\)",
-    ),
-    (
-        "asc",
-        put("scheme", "steps", "exponents", to=lambda _: [4000]),
-        r"exponents\[0\]: expected an integer of -149 to 116",
-    ),
+    ("asc", put("scheme", "steps", "exponents", to=lambda _: [4000]), r"exponents\[0\]: .* of -149 to 116"),
     ("asc", put("shapes", to=lambda _: [(1 << 50,)]), "shapes: expected shapes of 1099511627776 values"),
-    (
-        "asc",
-        put("workers", 2, "residual", to=lambda r: r * np.float32(np.nan)),
-        "residual: expected finite values",
-    ),
+    ("asc", put("workers", 2, "residual", to=lambda r: r * np.float32(np.nan)), "residual: expected finite"),
     (
         "no feedback",  # kernels would write what rounding lost into an array of no values
         put("workers", 0, "residual", to=lambda _: np.zeros(1200, np.float32)),
@@ -115,16 +81,14 @@ CASES: list[tuple[str, Callable[[Any], None], str]] = [
     (
         "oscar-sw",
         put("scheme", "chosen", "positions", to=lambda p: p + 1200),
-        "positions: expected values of 0 to",
+        "positions: expected values",
     ),
     ("oscar-sw", put("scheme", "chosen", "positions", to=lambda p: p[::-1]), "expected positions that rise"),
-    ("oscar-sw", put("scheme", to=lambda s: {**s, "more": 1}), "scheme: expected keys that are of iteration"),
     (
         "value steps",
         put("scheme", "position", "shifts", to=lambda shifts: np.full_like(shifts, 9)),
         r"state\.scheme\.position\.shifts: expected values of -8 to 8",
     ),
-    ("sketched-sgd", put("scheme", "waiting", to=lambda w: w[1:]), "waiting: expected int32"),
     ("powersgd", put("scheme", "factors", 0, to=lambda q: q.T), r"factors\[0\]: expected float32"),
 ]
 

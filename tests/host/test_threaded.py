@@ -16,14 +16,6 @@ from oscar.reducers.communicator import Communicator
 from oscar.transports.threads import local_transports
 from support.ranks import on_ranks
 
-SCHEDULES: list[dict[str, Any]] = [
-    {"name": "direct", "subframes": 3},
-    {"name": "ring", "subframes": 2},
-    {"name": "hierarchical", "group": 3, "subframes": 2},
-    {"name": "exchange", "group": 2},
-    {"name": "star"},
-]
-
 
 @pytest.fixture
 def threads_pay(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -50,30 +42,6 @@ def run(config: Config, calls: list[list[np.ndarray]]) -> list[Any]:
         return means, [result.stats.sent_bytes for result in results], one.state_dict()
 
     return on_ranks(local_transports(config.nodes), work)
-
-
-def raised(results: list[Any]) -> list[Any]:
-    """Return `results`; raise the first error among them, and with it what caused it."""
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule["name"])
-def test_threads_change_no_bit(schedule: dict[str, Any], threads_pay: list[int], seed: int) -> None:
-    random = np.random.default_rng(seed)
-    nodes, values = int(random.integers(3, 7)), int(random.integers(20_000, 60_000))
-    calls = [[random.laplace(size=values).astype(np.float32) for _ in range(nodes)] for _ in range(3)]
-    results = {}
-    for threads in (1, 3):
-        config = Config.model_validate({"nodes": nodes, "schedule": schedule, "threads": threads})
-        results[threads] = raised(run(config, calls))
-    assert sorted(set(threads_pay)) == list(range(nodes))
-    for (means, sizes, links), (others, other_sizes, other_links) in zip(*results.values(), strict=True):
-        assert [mean.tobytes() for mean in means] == [mean.tobytes() for mean in others]
-        assert sizes == other_sizes
-        np.testing.assert_equal(links, other_links)
 
 
 @pytest.mark.usefixtures("threads_pay")

@@ -37,7 +37,6 @@ WIRE = LinkModel.of(gbps=1, latency_us=5)
 GATHERS = [FORWARD, BOOMERANG, DUPLEX]
 SLOW = LinkModel.of(gbps=10, latency_us=3, codec_gvalues=0.5, codec_latency_us=1)
 LANES = LinkModel(coder=Cores(Cost(6e-9, 5e-6), Cost(7e-9, 6e-6), Cost(6e-9, 2e-6), 12))
-ONE_CORE = LinkModel(10e9, message_s=3e-6, coder=Cores(Cost(3e-9, 0), Cost(5e-9, 0), Cost(2e-9, 1e-6)))
 
 
 def ring_frames(schedule: Ring, frame_bytes: np.ndarray, counts: np.ndarray) -> Frames:

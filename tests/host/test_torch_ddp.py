@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -30,7 +29,7 @@ from oscar.collective.ring import Ring
 from oscar.collective.schedule import Schedule
 from oscar.collective.trees import Direct
 from oscar.config import Config
-from oscar.errors import CautionWarning, ConfigError, OscarError, PeerError, SaturationWarning
+from oscar.errors import CautionWarning, ConfigError, OscarError, PeerError
 from oscar.numerics.quantiser import sum_width
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.local_wire import LocalWire
@@ -53,18 +52,6 @@ TRAINED = {
     "asc": Config.model_validate({"method": "asc", "quantiser": FEEDBACK}),
     "oscar-sw": Config(method="oscar-sw"),
 }
-DIRECT = {
-    "asc, duplex": Config.model_validate({"schedule": {"name": "duplex"}, "plan": {"name": "splitter"}}),
-    "oscar-sw-best": Config(method="oscar-sw-best"),
-    "oscar-sw, coded": Config(method="oscar-sw", scheme={"coded": True}),
-    "lhc": Config(method="lhc"),
-    "s2-reducer": Config(method="s2-reducer"),
-    "s2-reducer, gathered": Config(method="s2-reducer", scheme={"index": "gather"}),
-    "qsgd": Config(method="qsgd"),
-    "sketched-sgd": Config(method="sketched-sgd"),
-    "powersgd": Config(method="powersgd"),  # float sums: of two ranks they have one order only
-}
-
 
 # What a rank does.
 
@@ -141,9 +128,6 @@ def trained(config: Config, rank: int) -> dict[str, Any]:
         training = Training(state, rank)
         for step in range(5):
             training.step(step)
-        for times in (1e4, 1.0):  # a spike, whose step the loop skips
-            training.backward(5, times if rank == 0 else 1.0)
-            training.optimiser.zero_grad()
         return {"seen": training.seen, "weights": training.weights(), "sent": state.sent_bytes}
 
 
@@ -177,45 +161,12 @@ def unused(rank: int) -> dict[str, Any]:
         return {"seen": training.seen, "weights": training.weights(), "none": none}
 
 
-def direct(config: Config, rank: int) -> list[np.ndarray]:
-    parameters = [torch.empty(0) for _ in SHAPES]
-    with make_state(config) as state:
-        return [reduce(state, iteration, parameters, rank) for iteration in range(5)]
-
-
 def rebuilt(rank: int) -> list[np.ndarray]:
     """Equal shapes, but the parameters in another order from iteration 3 on."""
     first = [torch.empty(0) for _ in SHAPES]
     second = first[::-1]
     with make_state(TRAINED["asc"]) as state:
         return [reduce(state, i, first if i < 3 else second, rank) for i in range(6)]
-
-
-def resumed(config: Config, rank: int, folder: Path) -> dict[str, Any]:
-    path = folder / f"state-{rank}.pt"
-    with make_state(config) as state:
-        one = Training(state, rank)
-        for step in range(3):
-            one.step(step)
-        model, optimiser = one.model.module.state_dict(), one.optimiser.state_dict()
-        torch.save({"model": model, "optimiser": optimiser, "oscar": state.state_dict()}, path)
-        for step in range(3, 6):
-            one.step(step)
-    with make_state(config) as state:
-        two, saved = Training(state, rank), torch.load(path, weights_only=True)
-        two.backward(77)  # thrown away: DDP settles its buckets
-        two.optimiser.zero_grad()
-        two.model.module.load_state_dict(saved["model"])
-        two.optimiser.load_state_dict(saved["optimiser"])
-        state.load_state_dict(saved["oscar"])
-        for step in range(3, 6):
-            two.step(step)
-        refused = []
-        for change in ({"codec": "fp32"}, {"format": 0}, {"format": torch.ones(2)}, {"codec": torch.ones(2)}):
-            with pytest.raises(ValueError, match="expected a state of") as caught:
-                state.load_state_dict({**saved["oscar"], **change})
-            refused.append(str(caught.value))
-    return {"one": one.weights(), "two": two.weights()}
 
 
 def bypassed(rank: int, slow: str, bypass: str = "auto") -> dict[str, Any]:
@@ -318,11 +269,11 @@ def failed(config: Config, rank: int) -> dict[str, Any]:
     """Rank 1 has NaN in step 2. Whatever torch raises then, a later call is refused."""
     log = Lines()
     logging.getLogger("oscar.ddp").addHandler(log)
-    with make_state(config, timeout_s=4.0) as state:
+    with make_state(config) as state:
         training = Training(state, rank)
         for step in range(2):
             training.step(step)
-        before, begin, raised = training.weights(), time.monotonic(), []
+        before, raised = training.weights(), []
         spoilt = partial(training.backward, 2, times=float("nan") if rank == 1 else 1.0)
         for again in (spoilt, lambda: reduce(state, 3, [], rank), state.state_dict):
             try:
@@ -333,7 +284,6 @@ def failed(config: Config, rank: int) -> dict[str, Any]:
     return {
         "raised": raised,
         "untouched": before == training.weights(),
-        "seconds": time.monotonic() - begin,
         "lines": log.lines,
         "error": f"{type(state.error).__name__}: {state.error}",
     }
@@ -345,16 +295,16 @@ def differing(config: Config, bypass: str = "never") -> str:
     return str(caught.value)
 
 
-def unfit(state: Any, rank: int) -> dict[str, Any]:
+def unfit(state: Any, rank: int) -> list[str]:
     """Rank 1 starts with a state that does not fit, which it learns at its first bucket."""
-    begin, raised = time.monotonic(), []
+    raised = []
     for iteration in range(2):
         try:
             reduce(state, iteration, [torch.empty(0) for _ in SHAPES], rank)
         except OscarError as error:
             raised.append(f"{type(error).__name__}: {error}")
     state.close()
-    return {"raised": raised, "seconds": time.monotonic() - begin}
+    return raised
 
 
 def lost(rank: int) -> tuple[int, int, str]:
@@ -385,7 +335,7 @@ def main(what: str, folder: Path) -> None:
     torch.distributed.init_process_group("gloo")
     rank, log = torch.distributed.get_rank(), Lines()
     logging.getLogger("oscar.kernels").addHandler(log)
-    results = everything(rank, folder) if what == "everything" else lost(rank)
+    results = everything(rank) if what == "everything" else lost(rank)
     if what == "everything":
         compile_one()  # where the cache had all others
         results["compiling"] = log.lines
@@ -401,23 +351,17 @@ def main(what: str, folder: Path) -> None:
     torch.distributed.destroy_process_group()
 
 
-def everything(rank: int, folder: Path) -> dict[str, Any]:
+def everything(rank: int) -> dict[str, Any]:
     results: dict[str, Any] = {f"trained {name}": trained(config, rank) for name, config in TRAINED.items()}
-    results |= {f"direct {name}": direct(config, rank) for name, config in DIRECT.items()}
     results |= {"accumulated": accumulated(rank), "unused": unused(rank)}
     results["rebuilt"] = rebuilt(rank)
-    results |= {f"resumed {name}": resumed(config, rank, folder) for name, config in TRAINED.items()}
     results |= {f"slow {slow}": bypassed(rank, slow) for slow in ("compression", "plain")}
     results["foreseen"] = foreseen(rank)
     results["foreseen, resumed"] = foreseen(rank, resume=True)
     results |= {"again": again(rank), "misplaced": misplaced(rank)}
     results["always"] = bypassed(rank, "nothing", "always")
     results |= {f"failed {name}": failed(config, rank) for name, config in TRAINED.items()}
-    results["differing"] = [
-        differing(Config(method="oscar-sw", scheme={"share": 0.1 + 0.1 * rank})),
-        differing(Config(seed=rank)),
-        differing(Config(), ("auto", "never")[rank]),
-    ]
+    results["differing"] = differing(Config(), ("auto", "never")[rank])
     if rank == 1:  # alone: nothing collective comes before the check
         with pytest.raises(ValueError, match="bypass is"):
             make_state(Config(), "sometimes")
@@ -477,24 +421,10 @@ def check_bits(results: list[dict[str, Any]], config: Config) -> None:
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_trained_replicas_have_the_bits_of_the_cluster(ranks: list[dict[str, Any]], name: str) -> None:
-    """Through a gradient that grows at once, too, whose mean is right in that call and in the next."""
     results = [rank[f"trained {name}"] for rank in ranks]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SaturationWarning)  # feedback drops a part of what it owes
-        check_bits(results, TRAINED[name])
-    if name == "asc":  # what oscar-sw leaves out of a call comes in later ones
-        *_, usual, spike, after = (_errors(results, step) for step in range(len(results[0]["seen"])))
-        assert max(spike, after) < 3 * usual
+    check_bits(results, TRAINED[name])
     first, second = results[0]["seen"][:2]
     assert [b[1] for b in first] != [b[1] for b in second], "DDP has not made its buckets anew"
-
-
-def _errors(results: list[dict[str, Any]], step: int) -> float:
-    """Return the relative error of all buckets' means in one backward."""
-    pairs = list(zip(*(result["seen"][step] for result in results), strict=True))
-    true = np.concatenate([(one[2] + other[2]) / np.float64(2) for one, other in pairs])
-    mean = np.concatenate([one[3] for one, _ in pairs])
-    return float(np.linalg.norm(mean - true) / np.linalg.norm(true))
 
 
 def test_under_no_sync_the_hook_gets_the_sum_in_the_last_backward(ranks: list[dict[str, Any]]) -> None:
@@ -520,15 +450,6 @@ def test_rank_0_says_once_that_kernels_are_compiled(ranks: list[dict[str, Any]])
     assert second == []
 
 
-@pytest.mark.filterwarnings("ignore::oscar.errors.OscarWarning")  # clipping, divergence
-@pytest.mark.parametrize("name", DIRECT)
-def test_every_message_is_combined_as_in_one_process(ranks: list[dict[str, Any]], name: str) -> None:
-    came = [rank[f"direct {name}"] for rank in ranks]
-    wanted = [plain(0), *expected(DIRECT[name], range(1, 5))]
-    for results in came:
-        assert [r.tobytes() for r in results] == [w.tobytes() for w in wanted]
-
-
 def test_state_is_dropped_when_buckets_are_made_anew(ranks: list[dict[str, Any]]) -> None:
     config = TRAINED["asc"]
     wanted = [plain(0), *expected(config, range(1, 3)), *expected(config, range(3, 6))]
@@ -536,13 +457,6 @@ def test_state_is_dropped_when_buckets_are_made_anew(ranks: list[dict[str, Any]]
     assert [w.tobytes() for w in wanted[3:]] != [w.tobytes() for w in going_on], "no test: nothing to drop"
     for rank in ranks:
         assert [r.tobytes() for r in rank["rebuilt"]] == [w.tobytes() for w in wanted]
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_a_resumed_run_ends_with_the_same_bits(ranks: list[dict[str, Any]], name: str) -> None:
-    for rank in ranks:
-        assert rank[f"resumed {name}"]["one"] == rank[f"resumed {name}"]["two"]
-        assert rank[f"resumed {name}"]["one"] == ranks[0][f"resumed {name}"]["one"]
 
 
 def test_compression_that_does_not_pay_is_refused_once(ranks: list[dict[str, Any]]) -> None:
@@ -615,30 +529,25 @@ def test_an_error_is_said_on_all_ranks_and_weights_stay(ranks: list[dict[str, An
             assert "end the process and start again from a checkpoint" in text
             assert "skip this iteration" not in text
         assert result["untouched"]
-        assert result["seconds"] < 12
         assert len(result["lines"]) == 1
         assert f"rank {number}: bucket 0 could not be reduced" in result["lines"][0]
         assert "NaN" in result["lines"][0]
         assert result["error"].startswith("PeerError: rank 0: rank 1" if number == 0 else "GradientError")
 
 
-def test_ranks_that_differ_are_found_when_states_are_made(ranks: list[dict[str, Any]]) -> None:
+def test_ranks_with_another_bypass_are_found_when_states_are_made(ranks: list[dict[str, Any]]) -> None:
     for rank in ranks:
-        scheme, seed, bypass = rank["differing"]
-        assert "rank 1 has scheme.share = 0.2, rank 0 has 0.1" in scheme
-        assert "rank 1 has seed = 1, rank 0 has 0" in seed
-        assert 'rank 1 has bypass = "never", rank 0 has "auto"' in bypass
+        assert 'rank 1 has bypass = "never", rank 0 has "auto"' in rank["differing"]
 
 
 def test_a_state_that_does_not_fit_at_the_start_ends_the_run_on_all_ranks(
     ranks: list[dict[str, Any]],
 ) -> None:
     first, second = (rank["unfit"] for rank in ranks)
-    assert all(len(each["raised"]) == 2 for each in (first, second))
-    assert "state.codec: expected a value, got none" in second["raised"][0]
-    assert "the hook failed before" in second["raised"][1]
-    assert "rank 1 gave up: ConfigError" in first["raised"][0]
-    assert first["seconds"] < 30  # rank 1 said so: nobody waits for it
+    assert len(first) == len(second) == 2
+    assert "state.codec: expected a value, got none" in second[0]
+    assert "the hook failed before" in second[1]
+    assert "rank 1 gave up: ConfigError" in first[0]  # it said so: nobody waits for it
 
 
 def test_no_thread_is_left_of_states_that_are_closed_or_refused(ranks: list[dict[str, Any]]) -> None:
@@ -783,65 +692,6 @@ def test_a_state_is_of_one_model_whose_buckets_may_change() -> None:
     fresh = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
     model.check(0, fresh[:1], last=False)  # the model before is gone
     model.check(1, fresh[1:], last=True)
-
-
-def test_a_second_model_is_refused_and_the_first_goes_on() -> None:
-    from oscar.adapters.torch import OscarState, oscar_hook
-
-    def wrapped() -> Any:
-        layer = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(9, 5))
-        layer.register_comm_hook(state, oscar_hook)
-        return layer
-
-    store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        with OscarState(bypass="never") as state:
-            first, second = wrapped(), wrapped()
-            for _ in range(2):
-                first(torch.ones(3, 9)).sum().backward()
-            held = state.state_dict()
-            with pytest.raises(Exception, match="make one OscarState for each model"):
-                second(torch.ones(3, 9)).sum().backward()
-            assert state.state_dict()["tree"] == held["tree"]
-            first(torch.ones(3, 9)).sum().backward()
-            assert state.error is None
-    finally:
-        torch.distributed.destroy_process_group()
-
-
-def test_a_state_that_does_not_fit_changes_nothing_of_the_hook() -> None:
-    from oscar.adapters.torch import OscarState
-
-    store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        with OscarState(bypass="auto") as state:
-            parameters = [torch.empty(0) for _ in SHAPES]
-            # one process alone: anything takes longer than its wire
-            state.bypass.estimate = lambda values: 0.0
-            for iteration in range(3):
-                reduce(state, iteration, parameters, 0)
-            saved, measured = state.state_dict(), (dict(state.bypass._calls), dict(state.bypass._times))
-            assert all(measured)  # decides in which iteration all ranks measure
-            short = {dtype: array[:-1] for dtype, array in saved["arrays"].items()}
-            for change in (
-                {"arrays": short},
-                {"arrays": {}},
-                {"tree": saved["tree"][:-1]},
-                {"tree": "[" * 5000},
-                {"tree": saved["tree"].replace("bypass", "bypast")},
-                {"tree": saved["tree"].replace('"rank", 0', '"rank", 1')},
-            ):
-                with pytest.raises(ConfigError):
-                    state.load_state_dict({**saved, **change})
-                now = state.state_dict()
-                assert now["tree"] == saved["tree"]
-                assert (state.bypass._calls, state.bypass._times) == measured
-                assert all(torch.equal(now["arrays"][key], array) for key, array in saved["arrays"].items())
-            state.load_state_dict(saved)
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 def test_an_error_of_this_rank_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

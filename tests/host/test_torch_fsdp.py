@@ -17,7 +17,7 @@ import pytest
 
 from needs import needs
 from oscar.config import Config
-from oscar.errors import ConfigError, GradientError, OscarError
+from oscar.errors import ConfigError
 from support import doors
 from support.torch_ranks import start
 
@@ -95,33 +95,28 @@ def compared(mesh: Any) -> dict[str, Any]:
     return found
 
 
-def gradients(
-    model: Any, steps: range, parts: int = 1, times: dict[int, float] | None = None
-) -> list[np.ndarray]:
-    """Return the gradients of some steps, of `parts` micro-batches each; times: factors of steps' losses."""
+def gradients(model: Any, steps: range, parts: int = 1) -> list[np.ndarray]:
+    """Return the gradients of some steps, of `parts` micro-batches each."""
     results = []
     for step in steps:
-        factor = (times or {}).get(step, 1.0)
         model.zero_grad()
         for part in range(parts):
             model.set_requires_gradient_sync(part == parts - 1)
             random = torch.Generator().manual_seed(100 * step + 10 * part + torch.distributed.get_rank())
-            (factor * model(torch.randn(64, 32, generator=random)).square().mean()).backward()
+            model(torch.randn(64, 32, generator=random)).square().mean().backward()
         full = [p.grad.full_tensor().float().flatten() for p in model.parameters() if p.grad is not None]
         results.append(torch.cat(full).numpy())
     return results
 
 
-def beside_native(
-    mesh: Any, build: Any, steps: range, parts: int = 1, times: dict[int, float] | None = None
-) -> list[float]:
+def beside_native(mesh: Any, build: Any, steps: range, parts: int = 1) -> list[float]:
     """Return the relative error of each step's gradients, against those of native HSDP."""
     from oscar.torch_fsdp import between_hosts
 
-    native = gradients(build(mesh), steps, parts, times)
+    native = gradients(build(mesh), steps, parts)
     model = build(mesh["inside"])
     with between_hosts(model, mesh["hosts"], FINE):
-        coded = gradients(model, steps, parts, times)
+        coded = gradients(model, steps, parts)
     pairs = zip(coded, native, strict=True)
     return [float(np.linalg.norm(one - two) / np.linalg.norm(two)) for one, two in pairs]
 
@@ -225,14 +220,12 @@ def refused(mesh: Any) -> dict[str, str]:
 
     found = {}
     cases = {
-        "none": (torch.nn.Linear(2, 2), None),
-        "replicated": (make(mesh), None),
-        "keyed": (make(mesh["inside"]), Config.model_validate({"transport": {"security": "aes-gcm"}})),
-        "others": (make(mesh["inside"]), Config(seed=int(mesh["hosts"].get_local_rank()))),
+        "none": torch.nn.Linear(2, 2),
+        "replicated": make(mesh),
     }
-    for name, (model, config) in cases.items():
+    for name, model in cases.items():
         try:
-            between_hosts(model, mesh["hosts"], config)
+            between_hosts(model, mesh["hosts"])
         except (TypeError, ConfigError) as error:
             found[name] = f"{type(error).__name__}: {error}"
     return found
@@ -263,24 +256,6 @@ def taken(mesh: Any) -> dict[str, set[str]]:
     if exchange is not None:
         exchange.close()
     return words
-
-
-def spoilt(mesh: Any) -> list[str]:
-    """NaN on rank 3 alone: its pair raises in backward, and so does the next call of it."""
-    from oscar.torch_fsdp import between_hosts
-
-    model, found = make(mesh["inside"]), []
-    quick = FINE.variant(transport={"timeout_s": 20.0, "survive": False})
-    with between_hosts(model, mesh["hosts"], quick) as exchange:
-        if torch.distributed.get_rank() in (1, 3):
-            values = torch.ones(sum(map(math.prod, exchange.shapes["layers.0"])))
-            values[3] = float("nan") if torch.distributed.get_rank() == 3 else 1.0
-            for _ in range(2):
-                try:
-                    exchange.reduce("layers.0", values)
-                except OscarError as error:
-                    found.append(f"{type(error).__name__}: {error}")
-    return found
 
 
 def unhooked(mesh: Any) -> dict[str, Any]:
@@ -324,12 +299,10 @@ def main(folder: Path) -> None:
     found = {
         "compared": compared(mesh),
         "divided": divided(mesh),
-        "spiked": beside_native(mesh, make, range(7), times={5: 1e4}),
         "swapped": swapped(mesh),
         "resumed": resumed(mesh, folder),
         "refused": refused(mesh),
         "taken": taken(mesh),
-        "spoilt": spoilt(mesh),
         "unhooked": unhooked(mesh),
     }
     (folder / f"{torch.distributed.get_rank()}.pickle").write_bytes(pickle.dumps(found))
@@ -377,11 +350,6 @@ def test_gradients_are_native_hsdp_s_with_each_divide_factor(seen: list[dict[str
         assert 0 < max(errors) < 0.1, (name, errors)
 
 
-def test_a_gradient_that_grows_at_once_is_right_in_that_step_and_the_next(seen: list[dict[str, Any]]) -> None:
-    for errors in (each["spiked"] for each in seen):
-        assert max(errors[5:]) < 3 * max(errors[1:5]), errors
-
-
 def test_layers_that_are_trained_in_turn_have_a_state_each(seen: list[dict[str, Any]]) -> None:
     for one in (each["swapped"] for each in seen):
         assert max(one["errors"]) < 0.1, one["errors"]
@@ -406,12 +374,6 @@ def test_what_cannot_be_reduced_is_refused_on_all_ranks(seen: list[dict[str, Any
     for one in (each["refused"] for each in seen):
         assert "TypeError: expected a model with modules under fully_shard, got a Linear" in one["none"]
         assert "ConfigError: expected parameters on a mesh of one dimension" in one["replicated"]
-        assert "ConfigError: transport.security is aes-gcm" in one["keyed"]
-        assert "rank 1 has seed = 1, rank 0 has 0" in one["others"]
-    assert seen[0]["spoilt"] == seen[2]["spoilt"] == []
-    assert GradientError.__name__ in seen[3]["spoilt"][0]
-    assert "PeerError" in seen[1]["spoilt"][0]
-    assert all("failed before" in seen[rank]["spoilt"][1] for rank in (1, 3))
 
 
 def test_each_dtype_goes_as_the_page_says(seen: list[dict[str, Any]]) -> None:

@@ -264,16 +264,14 @@ def test_what_one_rank_alone_finds_at_the_start_ends_all(
 ) -> None:
     config, script, key = tmp_path / "c.yaml", tmp_path / "alone.py", tmp_path / "key"
     key.write_text("0f" * 32)
-    config.write_text(TRAINING + f"transport: {{security: aes-gcm, key: {key}, timeout_s: 60}}\n")
+    config.write_text(TRAINING + f"transport: {{security: aes-gcm, key: {key}, timeout_s: 300}}\n")
     script.write_text(ALONE)
     needs("torch")
     program = [str(script), fault, "worker", str(config), "--transport", "tcp"]
-    begin = time.monotonic()
-    ended = launch("tcp", 2, program, limit_s=LIMIT_S, token=str(config))
+    ended = launch("tcp", 2, program, limit_s=LIMIT_S, token=str(config))  # before anyone's timeout
     assert ended.statuses == (75, status), ended.output
     assert said in ended.output
     assert "Traceback" not in ended.output
-    assert time.monotonic() - begin < 45  # no rank waited until the timeout
 
 
 @pytest.mark.parametrize(

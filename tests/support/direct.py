@@ -57,17 +57,15 @@ def exchange(transport: Transport, shape: str, timeout_s: float, fault: Callable
 
 def outcome(
     transport: Transport, shape: str, timeout_s: float, fault: Callable[[], Any] | None = None
-) -> tuple[int, float, str]:
-    """Return the rank that an exchange's error names (-1: there was none), after how long, and its text."""
-    begin = time.monotonic()
+) -> tuple[int, str]:
+    """Return the rank that an exchange's error names (-1: there was none), and its text."""
     try:
         exchange(transport, shape, timeout_s, fault)
     except TransportError as error:
-        seconds = time.monotonic() - begin
         notice = error.notice or Notice(transport.rank, error.peer, 0, 0, str(error))
         transport.abort(notice)
-        return notice.peer if notice.peer >= 0 else notice.rank, seconds, str(error)
-    return -1, time.monotonic() - begin, ""
+        return notice.peer if notice.peer >= 0 else notice.rank, str(error)
+    return -1, ""
 
 
 def main() -> None:
@@ -79,8 +77,8 @@ def main() -> None:
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[fault]
     strike = partial(os.kill, os.getpid(), number) if transport.rank == VICTIM else None
     transport.gather(b"", 1, time.monotonic() + 60, "the start")
-    named, seconds, text = outcome(transport, shape, timeout_s, strike)
-    line = json.dumps({"rank": transport.rank, "named": named, "seconds": seconds, "text": text})
+    named, text = outcome(transport, shape, timeout_s, strike)
+    line = json.dumps({"rank": transport.rank, "named": named, "text": text})
     os.write(1, f"\n{line}\n".encode())
     time.sleep(1.0)  # the others speak, too, before an abort ends the job
     transport.leave(75)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from oscar.coding.asc.link import ASC_CODE, Encoder
+from oscar.coding.asc.link import ASC_CODE
 from oscar.coding.asc.params import raw_limit
-from oscar.coding.frame import HEADER_BYTES, Header, pack_frame, peek
+from oscar.coding.frame import Header, pack_frame
 
 CODED, RAW, CONSTANT = 0, 1, 2
 ROW_BITS = 16
@@ -147,28 +145,6 @@ def random_frame(
 def checksum(load: int, fresh: bool) -> int:
     """What the model of tables says of a set."""
     return (load * SET_CHECKSUMS + fresh) & 0xFFFF
-
-
-def coded_frame(values: np.ndarray, link: Encoder, log2: int, step: int, row: int, bench_load: int) -> Frame:
-    """Return the host's frame of values, its blocks as an encoder gives them."""
-    sequence_frame = link.encode(values, step=step, width=16, chunk=7, sub=3)
-    header = peek(sequence_frame)
-    payload = sequence_frame[HEADER_BYTES:]
-    size, parts = 1 << log2, []
-    at = 2 + 6 * -(-values.size // size)
-    for n, start in enumerate(range(0, values.size, size)):
-        entry = int.from_bytes(payload[2 + 6 * n : 8 + 6 * n], "little")
-        part = Part([int(v) for v in values[start : start + size]], b"", alone=values.size <= size)
-        length = 0 if entry & 3 == CONSTANT else entry >> 24
-        part.data = bytes(part.limit if entry & 3 == RAW else payload[at : at + length])
-        at += length
-        part.seeds, part.first, part.last = entry >> 2 & 7, entry >> 5 & 127, entry >> 12 & 127
-        assert entry & 3 == part.kind
-        parts.append(part)
-    header = replace(header, checksum=checksum(bench_load, False))
-    frame = Frame(header, parts, payload[1] >> 3 & 15, log2, row, bench_load)
-    assert frame.bytes()[HEADER_BYTES:] == payload
-    return frame
 
 
 def sized_frame(rng: random.Random, size: int) -> Frame:

@@ -22,7 +22,16 @@ WAIT = 16
 def attention_unit(clk, rst, s_axis_query: Stream, s_axis_rows: Stream, m_axis_result: Stream, refused):
     """Answer each query and its rows by a result, in order; docs/reference/attention.md has the packets.
 
-    Streams of 64 bits. refused u16: heads that were not as their query said; it wraps.
+    Args:
+        rst: Synchronous, active high, one clock or more. Streams are not ready for 64 clocks after it.
+        s_axis_query: A packet for each query.
+        s_axis_rows: A packet of keys and values for each query, in the same order.
+        m_axis_result: A packet for each query, in the same order.
+        refused: Queries that were refused since the reset; it wraps.
+
+    Clocks:
+        1: A word on `s_axis_rows`; between two packets 32 clocks without one.
+        max(2 W rows + 32, 188 W + 31): From a head to the next, for rows of W words.
     """
     held, phase, weighs = bit(), word(4), bit()
     head, words, late, give, score, weight = Head(), RowWord(), RowWord(), Give(), Score(), Weight()

@@ -37,7 +37,14 @@ class CountPort(Bundle):
 
 
 class TableWrites(Bundle):
-    """Writes of units' tables: c of four symbols and of the one behind them, a quad of a row."""
+    """Writes of a unit's tables, a quad of a row at a time.
+
+    Attributes:
+        enable: Strobe: write the quad. In any clock, while blocks read other banks.
+        address: Bank (2 bits), row (5 bits), quad (2 bits), from the highest bit down.
+        data: Cumulative counts c of the quad's four symbols and of the one after them, 10 bits each, the
+            first lowest.
+    """
 
     enable, address, data = bit(), word(7 + BANK_BITS), word(50)
 

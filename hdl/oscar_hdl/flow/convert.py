@@ -24,7 +24,7 @@ from typing import Any
 
 from oscar_hdl.flow import vhdl_bench
 from oscar_hdl.flow.corrections import COMMENT, ConvertError, rename
-from oscar_hdl.flow.delivery import archive
+from oscar_hdl.flow.delivery import archive, datasheets
 from oscar_hdl.flow.elaboration import shallow_stacks
 from oscar_hdl.flow.hierarchy import tree
 from oscar_hdl.flow.hierarchy.capture import capture
@@ -319,6 +319,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in names:
             check_parameters(name, parameters)
         convert_all(names, args.out, parameters)
+        datasheets.write(names, args.out, parameters)
         if not args.no_check:
             check_vhdl(names, args.out)
     except (ConvertError, ValueError, OSError) as error:

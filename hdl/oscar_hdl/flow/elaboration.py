@@ -1,13 +1,15 @@
-"""Makes MyHDL elaborate blocks faster."""
+"""Makes MyHDL elaborate blocks faster, and reads what it elaborated."""
 
 from __future__ import annotations
 
 import inspect
 import sys
 from types import FrameType, ModuleType
+from typing import Any
 
 import myhdl._block
 import myhdl._instance
+from myhdl._block import _Block
 
 DEPTH = 6  # frames that MyHDL looks at, its own among them
 
@@ -34,3 +36,11 @@ def _stack() -> list[tuple[FrameType, str, int, str, None, None]]:
         found.append((frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
         frame = frame.f_back
     return found
+
+
+def driven(item: Any) -> set[int]:
+    """Return the ids of the signals that the processes of a block drive."""
+    if isinstance(item, _Block):
+        return set().union(*map(driven, item.subs))
+    outputs = [item.symdict[name] for name in item.outputs | item.inouts]
+    return {id(s) for one in outputs for s in (one if isinstance(one, list) else [one])}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from oscar_hdl.coder import ports
-from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
+from oscar_hdl.streams.bundles import AxiLite, PortFrames, Stream, bit, word
 
 Value = int | str | bool
 Top = Callable[..., Any]  # of parameters, given by name
@@ -46,6 +46,27 @@ def _splitter(granule_log2: int = 8) -> Any:
     )  # fmt: skip
 
 
+def _frame_crc(size: int = 8, lead: int = 0) -> Any:
+    from oscar_hdl.nic.crc.frame_crc import frame_crc
+
+    missing = word((size - 1).bit_length())
+    return frame_crc(bit(), bit(), bit(), word(8 * size), bit(), missing, bit(), word(32), lead=lead)
+
+
+def _port_merge(ports: int = 4, bus_bits: int = 64) -> Any:
+    from oscar_hdl.streams.port_merge import port_merge
+
+    keep = bus_bits // 8
+    return port_merge(bit(), bit(), PortFrames(ports, bus_bits), Stream(bus_bits, keep=keep, id=8))
+
+
+def _port_copy(ports: int = 4, bus_bits: int = 64) -> Any:
+    from oscar_hdl.streams.port_copy import port_copy
+
+    keep = bus_bits // 8
+    return port_copy(bit(), bit(), Stream(bus_bits, keep=keep, dest=8), PortFrames(ports, bus_bits))
+
+
 def _attention_unit() -> Any:
     from oscar_hdl.attention.attention_unit import attention_unit
 
@@ -79,7 +100,7 @@ def _switch_slice(
     rows_log2: int = 10, block_log2: int = 12, granule_log2: int = 8,
 ) -> Any:  # fmt: skip
     from oscar_hdl.nic.ports import row_streams
-    from oscar_hdl.nic.switch_slice import PortFrames, switch_slice
+    from oscar_hdl.nic.switch_slice import switch_slice
 
     return switch_slice(
         bit(), bit(), AxiLite(8), bit(), PortFrames(ports, bus_bits), PortFrames(ports, bus_bits),
@@ -90,6 +111,9 @@ def _switch_slice(
 
 # From small to large: the last one is what a project takes.
 TOPS: dict[str, Top] = {
+    "frame_crc": _frame_crc,
+    "port_merge": _port_merge,
+    "port_copy": _port_copy,
     "barrel_encoder": _barrel_encoder,
     "barrel_decoder": _barrel_decoder,
     "splitter": _splitter,

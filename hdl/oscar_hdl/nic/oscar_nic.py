@@ -50,8 +50,8 @@ def made_turns(clk, rst, values: MadeRows, side: MadeRows, made: MadeRows):
 
 
 @block
-def nothing_made(clk, made: MadeRows):
-    """Refuse all that a port of rows says: those that it has count for no list."""
+def refuse_made(clk, made: MadeRows):
+    """Answer each request of a port of rows with `refused`: its rows count for no list."""
 
     @always(clk.posedge)
     def refuse():
@@ -69,19 +69,38 @@ def oscar_nic(
     store_log2: int = 12, rows_log2: int = 10, block_log2: int = 12, granule_log2: int = 8, adds: bool = True,
     probe: NicProbe | None = None,
 ):  # fmt: skip
-    """Decode frames into memory and encode memory into frames, as a driver asks (registers.md).
+    """Decode frames into memory and encode memory into frames, as a driver asks.
 
-    s_axil: AxiLite(8). irq: level. s_axis_rx, m_axis_tx: frames_in, frames_out(bus_bits), frames of
-    docs/reference/protocol.md. Rows come and go in packets (row_port), whose words have a lane for each bank:
-    s_axis_values, lanes of 128 bits, eight values (values_in); s_axis_side, lanes of 128 bits, a row
-    (side_in); s_axis_read, Stream(64), packets of one word, which ask for m_axis_values, lanes of 128 bits,
-    and m_axis_descriptors, lanes of 16 bits, a row (rows_out). What is read goes to the planner, too
-    (sum_rows). s_axis_list, Stream(64): lists of commands (list_unit).
+    Frames are those of docs/reference/protocol.md. Rows come and go in packets (row_port), whose words have a
+    lane for each bank. What is read goes to the planner, too (sum_rows). docs/how-to/nic-on-a-board.md says
+    how to integrate and drive the NIC, docs/reference/registers.md has its registers and fields of words.
 
-    units: 1, 2, 4 or 8, each with a bank of memory; sets: table sets of a direction, a power of two; *_log2:
-    of a frame store's words of the bus, of memory's rows, of the values of a block of all frames (others are
-    refused; 10 to 17) and of a plan's block (3 to 12); adds: values may be added to what memory holds, else
-    such packets are refused; probe: what a bench may see.
+    Args:
+        rst: Synchronous, active high, one clock or more, in any clock. The NIC stretches it to 64 clocks.
+        s_axil: Registers; byte addresses.
+        irq: Level: a bit of IRQ_STATUS that IRQ_ENABLE enables is 1.
+        s_axis_rx: Frames from the MAC; tid is the number of the peer that made the frame.
+        m_axis_tx: Frames to the MAC; tdest is the number of the peer, or 255: all.
+        s_axis_values: Values into memory, lanes of 128 bits: eight values (values_in).
+        s_axis_side: Side rows into memory, lanes of 128 bits: a row (side_in).
+        s_axis_read: Packets of one word, which ask for rows.
+        m_axis_values: Values of the rows that are read, lanes of 128 bits.
+        m_axis_descriptors: Class, size and top of the rows that are read, lanes of 16 bits: a row (rows_out).
+        s_axis_list: Lists of commands (list_unit).
+        units: 1, 2, 4 or 8 units, each with a bank of memory.
+        bus_bits: Bits of a word of frames: 64, 128, 256 or 512.
+        sets: Table sets of a direction, a power of two.
+        store_log2: log2 of a frame store's words of the bus, 6 to 16.
+        rows_log2: log2 of memory's rows.
+        block_log2: log2 of the values of a block of all frames, 10 to 17; others are refused.
+        granule_log2: log2 of the values of a plan's block, 3 to 12.
+        adds: True if values may be added to what memory has; otherwise such packets are refused.
+        probe: What a bench may see.
+
+    Clocks:
+        4: A row of each unit, to load it or to read it.
+        163: Tables of a frame, while blocks of frames before are coded.
+        varies: Latency and rate of frames: docs/results/hardware.md.
     """
     never, held, resets, bad_values, bad_side, bad_read = (bit() for _ in range(6))
     no_row, no_rows, unused_values, unused_read = word(ROW_BITS), word(FRAME_ROW_BITS), bit(), bit()
@@ -132,7 +151,7 @@ def oscar_nic(
             none_made, align=BLOCK,
         ),
         made_turns(clk, own.rows_rst, made_values, made_side, made),
-        nothing_made(clk, none_made),
+        refuse_made(clk, none_made),
     ]  # fmt: skip
 
     @always_comb

@@ -54,6 +54,18 @@ class Stream:
             self.tdest = word(dest)
 
 
+class PortFrames:
+    """Frames of a switch's ports, a Stream(bus_bits, keep) each; they are its fields, by their numbers."""
+
+    def __init__(self, ports: int, bus_bits: int = 64) -> None:
+        vars(self).update({f"{n}": Stream(bus_bits, keep=bus_bits // 8) for n in range(ports)})
+
+    @property
+    def streams(self) -> list[Stream]:
+        """All of them, in the order of ports."""
+        return list(vars(self).values())
+
+
 class AxiLite:
     """An AXI4-Lite subordinate's ports, 32 bits of data: name the argument `s_axil`."""
 

@@ -1,4 +1,4 @@
-"""Signals again, at once or some clocks later."""
+"""Copies of signals, by wire or behind registers."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Words as one."""
+"""Concatenate words of equal width."""
 
 from collections.abc import Sequence
 

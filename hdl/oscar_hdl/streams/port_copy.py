@@ -1,10 +1,8 @@
 """Frames of one stream for several ports."""
 
-from collections.abc import Sequence
-
 from myhdl import always, always_comb, block
 
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.bundles import PortFrames, Stream, bit, word
 from oscar_hdl.streams.copied import copied, copied_fields
 from oscar_hdl.streams.joined import joined
 
@@ -12,12 +10,23 @@ ALL = 255  # tdest of what goes to each port
 
 
 @block
-def port_copy(clk, rst, s_axis: Stream, ports: Sequence[Stream]):
-    """Give each frame to the port of number s_axis.tdest, or of 255 to each of 2, 4, 8 or 16 ports.
+def port_copy(clk, rst, s_axis: Stream, m_axis: PortFrames):
+    """Give each frame to the port that it is for, or to all.
 
-    ports: Stream(bits, keep), as s_axis, which has tdest, too. A word is taken when all have it, so the
-    slowest port holds the others. What is for a port that is not there is taken, and nobody has it.
+    A word is taken when all have it, so the slowest port holds the others. What is for a port that is not
+    there is taken, and nobody has it. Where one port has its word before the others, its tvalid falls inside
+    a frame.
+
+    Args:
+        s_axis: Frames; tdest is the number of the port, or 255: all.
+        m_axis: Frames to the ports.
+        ports: Number of ports: 2, 4, 8 or 16.
+        bus_bits: Bits of a word.
+
+    Clocks:
+        0: From `s_axis_tvalid` to the ports' `tvalid`: no register is between them.
     """
+    ports = m_axis.streams
     PORTS = len(ports)
     if PORTS not in (2, 4, 8, 16):
         raise ValueError(f"expected 2, 4, 8 or 16 ports, got {PORTS}")

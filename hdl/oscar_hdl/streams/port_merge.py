@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from myhdl import always, always_comb, block, concat
 
-from oscar_hdl.streams.bundles import Stream, bit, word
+from oscar_hdl.streams.bundles import PortFrames, Stream, bit, word
 from oscar_hdl.streams.hot_tree import hot_tree
 from oscar_hdl.streams.joined import joined
 
@@ -42,23 +42,34 @@ def port_ready(taken, hot, ports: Sequence[Stream]):
 
 
 @block
-def port_merge(clk, rst, ports: Sequence[Stream], m_axis: Stream):
-    """Give frames of 2, 4, 8 or 16 ports one after the other, whole; m_axis.tid is the port's number.
+def port_merge(clk, rst, s_axis: PortFrames, m_axis: Stream):
+    """Give frames of several ports one after the other, whole.
 
-    ports: Stream(bits, keep). Ports take turns: from one frame of a port to its next, each other port gets at
-    most one in front. Between two frames there is a clock without a word.
+    Ports take turns: from one frame of a port to its next, each other port gets at most one in front. A frame
+    that stops in the middle stops all ports: put a store of whole frames in front of each.
+
+    Args:
+        s_axis: Frames from the ports.
+        m_axis: Frames of all ports; tid is the number of the frame's port.
+        ports: Number of ports: 2, 4, 8 or 16.
+        bus_bits: Bits of a word.
+
+    Clocks:
+        1: Without a word, between two frames.
+        2: From a word's `tvalid` to `m_axis_tvalid`, where no frame is under way and `m_axis` is ready.
     """
+    ports = s_axis.streams
     PORTS, KEEP, DATA = len(ports), len(ports[0].tkeep), len(ports[0].tdata)
     LAST = DATA + KEEP
     if PORTS not in (2, 4, 8, 16):
         raise ValueError(f"expected 2, 4, 8 or 16 ports, got {PORTS}")
     hot, offers, above, lowest, busy = word(PORTS, 1), *(word(PORTS) for _ in range(3)), bit()
-    chosen, open, taken, number = word(LAST + 2), bit(), bit(), word(len(m_axis.tid))
+    chosen, vacant, taken, number = word(LAST + 2), bit(), bit(), word(len(m_axis.tid))
 
     @always_comb
     def look():
-        open.next = m_axis.tready or not m_axis.tvalid
-        taken.next = busy and open
+        vacant.next = m_axis.tready or not m_axis.tvalid
+        taken.next = busy and vacant
         number.next = 0
         for i in range(PORTS):
             if hot[i]:
@@ -84,7 +95,7 @@ def port_merge(clk, rst, ports: Sequence[Stream], m_axis: Stream):
     def turn():
         """A port has its turn to the end of a frame, then the next one above it that has one."""
         if busy:
-            if open and chosen[LAST + 1] and chosen[LAST]:
+            if vacant and chosen[LAST + 1] and chosen[LAST]:
                 busy.next = False
         elif offers != 0:
             busy.next = True
@@ -96,7 +107,7 @@ def port_merge(clk, rst, ports: Sequence[Stream], m_axis: Stream):
 
     @always(clk.posedge)
     def give():
-        if open:
+        if vacant:
             m_axis.tvalid.next = busy and chosen[LAST + 1]
             m_axis.tlast.next = chosen[LAST]
             m_axis.tkeep.next = chosen[LAST:DATA]

@@ -23,7 +23,7 @@ from oscar.errors import CautionWarning
 from oscar.reducers.cluster import LocalCluster
 from oscar.reducers.tasks import TaskCommunicator
 from oscar.tables import Row, Table
-from oscar.transports.base import TASK_TAG
+from oscar.transports.base import TASK_TAG, Transport
 from oscar.transports.threads import ThreadTransport, local_transports
 from oscar_lab.trials._hunt import seed_of
 
@@ -40,6 +40,21 @@ TABLE = Table(
 
 class Died(Exception):
     """A rank is gone without a word."""
+
+
+def die_at(transport: Transport, last: int) -> None:
+    """Let a rank die before it sends its message number `last` of a task."""
+    sent, send = 0, transport._send
+
+    def limited(peer: int, tag: int, parts: Any) -> None:
+        nonlocal sent
+        sent += tag == TASK_TAG
+        if sent == last:
+            transport.close()
+            raise Died
+        send(peer, tag, parts)
+
+    transport._send = limited  # type: ignore[method-assign]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,18 +122,9 @@ def _digest(mean: list[np.ndarray]) -> int:
 def _train(steps: int, seed: int, victim: int, last: int, transport: ThreadTransport) -> dict[str, Any]:
     """Run one rank. victim: dies before it sends its message number `last`."""
     result: dict[str, Any] = {"means": [], "drained": 0, "computed": 0}
-    dice, sent, send = random.Random(seed + transport.rank), 0, transport._send
-
-    def limited(peer: int, tag: int, parts: Any) -> None:
-        nonlocal sent
-        sent += tag == TASK_TAG
-        if sent == last:
-            transport.close()
-            raise Died
-        send(peer, tag, parts)
-
+    dice = random.Random(seed + transport.rank)
     if transport.rank == victim:
-        transport._send = limited  # type: ignore[method-assign]
+        die_at(transport, last)
     schedule: Any = {"name": "redundant", "copies": COPIES}
     config = Config(nodes=NODES, schedule=schedule)
     communicator = TaskCommunicator(config, transport)

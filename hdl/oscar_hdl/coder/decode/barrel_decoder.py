@@ -1,4 +1,41 @@
-"""The barrel decoder: eight lanes a clock, eight blocks that take turns (engine.md, "Barrel units")."""
+"""The barrel decoder: eight lanes a clock, eight blocks that take turns.
+
+A block is up to 2^17 values of 16 bits in rows of 32, and 32 rows are a group. The decoder takes the bytes
+of blocks, adds what they code to local values, and gives the sums. Whoever uses it alone brings the tables,
+takes frames apart (docs/reference/asc.md, "Payload"), and keeps rows.
+
+1. **Reset.** Hold `rst` for 64 clocks. `phase` counts up in every clock from then on.
+2. **Tables.** Write the 128 quads of a bank to `tables` before its first block starts. Write no bank while a
+   block uses it.
+3. **Start.** Choose a thread whose bit of `job_idle` is 1, four clocks or more after the last start. Strobe
+   `job_start` with thread, bank, values and the directory entry. Seven threads with bytes keep the unit busy.
+4. **Feed.** A format-4 block is decoded from its end. From six clocks after the start on give its words of
+   sixteen bytes, the last one first, and in each word the last byte in bits 0 to 7. Words are those of a
+   memory that has the block at any byte: `job_offset` says how many bytes of the last word that comes, the
+   upper ones, lie before the block, and lower bytes of the first word may lie after it. Words do not wait: a
+   thread with `feed_room` takes eight more than had come 13 clocks ago.
+5. **Serve memory.** Keep each `position_take` with its thread, row, header and read. In clock 0 of a later
+   turn strobe `position_given` for one of the threads that wait. Give data and local values in clocks 2 to 5
+   after it, lanes 24 to 31 first. To replace instead of add, give 0 as local values.
+6. **Write the sums.** They do not wait. They come 30 clocks after the answer, a row's descriptor 12 clocks
+   after its first sums. Do not give a row to another thread before its sums are written.
+7. **End.** `job_done` says with `job_bad` whether the block was whole. All its words are taken then.
+
+A turn takes four clocks; clock 0 is the first one of the answer's turn, where `phase` is a multiple of four:
+
+```
+clock            0      2      3      4      5     ..  24   ..  30     31     32     33   ..  42
+position_given   1
+mean             valid
+data, local             24-31  16-23  8-15   0-7       lanes
+position_take                                           next of this thread, or later
+sums_valid                                                      24-31  16-23  8-15   0-7
+sums_described                                                                                1
+```
+
+docs/develop/engine.md defines distance and P of a row ("What a NIC keeps and what it is given"), and the
+turns of a block ("Barrel units").
+"""
 
 from itertools import pairwise
 
@@ -141,13 +178,28 @@ def group_classes(clk, phase, symbols15, active14, plan13, plan17, group, alive3
 
 @block
 def barrel_decoder(clk, rst, phase, job, tables, feed, position, sums, counts, *, banks: int = BANKS):
-    """Decode blocks (asc.md, format 4), eight lanes a clock, of eight threads in turns of four clocks.
+    """Decode blocks, eight lanes a clock, of eight threads in turns of four clocks.
 
-    phase u4: counts up by one a clock; a turn begins where its two lower bits are 0. job: DecoderJob.
-    tables: TableWrites, of 2 or 4 banks. feed: FeedPort. position: CodedPosition. sums: CodedSums.
-    counts: CountedLanes.
+    docs/reference/asc.md has the format: 4. A number in a name is the clock in which a signal belongs to a
+    turn's first lanes, 0 that of its answer.
 
-    A number in a name is the clock in which a signal belongs to a turn's first lanes, 0 that of its answer.
+    Args:
+        phase: Counts up by one a clock, for ever. A turn begins where its two lower bits are 0.
+        job: Blocks to decode, and how they end.
+        tables: Writes of the tables.
+        feed: Bytes of blocks.
+        position: Means, distances and local values, from memory.
+        sums: Rows of sums, to memory.
+        counts: Symbols to count, for those who make the next frame's tables; in clocks 36 to 39 of a turn.
+        banks: Table banks, 2 or 4.
+
+    Clocks:
+        27 to 38: From `job_start` to the block's first request, if its words come one after another and no
+            other thread is before it.
+        28: Between two turns of a thread, where memory answers in the next turn; 36 after classes. A raw row
+            takes 116.
+        30: From an answer to the row's first sums.
+        45 to 52: From the start of a block's last turn to `job_done`, if all its bytes came.
     """
     plans = [ports.DecodePlan() for _ in range(9)]
     _, plan5, plan9, plan13, plan17, plan21, plan25, plan29, plan33 = plans

@@ -23,7 +23,26 @@ OP_BITS = 3
 
 
 class DecoderJob(Bundle):
-    """Blocks for the threads of a barrel decoder."""
+    """Blocks for the threads of a barrel decoder.
+
+    Attributes:
+        start: Strobe: `thread` decodes a block. For an idle thread, four clocks or more after the last start.
+        thread: Thread that starts.
+        idle: Level: threads without a block. A bit rises with `done`.
+        bank: Bank of tables and counts. This field and those up to `offset` need not hold after `start`.
+        values: Number of values, 1 to 2^17.
+        raw: Values come as they are: whole rows of 64 bytes in their order, of each row the last lane first,
+            0 in lanes without a value. Then `offset` is 0, and `seeds`, `first`, `last` mean nothing.
+        seeds: Directory: seed rows.
+        first: Directory: first group with a live row.
+        last: Directory: last group with a live row.
+        bytes: Directory: bytes of the block, 96 or more.
+        offset: Bytes in the block's last word that lie before the block, its upper ones.
+        done: Strobe: the block has ended, and the unit has taken all words that belong to it.
+        done_thread: Its thread; in the clock of `done` alone.
+        bad: With `done`: wrong start or final states, or bytes missing or left over. Sums and counts of such
+            a block mean nothing.
+    """
 
     start, thread, idle = bit(), word(THREAD_BITS), word(THREADS)
     bank, values, raw = word(BANK_BITS), word(VALUES_BITS), bit()
@@ -33,14 +52,36 @@ class DecoderJob(Bundle):
 
 
 class FeedPort(Bundle):
-    """Bytes of threads' blocks, from each block's end to its begin, sixteen a word."""
+    """Bytes of threads' blocks, from each block's end to its start, sixteen a word.
+
+    Attributes:
+        valid: Strobe, every second clock at most: a word. It does not wait.
+        thread: Thread of the word. Words of different threads come in any order.
+        data: Sixteen bytes, in bits 0 to 7 the byte that the decoder takes first. A block has
+            ceil((bytes + offset) / 16) words.
+        room: Level: threads that take eight words more than had come 13 clocks ago.
+    """
 
     valid, thread, data = bit(), word(THREAD_BITS), word(8 * WORD_BYTES)
     room = word(THREADS)  # threads to which eight words may be sent
 
 
 class CodedPosition(Bundle):
-    """Means, distances and local values for a barrel decoder: each request is answered in a later turn."""
+    """Means, distances and local values for a barrel decoder: memory answers each request in a later turn.
+
+    Attributes:
+        take: Strobe, in clock 0 of a turn: a request. A thread has one open at most.
+        thread: Thread that asks.
+        row: Row of its block; for a header the first row of the group.
+        header: The request is for a group's means.
+        read: The request needs data. One without is answered all the same: the answer is the turn.
+        given: Strobe, in clock 0 of a later turn: the answer. One a turn at most, in any order of threads.
+        given_thread: Thread that is answered.
+        mean: P of the row, its mean position class, with the answer of a row.
+        data: In clocks 2 to 5 after the answer eight lanes of 4 bits, lanes 24 to 31 first. Of a row the
+            distance; of a header P of row j in lane j, 0 where there is no row.
+        local: In the same clocks, of a row: eight values of 16 bits that its values are added to.
+    """
 
     take, thread, row = bit(), word(THREAD_BITS), word(ROW_BITS)
     header, read = bit(), bit()
@@ -49,7 +90,21 @@ class CodedPosition(Bundle):
 
 
 class CodedSums(Bundle):
-    """Rows of sums, eight lanes a clock, and their descriptors."""
+    """Rows of sums, eight lanes a clock, and their descriptors.
+
+    Attributes:
+        valid: In clocks 30 to 33 of each row's turn: eight sums.
+        thread: Thread of the row.
+        row: Row of the block.
+        total: Eight sums of decoded and local value, modulo 2^16; 0 in lanes without a value. Lanes 24 to 31
+            come first.
+        described: Strobe, in clock 42: the descriptor of a row of sums.
+        described_thread: Thread of that row.
+        described_row: Its number in the block.
+        row_class: Class of the sums.
+        row_size: Size of the sums.
+        row_top: Symbol of their largest magnitude.
+    """
 
     valid, thread = bit(), word(THREAD_BITS)
     row, total = word(ROW_BITS), word(16 * WIDTH)

@@ -1,4 +1,35 @@
-"""The barrel encoder: eight lanes a clock, eight blocks that take turns (engine.md, "Barrel units")."""
+"""The barrel encoder: eight lanes a clock, eight blocks that take turns.
+
+A block is up to 2^17 values of 16 bits in rows of 32, and 32 rows are a group. The encoder makes the bytes of
+blocks and their directory entries. Whoever uses it alone brings the tables, keeps rows and descriptors, and
+puts blocks together to frames (docs/reference/asc.md, "Payload").
+
+1. **Reset.** Hold `rst` for 64 clocks. `phase` counts up in every clock from then on.
+2. **Tables.** Write the 128 quads of a bank to `tables`. A block reads its bank 40 clocks after its start at
+   the earliest, so the last quads may come after it. Write no bank while a block uses it.
+3. **Start.** Choose a thread whose bit of `job_idle` is 1 and whose last bytes were drained. Strobe
+   `job_start` with `job_thread`, `job_bank`, `job_values`. Eight blocks may be under way; five fill the unit.
+4. **Serve memory.** Keep each `source_take` with its thread, row, header and read. In clock 0 of a later turn
+   strobe `source_given` for one of the threads that wait. Give data in clocks 2 to 5 after it.
+5. **Drain.** While `drain_idle`, strobe `drain_start` with the thread whose block began first. Bytes leave
+   on `m_axis_bytes`, `tlast` with the last word. A thread has a buffer of 2,048 bytes and waits without room
+   for two turns, so drain a long block while it is coded. A block of zeros has no bytes and no word.
+6. **End.** At `job_done` take the directory entry. The bytes stay until the thread's next start.
+
+A turn takes four clocks; clock 0 is the first one of the answer's turn, where `phase` is a multiple of four:
+
+```
+clock          0      1      2      3      4      5     ..  16     ..  24
+source_given   1      0                                      (of other threads)
+row_class      valid
+data                         0-7    8-15   16-23  24-31      lanes
+source_take                                                 next of this thread, or later
+m_axis_bytes                                                            the turn's bytes, or later
+```
+
+docs/develop/engine.md defines class, size, distance and P of a row ("What a NIC keeps and what it is given"),
+which `oscar_hdl.coder.rows.frame_rows` computes, and the turns of a block ("Barrel units").
+"""
 
 from itertools import pairwise
 
@@ -121,13 +152,25 @@ def sampled_lanes(pick, addresses, address):
 
 @block
 def barrel_encoder(clk, rst, phase, job, tables, source, counts, drain, m_axis_bytes):
-    """Encode blocks (asc.md, format 4), eight lanes a clock, of eight threads in turns of four clocks.
+    """Encode blocks, eight lanes a clock, of eight threads in turns of four clocks.
 
-    phase u4: counts up by one a clock; a turn begins where its two lower bits are 0. job: EncoderJob.
-    tables: TableWrites. source: CodedSource. counts: CountedLanes. drain: DrainPort. m_axis_bytes:
-    Stream(128, keep=16).
+    docs/reference/asc.md has the format: 4. A number in a name is the clock in which a signal belongs to a
+    turn's first lanes, 0 that of its answer.
 
-    A number in a name is the clock in which a signal belongs to a turn's first lanes, 0 that of its answer.
+    Args:
+        phase: Counts up by one a clock, for ever. A turn begins where its two lower bits are 0.
+        job: Blocks to encode, and their directory entries.
+        tables: Writes of the tables.
+        source: Rows and descriptors, from memory.
+        counts: Symbols to count, for those who make the next frame's tables.
+        drain: The thread whose bytes leave.
+        m_axis_bytes: Bytes of blocks, sixteen a word, the first one in bits 0 to 7.
+
+    Clocks:
+        8 to 11: From `job_start` to the block's first request, if no other thread is before it.
+        20: Between two turns of a thread, where memory answers in the next turn; 24 after a header.
+        17: From the start of a block's last turn to `job_done`.
+        24: From an answer to the turn's bytes on `m_axis_bytes`, if the thread is drained.
     """
     plan, plan5, plan9, plan13, plan17 = plans = [ports.FirstPlan(), *(ports.Plan() for _ in range(4))]
     group, reading, ended = ports.Group(), ports.Reading(), ports.Ended()

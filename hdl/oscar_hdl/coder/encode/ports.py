@@ -18,7 +18,22 @@ OP_BITS = 4
 
 
 class CodedSource(Bundle):
-    """Rows and descriptors for a barrel encoder: each request is answered in a later turn."""
+    """Rows and descriptors for a barrel encoder: memory answers each request in a later turn.
+
+    Attributes:
+        take: Strobe, in clock 0 of a turn: a request. A thread has one open at most.
+        thread: Thread that asks.
+        row: Row of its block; for a header the first row of the group.
+        header: The request is for a group's header.
+        read: The request needs data. One without is answered all the same: the answer is the turn.
+        given: Strobe, in clock 0 of a later turn: the answer. One a turn at most, in any order of threads.
+        given_thread: Thread that is answered.
+        row_class: Class of the row, with the answer of a row.
+        mean: P of the row, its mean position class, with the answer of a row.
+        data: In clocks 2 to 5 after the answer eight lanes of 19 bits, the lowest lane first. Of a row
+            value + (distance << 16). Of a header class + (size << 4) + (P << 7) of row j in lane j, 0 where
+            there is no row.
+    """
 
     take, thread, row = bit(), word(THREAD_BITS), word(ROW_BITS)
     header, read = bit(), bit()
@@ -27,7 +42,25 @@ class CodedSource(Bundle):
 
 
 class EncoderJob(Bundle):
-    """Blocks for the threads of a barrel encoder, and their directory entries."""
+    """Blocks for the threads of a barrel encoder, and their directory entries.
+
+    Attributes:
+        start: Strobe: `thread` encodes a block. In any clock, for an idle thread.
+        thread: Thread that starts.
+        idle: Level: threads without a block.
+        bank: Bank of tables and counts; with `start`.
+        values: Number of values, 1 to 2^17; with `start`.
+        done: Strobe: a block has ended, and all its bytes are in the thread's buffer.
+        done_thread: Its thread. This field and those after it hold in the clock of `done` alone.
+        bad: A value has no symbol in its row's class, or the tables lack a symbol.
+        constant: All values of the block are equal, to `value`. Drop its bytes; `bytes` means nothing.
+        value: That value.
+        bits: Bit length of the or of v xor (v >> 15) of all values v.
+        seeds: Directory: seed rows.
+        first: Directory: first group with a live row.
+        last: Directory: last group with a live row.
+        bytes: Directory: bytes of the block.
+    """
 
     start, thread, idle = bit(), word(THREAD_BITS), word(THREADS)
     bank, values = word(BANK_BITS), word(VALUES_BITS)
@@ -37,7 +70,14 @@ class EncoderJob(Bundle):
 
 
 class DrainPort(Bundle):
-    """Whose bytes are to be given."""
+    """The thread whose bytes leave.
+
+    Attributes:
+        start: Strobe, while `idle`: give the bytes of the block of `thread`, from the first one on. The block
+            may still be coded.
+        thread: Thread to drain; with `start`.
+        idle: Level: the last word of the block before was taken.
+    """
 
     start, thread, idle = bit(), word(THREAD_BITS), bit()
 

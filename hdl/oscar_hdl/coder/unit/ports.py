@@ -14,6 +14,13 @@ ALL_THREADS = (1 << THREADS) - 1  # a name, because VHDL has no shift of a liter
 
 
 class CountedLanes(Bundle):
-    """Symbols to count: the sample of a clock's lanes (docs/reference/asc.md, "Counts")."""
+    """Symbols to count: the sample of a clock's lanes (docs/reference/asc.md, "Counts").
+
+    Attributes:
+        valid: A bit for each of the two lanes that are counted in this clock. None comes after the end of
+            the bank's last block.
+        address: Row of the table (5 bits) and symbol (4 bits below) of each of them, the first lowest.
+        bank: Bank of the counts.
+    """
 
     valid, address, bank = word(SAMPLED), word(9 * SAMPLED), word(BANK_BITS)

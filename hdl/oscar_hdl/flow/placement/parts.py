@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from myhdl import ConcatSignal, SignalType, always_comb, block
-from myhdl._block import _Block
 
 from oscar_hdl.coder import ports
 from oscar_hdl.coder.ports import CountChain, TablesPort
+from oscar_hdl.flow.elaboration import driven
 from oscar_hdl.nic.control.registers import ROW_BITS
 from oscar_hdl.nic.ports import STREAM_BITS, FrameCommand, TopPort, frames_in, frames_out
 from oscar_hdl.streams.bundles import Stream, bit, word
@@ -27,14 +27,6 @@ def _signals(item: Any) -> Iterator[Any]:
     elif item is not None:
         for part in item if isinstance(item, list) else vars(item).values():
             yield from _signals(part)
-
-
-def _driven(item: Any) -> set[int]:
-    """Return which signals the processes of a block drive."""
-    if isinstance(item, _Block):
-        return set().union(*map(_driven, item.subs))
-    found = [item.symdict[name] for name in item.outputs | item.inouts]
-    return {id(s) for one in found for s in (one if isinstance(one, list) else [one])}
 
 
 @block
@@ -68,8 +60,8 @@ def sides(
 ) -> tuple[tuple[Any, ...], ...]:
     """Return the signals that a block takes and those that it gives, of arguments such as make returns."""
     probe = make()
-    driven = _driven(function(bit(), bit(), *probe, **parameters))
-    ways = [id(signal) in driven for argument in probe for signal in _signals(argument)]
+    outputs = driven(function(bit(), bit(), *probe, **parameters))
+    ways = [id(signal) in outputs for argument in probe for signal in _signals(argument)]
     signals = [signal for argument in arguments for signal in _signals(argument)]
     return tuple(
         tuple(signal for signal, drive in zip(signals, ways, strict=True) if drive == wanted)

@@ -14,6 +14,8 @@ Proven for any number of clocks (property directed reachability), or where that 
 clocks from the start.
 
     python -m oscar_hdl.flow.proofs.formal [--light] [--top pair_fifo]
+
+With --checkers the rules of streams are those of somebody else, wb2axip, and nothing else is shown.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import argparse
 import json
 import re
 import resource
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,7 +35,10 @@ from oscar_hdl.flow.tools import FlowError, find, run, yosys
 from oscar_hdl.flow.tops import Value
 
 SOLVER = "berkeley-abc"
+NEVER = "1'b0"
 HARDEST = 300  # seconds for one block
+PARTS = "tdata", "tkeep", "tlast", "tid", "tdest"
+CHECKERS = "faxis_master", "faxis_slave", "faxil_slave"  # of wb2axip: who gives, who takes, registers
 _PORT = re.compile(r"^ *(input|output) +(?:wire |reg )?(?:\[(\d+):0\] +)?(\w+)", re.MULTILINE)
 
 
@@ -66,7 +72,7 @@ class Proof:
     depth: int = 0
     passes: tuple[tuple[str | Words, str | Words], ...] = ()
     rules: str = ""
-    forget: str = "1'b0"
+    forget: str = NEVER
     drains: int = 0
     most: int = 15
     reach: int = 20
@@ -91,11 +97,17 @@ def streams_of(ports: dict[str, tuple[bool, int]]) -> dict[str, bool]:
     return {name: ports[f"{name}_tvalid"][0] for name in names if f"{name}_tready" in ports}
 
 
-def wrapper(proof: Proof, ports: dict[str, tuple[bool, int]]) -> str:
-    """Return a module that drives the block with anything and says what must hold."""
-    top = proof.top.rpartition(":")[2]
+def wrapper(proof: Proof, ports: dict[str, tuple[bool, int]], *, theirs: bool = False) -> str:
+    """Return a module that drives the block with anything and says what must hold.
+
+    Args:
+        proof: Block and rules.
+        ports: Of the block.
+        theirs: Rules are those of `CHECKERS` alone; what ours assume is assumed.
+    """
+    top, rule = proof.top.rpartition(":")[2], "assume(1)" if theirs else "assert(x)"
     lines = ["`ifdef SEE", "`define RULE(x) assume(1)", "`define SEEN(x) assert(!(x))", "`else"]
-    lines += ["`define RULE(x) assert(x)", "`define SEEN(x) assume(1)", "`endif"]
+    lines += [f"`define RULE(x) {rule}", "`define SEEN(x) assume(1)", "`endif"]
     lines += ["module formal(input clk);", "  reg began = 0; always @(posedge clk) began <= 1;"]
     lines += ["  (* anyseq *) wire again;", "  wire rst = again | !began;"]
     for name, (comes, width) in ports.items():
@@ -104,19 +116,46 @@ def wrapper(proof: Proof, ports: dict[str, tuple[bool, int]]) -> str:
             lines.append(f"  {free}wire [{width - 1}:0] {name};")
     lines.append(f"  {top} dut({', '.join(f'.{name}({name})' for name in ports)});")
     for stream, comes in streams_of(ports).items():
-        lines += _holds(stream, comes, proof.forget, ports)
+        lines += _checked(stream, comes, ports) if theirs else _holds(stream, comes, proof.forget, ports)
         if stream not in proof.still:
             lines.append(f"  always @(posedge clk) `SEEN(!rst && {stream}_tvalid && {stream}_tready);")
     for n, (source, sink) in enumerate(proof.passes):
         came, left = _words(source, ports, sink), _words(sink, ports, source)
         lines += _passes(str(n), came, left, proof.most, proof.drains)
+    if theirs and "s_axil_awaddr" in ports:
+        lines += _checked_registers(ports)
     return "\n".join([*lines, proof.rules, "endmodule", ""])
+
+
+def _checked(stream: str, comes: bool, ports: dict[str, tuple[bool, int]]) -> list[str]:
+    """Return an instance of wb2axip's rules of a stream: assumed of one that comes, else asserted."""
+    sizes = {part: ports[name][1] for part in PARTS if (name := f"{stream}_{part}") in ports}
+    width = -(-sizes["tdata"] // 8) * 8
+    named = {"DATA": width, "ID": sizes.get("tid", 1), "ADDR": sizes.get("tdest", 1)}
+    parameters = ", ".join(f".C_S_AXI_{name}_WIDTH({bits})" for name, bits in named.items())
+    pins = {f"i_{part}": f"{stream}_{part}" for part in ("tvalid", "tready", *sizes)}
+    pins |= {"i_aclk": "clk", "i_aresetn": "!rst"}
+    if "tkeep" in sizes:
+        pins["i_tstrb"] = f"{stream}_tkeep"  # as AXI has it where there is no tstrb; the checker has ones
+    text = f"  {CHECKERS[comes]} #({parameters}) check_{stream}({_pins(pins)});"
+    return [text] if comes else ["`ifndef SEE", text, "`endif"]
+
+
+def _checked_registers(ports: dict[str, tuple[bool, int]]) -> list[str]:
+    """Return an instance of wb2axip's rules of AXI4-Lite."""
+    pins = {name.replace("s_axil", "i_axi"): name for name in ports if name.startswith("s_axil_")}
+    pins |= {"i_clk": "clk", "i_axi_reset_n": "!rst", "i_axi_awprot": "3'd0", "i_axi_arprot": "3'd0"}
+    parameters = f".C_AXI_ADDR_WIDTH({ports['s_axil_awaddr'][1]}), .F_AXI_MAXWAIT(0), .F_AXI_MAXRSTALL(0)"
+    return ["`ifndef SEE", f"  {CHECKERS[2]} #({parameters}) check_s_axil({_pins(pins)});", "`endif"]
+
+
+def _pins(pins: Mapping[str, str]) -> str:
+    return ", ".join(f".{pin}({name})" for pin, name in pins.items())
 
 
 def _holds(stream: str, comes: bool, forget: str, ports: dict[str, tuple[bool, int]]) -> list[str]:
     """What is offered stays, and a reset takes it back."""
-    named = ("tdata", "tkeep", "tlast", "tid", "tdest")
-    parts = [f"{stream}_{part}" for part in named if f"{stream}_{part}" in ports]
+    parts = [f"{stream}_{part}" for part in PARTS if f"{stream}_{part}" in ports]
     same = " && ".join([f"{stream}_tvalid", *(f"{part} == $past({part})" for part in parts)])
     say, back = ("assume", "rst") if comes else ("`RULE", f"rst || {forget}")
     return [
@@ -171,8 +210,17 @@ def _passes(i: str, source: Words, sink: Words, most: int, clocks: int) -> list[
     return lines
 
 
-def prove(proof: Proof, verilog: Path, out: Path) -> float:
-    """Check a converted block; return seconds of a processor. Raises FormalError with the broken rule."""
+def prove(proof: Proof, verilog: Path, out: Path, checkers: Path | None = None) -> float | None:
+    """Check a converted block; return seconds of a processor, or None if `checkers` say nothing of it.
+
+    Raises FormalError with the broken rule.
+
+    Args:
+        proof: Block and rules.
+        verilog: The converted block.
+        out: Folder of results.
+        checkers: Folder with wb2axip's rules, which take the place of ours.
+    """
     began, name = _worked(), proof.top.rpartition(":")[2]
     text = verilog.read_text(encoding="utf-8")
     ports = ports_of(text)
@@ -180,30 +228,37 @@ def prove(proof: Proof, verilog: Path, out: Path) -> float:
     for stream in named - set(streams_of(ports)):
         there = ", ".join(streams_of(ports)) or "none"
         raise FormalError(f"{name}: expected a stream {stream!r}, got {there}")
-    rules = wrapper(proof, ports)
+    rules = wrapper(proof, ports, theirs=checkers is not None)
+    theirs = [shutil.copy(checkers / f"{name}.v", out) for name in CHECKERS] if checkers else []
     (out / f"{name}.v").write_text(text, encoding="utf-8")
     (out / f"{name}.formal.sv").write_text(rules, encoding="utf-8")
-    asserted = _model(name, out, proof.free, "")
+    asserted = _model(name, out, proof.free, "", theirs)
+    if not asserted and checkers:
+        return None
     if not asserted:
         raise FormalError(f"{name}: there is nothing to prove: no stream out, no `RULE")
     check = f"bmc3 -F {proof.depth} -T {HARDEST}" if proof.depth else f"pdr -T {HARDEST}"
     said = _abc(name, out, check)
     if broken := re.search(r"Output (\d+) of miter .* was asserted in frame (\d+)", said):
-        line = int(asserted[int(broken[1])].split(":")[-1].split("$")[0].split(".")[0])
+        place = asserted[int(broken[1])]
+        if checkers:
+            raise FormalError(f"{name}: a rule is broken in clock {broken[2]}: {place}")
+        line = int(place.split(":")[-1].split("$")[0].split(".")[0])
         rule = rules.split("\n")[line - 1].strip()
         raise FormalError(
             f"{name}: a rule is broken in clock {broken[2]}, line {line} of {name}.formal.sv: {rule}"
         )
     if (f"No output asserted in {proof.depth} frames" if proof.depth else "Property proved") not in said:
         raise FormalError(f"{name}: neither proven nor broken in {HARDEST} s; see {out / name}.abc.log")
-    seen = _model(name, out, proof.free, "-D SEE")
+    seen = _model(name, out, proof.free, "-D SEE", theirs)
     if seen:
         # ABC's bmc3 has crashed where all is seen in the first clocks.
-        search = f"bmc3 -a -g -F {proof.reach}" if proof.reach else f"pdr -a -T {HARDEST}"
+        bounded = proof.reach and not checkers
+        search = f"bmc3 -a -g -F {proof.reach}" if bounded else f"pdr -a -T {HARDEST}"
         said = _abc(name, out, search)
         can = {int(n) for n in re.findall(r"Output +(\d+) was asserted", said)}
         if lacking := [place for n, place in enumerate(seen) if n not in can]:
-            when = f"in {proof.reach} clocks" if proof.reach else "ever"
+            when = f"in {proof.reach} clocks" if bounded else "ever"
             raise FormalError(f"{name}: cannot happen {when}: {', '.join(lacking)}")
     return _worked() - began
 
@@ -214,10 +269,11 @@ def _worked() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _model(name: str, out: Path, free: int, defines: str) -> list[str]:
+def _model(name: str, out: Path, free: int, defines: str, theirs: Sequence[str]) -> list[str]:
     """Write the block with its rules as an and-inverter graph; return the places of the asserts."""
-    script = f"read_verilog {name}.v; read_verilog -formal -sv {defines} {name}.formal.sv; "
-    script += "prep -top formal -flatten; async2sync; opt -full; memory -nomap; "
+    script = "".join(f"read_verilog -formal -sv {Path(file).name}; " for file in theirs)
+    script += f"read_verilog {name}.v; read_verilog -formal -sv {defines} {name}.formal.sv; "
+    script += "prep -top formal -flatten; chformal -cover -remove; async2sync; opt -full; memory -nomap; "
     script += f"delete t:$mem_v2 r:SIZE>{free} %i; setundef -undriven -anyseq; memory_map; "
     script += "opt -full; dffunmap; opt_clean; "
     script += "techmap; simplemap; dffunmap; opt_clean; formalff -clk2ff -ff2anyinit; "
@@ -248,8 +304,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("build/formal"), help="folder of results")
     parser.add_argument("--top", nargs="*", metavar="BLOCK", help=", ".join(PROOFS))
     parser.add_argument("--light", action="store_true", help="the part of the list for each change")
+    parser.add_argument("--checkers", type=Path, metavar="FOLDER", help="bench/formal of a clone of wb2axip")
     args = parser.parse_args(argv)
-    tops = args.top or [name for name, proof in PROOFS.items() if proof.light or not args.light]
+    # What takes an offer back is no AXI4-Stream: inside the NIC there are some.
+    tops = args.top or [
+        name
+        for name, proof in PROOFS.items()
+        if (proof.light or not args.light) and (proof.forget == NEVER or not args.checkers)
+    ]
     unknown = [top for top in tops if top not in PROOFS]
     if unknown:
         parser.error(f"no proof of {', '.join(unknown)}; there are {', '.join(PROOFS)}")
@@ -260,7 +322,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in tops:
             proof = PROOFS[name]
             file = convert_top(proof.top, "verilog", args.out, proof.parameters)
-            seconds = prove(proof, file, args.out)
+            seconds = prove(proof, file, args.out, args.checkers)
+            if seconds is None:
+                print(f"{name:<20} has no stream out", flush=True)
+                continue
             total += seconds
             clocks = f"{proof.depth} clocks" if proof.depth else "for ever"
             print(f"{name:<20} {clocks:>9}, proven in {seconds:.0f} s", flush=True)

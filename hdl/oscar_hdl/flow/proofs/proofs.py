@@ -186,8 +186,11 @@ PROOFS: dict[str, Proof] = {
           "{m_axis_tlast, m_axis_tkeep == 2'd3, m_axis_tdata}", 18, "m_axis_tready")),),
         rules=PAIR_FIFO, drains=6,
     ),
-    "port_merge": Proof(STREAMS + "port_merge", passes=MERGED, rules=PORT_MERGE, drains=3, most=3, reach=20),
-    "port_copy": Proof(STREAMS + "port_copy", rules=PORT_COPY),
+    "port_merge": Proof(
+        "port_merge", passes=MERGED, rules=PORT_MERGE, drains=3, most=3, reach=20,
+        parameters={"ports": 4, "bus_bits": 8},
+    ),
+    "port_copy": Proof("port_copy", rules=PORT_COPY, parameters={"ports": 2, "bus_bits": 8}),
     "sum_feed": Proof(MEMORY + "sum_feed", rules=SUM_FEED, reach=0),
     "frame_reader": Proof(FRAMES + "frame_reader", rules=FRAME_READER),
     "axi_lite_registers": Proof(CONTROL + "axi_lite_registers", rules=AXI_LITE),

@@ -43,12 +43,20 @@ def crc_rest(clk, enable, data, rest, columns: Sequence[int], *, at: int):
 def frame_crc(clk, rst, valid, data, last, missing, done, result, *, lead: int = 0):
     """Give the CRC-32 of a message, as zlib.crc32 does.
 
-    valid (strobe), data (8 bits for each of 8 to 64 bytes, 4 at a time), last: words of the message, at any
-    distance. missing (with last; wide enough for the bytes less 1): so many bytes at the end of the last word
-    are not of the message; they must be 0. lead: so many bytes at the begin of the first word are not of it;
-    they must be 0.
-    done (strobe): 6 clocks after last, and one for each four bytes that are missing and each byte beyond;
-    result u32 holds from then to the next done. The next message begins after done.
+    Args:
+        valid: Strobe: a word of the message. Words come at any distance; the next message begins after
+            `done`.
+        data: The word, 8 to 64 bytes, a multiple of 4; the first byte in bits 0 to 7.
+        last: With `valid`: the last word.
+        missing: With `last`: number of bytes at the end of the word that are not of the message. They must
+            be 0.
+        done: Strobe: the result is there.
+        result: The CRC; holds from `done` to the next one.
+        size: Bytes of a word.
+        lead: Number of bytes at the start of the first word that are not of the message. They must be 0.
+
+    Clocks:
+        6: From `last` to `done`, and one for each four bytes that are missing and each byte beyond.
     """
     size = len(data) // 8
     if len(data) % 32 or not 8 <= size <= 64:

@@ -138,7 +138,7 @@ def deframer(
     length, announced, measured, expected = word(32), word(32), word(LENGTH_BITS), word(LENGTH_BITS)
     full, short = word(at_bits, NONE), word(rest_bits)
     alone, fault = bit(), word(4)
-    odd, gap, wrong, length_right, sum_right, foreign, unknown = (bit() for _ in range(7))
+    keep_error, keep_gap, wrong, length_right, sum_right, foreign, unknown = (bit() for _ in range(7))
     crc_done, crc = bit(), word(32)
     fed, fed_data, fed_last, fed_missing = bit(), word(8 * size), bit(), word(rest_bits)
 
@@ -179,14 +179,14 @@ def deframer(
 
     @always_comb
     def look():
-        gap.next = not whole and not final
+        keep_gap.next = not whole and not final
         for n in range(1, size):
             if keep[n] and not keep[n - 1]:
-                gap.next = True
+                keep_gap.next = True
         fault.next = 0
         if dropping:
             fault.next = TOO_LONG
-        elif odd or header != 0 or not length_right:
+        elif keep_error or header != 0 or not length_right:
             fault.next = LENGTH
         elif foreign:
             fault.next = VERSION
@@ -201,8 +201,8 @@ def deframer(
             header.next = header << 1
             if whole:
                 full.next = full + 1
-            if gap or not keep[0]:
-                odd.next = True
+            if keep_gap or not keep[0]:
+                keep_error.next = True
             if header[PLACE]:
                 length.next = data[AT + 32 : AT]
                 announced.next = data[AT + 64 : AT + 32]
@@ -213,7 +213,7 @@ def deframer(
         if state == states.TELL or rst:
             header.next = 1
             full.next = NONE
-            odd.next = False
+            keep_error.next = False
 
     @always(clk.posedge)
     def run():

@@ -19,7 +19,7 @@ def unit_threads(
     free u8: threads without a block. quiet: levels, a bit for each bank of tables and counts: no thread has a
     block of it. wrong: strobes, a bit for each bank: a block of it was bad.
     """
-    open_to = word(THREADS * FRAMES)  # threads with a block, of one bank behind the other
+    busy = word(THREADS * FRAMES)  # threads with a block, of one bank behind the other
     start = bit()
     block_of = copied_fields(
         None, dealt, job, "thread", "bank", "values", "raw", "seeds", "first", "last", "bytes", "offset"
@@ -39,11 +39,11 @@ def unit_threads(
         for b in range(FRAMES):
             for i in range(THREADS):
                 if start and dealt.thread == i and dealt.bank == b:
-                    open_to.next[THREADS * b + i] = True
+                    busy.next[THREADS * b + i] = True
                 elif job.done and job.done_thread == i:
-                    open_to.next[THREADS * b + i] = False
+                    busy.next[THREADS * b + i] = False
         if rst:
-            open_to.next = 0
+            busy.next = 0
 
     @always(clk.posedge)
     def tell():
@@ -52,9 +52,9 @@ def unit_threads(
         for b in range(FRAMES):
             quiet.next[b] = True
             for i in range(THREADS):
-                if open_to[THREADS * b + i]:
+                if busy[THREADS * b + i]:
                     quiet.next[b] = False
-                if job.done and job.bad and job.done_thread == i and open_to[THREADS * b + i]:
+                if job.done and job.bad and job.done_thread == i and busy[THREADS * b + i]:
                     wrong.next[b] = True
         if rst:
             free.next = ALL_THREADS

@@ -113,7 +113,7 @@ def place_counter(
 
     @always_comb
     def look():
-        settled.here.next = judging.place
+        settled.judge_place.next = judging.place
         judging.failed.next = judging.wrong or judging.long
 
     @always(clk.posedge)

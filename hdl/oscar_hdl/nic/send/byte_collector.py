@@ -269,7 +269,7 @@ def byte_collector(
         give.next = complete and mine and room
         move.next = not complete or (mine and room)
         given.next = concat(enable, data)
-        if job.mute:
+        if job.discard:
             given.next = data
         accepted.next = chunk.valid and (not complete or (mine and room))
 

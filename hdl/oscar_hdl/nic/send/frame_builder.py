@@ -80,7 +80,7 @@ def pair_collect(clk, rst, pairs: PairJob, words: Stream, unit: CollectJob, coll
     # Without an `if`, as of the other collectors: all parts of an array of Verilog have one kind of driver.
     @always_comb
     def share():
-        collect.mute.next = unit.mute
+        collect.discard.next = unit.discard
         collect.sum.next = unit.sum or state == states.SUM
         unit.summed.next = collect.summed and state != states.SUM
         pairs.idle.next = state == states.IDLE

@@ -78,7 +78,7 @@ def frame_sender(
     collects = [ports.CollectJob(PLACE_BITS) for _ in range(count)]
     judging, pairs, entries = ports.Judging(PLACE_BITS), ports.PairJob(PLACE_BITS), ports.EntryPort()
     total, leaving = ports.FrameSum(BYTES_LOG2), ports.Leaving(store_log2, BYTES_LOG2)
-    resting, rests = bit(), [ring.resting for ring in rings]
+    drained, rests = bit(), [ring.drained for ring in rings]
     raw, raw_stream, head_stream = RawJob(), Stream(16, keep=2), Stream(16, keep=2)
 
     parts = [
@@ -140,9 +140,9 @@ def frame_sender(
         for n in range(count):
             if not rests[n]:
                 all_rest[:] = 0
-        resting.next = all_rest == 1 and pairs.idle and total.idle and raw.idle
+        drained.next = all_rest == 1 and pairs.idle and total.idle and raw.idle
         if not head.over and not judging.failed:
-            resting.next = False
+            drained.next = False
         if state == states.CLOSE:
             head.length.next = judging.place - HEADER_BYTES
             leaving.words.next = judging.place[FRAME_BITS:BYTES_LOG2]
@@ -181,7 +181,7 @@ def frame_sender(
         elif state == states.CLOSE:
             state.next = states.COLLECT
         elif state == states.COLLECT:  # the last blocks, and the head's part of the CRC
-            if resting:
+            if drained:
                 state.next = states.FINISH
                 if judging.failed:
                     state.next = states.DONE

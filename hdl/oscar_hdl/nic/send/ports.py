@@ -61,11 +61,11 @@ class DealtBlock:
 class SettledBlock:
     """What becomes of a block, with UnitRing.settle: its bytes are kept, from byte `place` of the frame on.
 
-    here: where the bytes of the block go that the judge looks at.
+    judge_place: byte of the frame at which the block under decision begins.
     """
 
     def __init__(self, place_bits: int) -> None:
-        self.keep, self.place, self.here = bit(), word(place_bits), word(place_bits)
+        self.keep, self.place, self.judge_place = bit(), word(place_bits), word(place_bits)
 
 
 class UnitRing(Bundle):
@@ -76,7 +76,7 @@ class UnitRing(Bundle):
     take = bit()  # strobe: the judge has its result
     early = bit()  # level: it is what the judge waits for, so its bytes may be collected
     settle = bit()  # strobe: of the block that was taken last
-    resting = bit()  # level: no byte is collected, or is to be
+    drained = bit()  # level: no block waits for its collection or is being collected
 
 
 class CollectJob:
@@ -84,7 +84,7 @@ class CollectJob:
 
     def __init__(self, place_bits: int) -> None:
         self.start, self.place = bit(), word(place_bits)  # strobe; its first byte in the frame
-        self.mute = bit()  # level: its bytes are not wanted, what is left of them is not written
+        self.discard = bit()  # level: drop the bytes that are not written yet
         self.busy = bit()  # level: from its first word until all is in store and CRC
         self.sum, self.summed = bit(), bit()  # level, while not busy: its CRC counts; strobe: it was taken
         self.claimed, self.free = bit(), bit()  # levels: another has it or wants it; nobody has it

@@ -103,15 +103,15 @@ def unit_ring(
         )
         collect.free.next = state == states.REST
         collect.sum.next = state == states.SUM
-        collect.mute.next = state == states.RUN and some and not keeps
-        ring.resting.next = state == states.REST and not some and not ring.settle
+        collect.discard.next = state == states.RUN and some and not keeps
+        ring.drained.next = state == states.REST and not some and not ring.settle
 
     @always(clk.posedge)
     def launch():
         drain.start.next = begins and not rst
         drain.thread.next = oldest
         collect.start.next = begins and not rst
-        collect.place.next = settled.here
+        collect.place.next = settled.judge_place
         if some:
             collect.place.next = entry[PLACE_BITS:]
 

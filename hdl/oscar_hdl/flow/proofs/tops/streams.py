@@ -17,30 +17,6 @@ def pair_fifo(depth_log2: int = 2) -> Any:
 
 
 @block
-def _port_merge(clk, rst, s_axis_0, s_axis_1, s_axis_2, s_axis_3, m_axis):  # type: ignore[no-untyped-def]
-    from oscar_hdl.streams.port_merge import port_merge as made
-
-    return made(clk, rst, [s_axis_0, s_axis_1, s_axis_2, s_axis_3], m_axis)
-
-
-def port_merge() -> Any:
-    """With four ports of words of eight bits."""
-    return _port_merge(bit(), bit(), *(Stream(8, keep=1) for _ in range(4)), Stream(8, keep=1, id=8))
-
-
-@block
-def _port_copy(clk, rst, s_axis, m_axis_0, m_axis_1):  # type: ignore[no-untyped-def]
-    from oscar_hdl.streams.port_copy import port_copy as made
-
-    return made(clk, rst, s_axis, [m_axis_0, m_axis_1])
-
-
-def port_copy() -> Any:
-    """With two ports of words of eight bits."""
-    return _port_copy(bit(), bit(), Stream(8, keep=1, dest=8), *(Stream(8, keep=1) for _ in range(2)))
-
-
-@block
 def _byte_drain(clk, rst, start, begun, ask, over, over_thread, level, address, issues, data, m_axis):  # type: ignore[no-untyped-def]
     from oscar_hdl.coder.encode.byte_drain import byte_drain as made
     from oscar_hdl.coder.encode.ports import Ended
