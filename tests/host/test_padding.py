@@ -33,7 +33,7 @@ def pair(pad: float) -> list[KeyedTransport]:
     ends = local_transports(2)
     for end in ends:
         end.__class__ = Spy
-    made = on_ranks(ends, lambda end: KeyedTransport(end, KEY, pad=pad, timeout_s=10))
+    made = on_ranks(ends, lambda end: KeyedTransport(end, KEY, pad=pad, timeout_s=20))
     for end in ends:
         end.__dict__["kept"].clear()
     return made
@@ -69,7 +69,7 @@ def test_messages_come_back_bit_by_bit_and_their_sizes_are_rungs(pad: float, dra
         for tag in (number, 32640):
             two.post_recv(0, tag, size)  # the cap: not a byte more fits
             one.post_send(1, tag, message)
-            assert bytes(two.wait(0, tag, time.monotonic() + 5)) == message
+            assert bytes(two.wait(0, tag, time.monotonic() + 20)) == message
     wire = [len(message) - TAG_BYTES for _, message in one.inner.kept]  # type: ignore[attr-defined]
     ladder = set(rungs(pad, 1 << 20)) if pad else set(sizes)
     assert len(wire) == 2 * len(sizes)
@@ -105,7 +105,7 @@ def test_a_padded_message_that_was_changed_is_refused(place: int, draw: random.R
     two.post_recv(0, 7, 100)
     one.post_send(1, 7, bytes(100))
     with pytest.raises(TransportError, match="message 0 of tag 7 from rank 0 is not authentic"):
-        two.wait(0, 7, time.monotonic() + 5)
+        two.wait(0, 7, time.monotonic() + 20)
 
 
 def test_padding_that_is_none_is_refused() -> None:
@@ -119,13 +119,13 @@ def test_padding_that_is_none_is_refused() -> None:
     two.post_recv(0, 7, 100)
     one.post_send(1, 7, b"\xff" * 90)
     with pytest.raises(TransportError, match="tag 7 from rank 0 is not padded as it should be") as caught:
-        two.wait(0, 7, time.monotonic() + 5)
+        two.wait(0, 7, time.monotonic() + 20)
     assert (caught.value.peer, caught.value.kind) == (0, "aborted")
 
 
 def test_unequal_pads_are_refused_on_all_ranks_alike() -> None:
     def make(end: Transport) -> KeyedTransport:
-        return KeyedTransport(end, KEY, pad=5.0 if end.rank == 2 else 10, timeout_s=10)
+        return KeyedTransport(end, KEY, pad=5.0 if end.rank == 2 else 10, timeout_s=20)
 
     errors = on_ranks(local_transports(4), make)
     assert all(isinstance(error, ConfigError) for error in errors), errors

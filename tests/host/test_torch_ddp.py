@@ -62,10 +62,10 @@ def reduce(state: Any, iteration: int, parameters: list[Any], rank: int) -> np.n
     return oscar_hook(state, Bucket(laplace(rank, iteration, SHAPES), parameters)).wait().numpy().copy()
 
 
-def make_state(config: Config, bypass: str = "never", timeout_s: float = TIMEOUT_S) -> Any:
+def make_state(config: Config, bypass: str = "never") -> Any:
     from oscar.adapters.torch import OscarState
 
-    limit = {"timeout_s": timeout_s, "survive": False}
+    limit = {"timeout_s": TIMEOUT_S, "survive": False}
     return OscarState(config.variant(transport=limit), bypass=bypass)
 
 
@@ -310,7 +310,7 @@ def unfit(state: Any, rank: int) -> list[str]:
 def lost(rank: int) -> tuple[int, int, str]:
     """The last of three ranks dies; return whom another one names, and why."""
     parameters = [torch.empty(0) for _ in SHAPES]
-    state = make_state(TRAINED["oscar-sw"], timeout_s=5.0)
+    state = make_state(TRAINED["oscar-sw"])
     for iteration in range(3):
         reduce(state, iteration, parameters, rank)
     if rank == 2:
@@ -331,7 +331,7 @@ def compile_one() -> None:
 
 def main(what: str, folder: Path) -> None:
     torch.set_num_threads(1)
-    early = make_state(Config(), timeout_s=60.0)
+    early = make_state(Config())
     torch.distributed.init_process_group("gloo")
     rank, log = torch.distributed.get_rank(), Lines()
     logging.getLogger("oscar.kernels").addHandler(log)
