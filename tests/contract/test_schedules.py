@@ -147,6 +147,9 @@ def test_schedule_threads_change_no_bit(name: str, seed: int, monkeypatch: pytes
     assert saved[0] == saved[1]
 
 
+SILENT_S = 1.5  # after which a rank that sleeps is named
+
+
 class Striking(ThreadTransport):
     """A transport that calls `deed` in place of its send number `left`."""
 
@@ -160,7 +163,7 @@ class Striking(ThreadTransport):
             self.close()
             raise SystemExit
         if self.left <= 0 and self.deed == "sleep":
-            time.sleep(2.5)
+            time.sleep(2 * SILENT_S)
             raise SystemExit
         if self.left == 0 and self.deed == "raise":
             raise RuntimeError("out of luck")
@@ -180,12 +183,14 @@ def test_schedule_failure_is_named_by_all_ranks(name: str, deed: str, seed: int)
     first, given = (gradients(random, nodes, SHAPES) for _ in range(2))
     transports = local_transports(nodes)
     transports[bad].__class__ = Striking
-    all_have_the_first = threading.Barrier(nodes, timeout=20)  # or a notice reaches the first call, too
+    all_have_the_first = threading.Barrier(nodes, timeout=30)  # or a notice reaches the first call, too
 
     def work(transport: Any) -> Any:
-        communicator = Communicator(chosen, transport, timeout_s=1.5)
+        communicator = Communicator(chosen, transport, timeout_s=30)
         communicator.allreduce(first[transport.rank])
         all_have_the_first.wait()
+        if deed == "sleep":
+            communicator.party.timeout_s = SILENT_S
         if isinstance(transport, Striking):
             transport.left, transport.deed = 3, deed
             given[bad][0].flat[5] = np.nan if deed == "nan" else 0.0

@@ -209,7 +209,7 @@ def test_a_death_between_any_two_messages_is_survived_and_reported(transport: st
 
 def test_a_death_that_leaves_no_copy_is_an_error_on_all_ranks(seed: int) -> None:
     def work(transport: Transport) -> None:
-        communicator = TaskCommunicator(config(copies=1), transport, timeout_s=4)
+        communicator = TaskCommunicator(config(copies=1), transport, timeout_s=30)
         communicator.allreduce_tasks(lambda task: gradient(seed, 0, task))
         if transport.rank == 1:
             transport.close()
@@ -246,7 +246,7 @@ def test_copies_that_differ_are_an_error(seed: int) -> None:
         step = 0
         if transport.rank == SLOW:
             cut_off(transport, lambda: step == 0 or len(ended) == NODES - 1)
-        communicator = TaskCommunicator(config(), transport, timeout_s=10)
+        communicator = TaskCommunicator(config(), transport, timeout_s=30)
         for step in range(2):
             wrong = transport.rank == SLOW and step == 1
             communicator.allreduce_tasks(lambda task, s=seed + wrong, step=step: gradient(s, step, task))
@@ -260,7 +260,7 @@ def test_copies_that_differ_are_an_error(seed: int) -> None:
 
 def test_states_that_differ_are_an_error(seed: int) -> None:
     def work(transport: Transport) -> None:
-        communicator = TaskCommunicator(config(), transport, timeout_s=10)
+        communicator = TaskCommunicator(config(), transport, timeout_s=30)
         communicator.allreduce_tasks(lambda task: gradient(seed, 0, task))
         communicator.drain()
         if transport.rank == 2:

@@ -71,7 +71,7 @@ def communicators(configs: list[Config], call: bool = False) -> list[Any]:
 
     def work(transport: ThreadTransport) -> Any:
         try:
-            made = Communicator(configs[transport.rank], transport, timeout_s=10)
+            made = Communicator(configs[transport.rank], transport, timeout_s=20)
             return made.allreduce([np.ones(900, np.float32)]) if call else made
         except ConfigError as error:
             return error

@@ -57,7 +57,7 @@ def test_steps_that_came_to_differ_are_found_in_the_same_call() -> None:
     transports[0].__class__ = _Behind
 
     def work(transport: ThreadTransport) -> Any:
-        communicator = Communicator(CONFIG, transport, timeout_s=5)
+        communicator = Communicator(CONFIG, transport, timeout_s=20)
         if isinstance(transport, _Behind):
             transport.left = 2  # after the shapes come the steps
         return communicator.allreduce(laplace(transport.rank, 0, SHAPES))
@@ -82,7 +82,7 @@ PARTS = {
 @pytest.mark.parametrize("part", PARTS)
 def test_a_state_that_drifted_is_named_at_the_next_call_with_rank_and_part(part: str) -> None:
     def work(transport: ThreadTransport) -> Any:
-        communicator = Communicator(CONFIG, transport, timeout_s=5)
+        communicator = Communicator(CONFIG, transport, timeout_s=20)
         communicator.allreduce(laplace(transport.rank, 0, SHAPES))
         if transport.rank == 1:
             PARTS[part](_of(communicator))

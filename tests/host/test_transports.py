@@ -72,7 +72,7 @@ def test_a_control_message_that_is_none_is_told_as_that(message: bytes) -> None:
     one, two = local_transports(2)
     two.post_send(0, CONTROL_TAG, message)
     with pytest.raises(TransportError, match="rank 1 sent an unreadable control message"):
-        one.wait(1, 5, time.monotonic() + 5)
+        one.wait(1, 5, time.monotonic() + 20)
 
 
 @pytest.mark.parametrize(("transport", "module"), [("mpi", "mpi4py"), ("tcp", "torch")])
@@ -208,35 +208,6 @@ def test_what_mpi_refuses_is_no_death() -> None:
     assert "aborted 0 {} MPI failed between this rank and rank 0 (MPI_ERR_TRUNCATE" in ended.output
 
 
-LONE_SHAPES = """
-import sys, time
-import numpy as np
-from oscar.config import Config
-from oscar.errors import PeerError
-from oscar.reducers.communicator import Communicator
-from oscar.transports.registry import TRANSPORTS
-end = TRANSPORTS[sys.argv[1]]()
-with Communicator(Config(), end, timeout_s=60) as communicator:
-    for step in range(3):
-        try:
-            communicator.allreduce([np.ones(50 + (step == 2 and end.rank == 1), np.float32)])
-        except PeerError as error:
-            print(error.peer, error, flush=True)
-    time.sleep(1)
-"""
-
-
-@pytest.mark.parametrize("transport", ["mpi", "tcp"])
-def test_shapes_of_one_rank_alone_are_told_between_processes(transport: str) -> None:
-    token = f"oscar-{time.monotonic_ns()}"
-    needs(TRANSPORTS[transport])
-    ended = launch(transport, 4, ["-c", LONE_SHAPES, transport, token], limit_s=LIMIT_S, token=token)
-    assert ended.status == 0, ended.output
-    said = "rank 2: rank 1 came with other shapes than this rank: tensor 0 of shape [51], here it is [50]"
-    lines = [line for line in ended.output.splitlines() if said in line]
-    assert [line[:2] for line in lines] == ["1 "] * 4, ended.output
-
-
 ALONE = """
 import os, sys
 from oscar.cli import main
@@ -276,7 +247,7 @@ def test_what_one_rank_alone_finds_at_the_start_ends_all(
 
 @pytest.mark.parametrize(
     ("transport", "kind", "ranks"),
-    [("mpi", "kill", 4), ("mpi", "kill", 2), ("mpi", "version", 4), ("tcp", "stop", 4)],
+    [("mpi", "kill", 2), ("mpi", "version", 4), ("tcp", "stop", 4)],
 )
 def test_a_real_fault_is_told_by_all_survivors(transport: str, kind: str, ranks: int) -> None:
     parser = argparse.ArgumentParser()

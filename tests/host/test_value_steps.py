@@ -273,7 +273,7 @@ def _drift(name: str) -> Callable[[Any], None]:
 @pytest.mark.parametrize("name", ["mean", "shifts"])
 def test_shifts_that_drifted_are_named_at_the_next_call(name: str) -> None:
     def work(transport: ThreadTransport) -> Any:
-        communicator = Communicator(CONFIG, transport, timeout_s=5)
+        communicator = Communicator(CONFIG, transport, timeout_s=20)
         communicator.allreduce(gradients(0)[transport.rank])
         if transport.rank == 1:
             _drift(name)(communicator.states[0].scheme.position)

@@ -163,7 +163,6 @@ class UnitModel:
             assert now >= self.fed_at + 2, "words come every second clock"
             self.fed_at = now
             self.threads[int(feed.thread)].word(int(feed.data))
-            bench.words += 1
         over = [t for t in self.threads if t.block is not None and t.clock()]
         if over:
             thread = bench.dice.choice(over)
@@ -223,7 +222,7 @@ class ReceiverBench:
         self.dice, self.units, self.size, self.gaps, self.speed = dice, units, bus_bits // 8, gaps, speed
         self.clk, self.rst, self.bad, self.reason = bit(), bit(), bit(), word(4)
         self.rx = frames_in(bus_bits)
-        self.oldest, self.named = OldestFrame(), []
+        self.oldest = OldestFrame()
         self.command, self.tables = FrameCommand(), TablesPort()
         self.block_rows_log2 = block_log2 - 5
         jobs, feeds = [DecoderJob() for _ in range(units)], [FeedPort() for _ in range(units)]
@@ -242,7 +241,7 @@ class ReceiverBench:
             decoders,
         )  # fmt: skip
         self.doers = [thread for unit in self.models for thread in unit.threads]
-        self.words = self.twins = 0  # given to units; blocks that began while another frame's had their rows
+        self.twins = 0  # blocks that began while another frame's had their rows
         self.queue: deque[tuple[int, int, bool, int]] = deque()
         self.given: list[ReceivedBlock] = []
         self.finished: list[ReceivedBlock] = []
@@ -261,7 +260,7 @@ class ReceiverBench:
         self.early = 0  # builds while blocks were dealt
         self.learn_clocks = 60
         self.checksums: dict[tuple[int, int], int] = {}
-        self.spoil, self.jammed = -1, False
+        self.spoil = -1
         self.asked: deque[tuple[int, int]] = deque([(0, 0)] * 2)
         self.building, self.timer = False, -1
         self.timer_learn = 0
@@ -284,7 +283,7 @@ class ReceiverBench:
         return made, each
 
     def jam(self) -> bool:
-        return self.jammed or self.dice.random() < self.gaps
+        return self.dice.random() < self.gaps
 
     def send(self, frame: bytes, peer: int | None = None) -> None:
         """Queue a frame; peer: who made it (peer_of)."""
@@ -303,10 +302,6 @@ class ReceiverBench:
         self._clear()
         for unit in self.models:
             unit.clock()
-        if self.oldest.arrived:
-            oldest = self.oldest
-            name = oldest.number, oldest.peer, oldest.step, oldest.chunk, oldest.sub
-            self.named.append(tuple(map(int, name)))
         if self.bad:
             self.bads.append(REASONS[int(self.reason)])
         if self.command.done:
@@ -473,7 +468,7 @@ class ReceiverBench:
         """Forget what units and tables were given."""
         self.spoil, self.ended, self.both, self.twins = -1, 0, 0, 0
         self.spoiled.clear()
-        lists = (self.given, self.finished, self.shared, self.bads, self.built, self.learns, self.named)
+        lists = (self.given, self.finished, self.shared, self.bads, self.built, self.learns)
         for kept in (*lists, self.dones, self.first_rows, self.adopts, self.counts, self.wiped):
             kept.clear()
         self.timer_clear = 0
