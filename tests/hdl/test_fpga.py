@@ -54,7 +54,7 @@ def test_floors(
     mhz: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The worst seed is held against the floor."""
-    monkeypatch.setattr(fpga, "convert_all", lambda *_: [])
+    monkeypatch.setattr(fpga, "convert_top", lambda *_: None)
     monkeypatch.setattr(fpga, "find", lambda tool: tool)
     monkeypatch.setattr(fpga, "version", lambda tool: f"{tool} 1.0")
     monkeypatch.setattr(fpga, "measure", lambda name, args: report.Result(placed(name)))
