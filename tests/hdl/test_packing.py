@@ -124,7 +124,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("case", BODIES)
 def test_ranks(case: str, packed: Path) -> None:
     """The ranks that may move do, the others stay."""
-    module = json.loads((packed / "dut.packed.json").read_text())["modules"]["dut"]
+    module = json.loads((packed / "dut.netlist.json").read_text())["modules"]["dut"]
     part = f"in_{case.replace(' ', '_')}"
     cells = [cell["parameters"] for name, cell in module["cells"].items() if part in name]
     found = (
@@ -139,7 +139,7 @@ def test_ranks(case: str, packed: Path) -> None:
 def test_the_packed_netlist_does_the_same(packed: Path) -> None:
     """Outputs are those of the source in every clock."""
     ports = ports_of(packed / "dut.v", "dut", packed)
-    compared = compare(packed / "dut.v", packed / "dut.packed.json", "dut", ports, stimulus(2000), packed)
+    compared = compare(packed / "dut.v", packed / "dut.netlist.json", "dut", ports, stimulus(2000), packed)
     assert compared.clocks == 2000
     assert compared.known > 2000 * 36 * 10  # the rest are outputs that a case does not have
 
@@ -156,10 +156,10 @@ def test_compare_finds_a_difference(tmp_path: Path) -> None:
     clock = netlist["modules"]["dut"]["ports"]["clk"]["bits"]
     multiplier["connections"] |= {"CLK0": clock, "CE0": ["1"]}
     multiplier["port_directions"] |= {"CLK0": "input", "CE0": "input"}
-    (tmp_path / "dut.packed.json").write_text(json.dumps(netlist))
+    (tmp_path / "dut.netlist.json").write_text(json.dumps(netlist))
     ports = ports_of(source, "dut", tmp_path)
-    with pytest.raises(tools.FlowError, match=r"dut: the packed netlist differs from its source"):
-        compare(source, tmp_path / "dut.packed.json", "dut", ports, stimulus(100), tmp_path)
+    with pytest.raises(tools.FlowError, match=r"dut: the netlist differs from its source"):
+        compare(source, tmp_path / "dut.netlist.json", "dut", ports, stimulus(100), tmp_path)
 
 
 def division() -> Any:
@@ -184,7 +184,7 @@ def test_a_packed_division_does_the_same(
         for n in range(2000)
     ]
     clocks = [now | {"phase": n % 32} for n, now in enumerate(clocks)]
-    compared = compare(source, tmp_path / "division.packed.json", "division", ports, clocks, tmp_path)
+    compared = compare(source, tmp_path / "division.netlist.json", "division", ports, clocks, tmp_path)
     assert compared.clocks == len(clocks)
     assert compared.unknown < 0.2 * compared.known  # before the first values nothing is in the registers
 
@@ -202,7 +202,7 @@ def test_array_keeps_every_copy(tmp_path: Path) -> None:
     assert ports_of(source, "dut", tmp_path)["d"] == ("input", 36)
     done = synthesise_array(source, "dut", "two", 2, tmp_path)
     assert (done.factors, done.products) == (1, 1)
-    netlist = json.loads((tmp_path / "two.packed.json").read_text())
+    netlist = json.loads((tmp_path / "two.netlist.json").read_text())
     of_type = Counter(
         cell["type"] for module in netlist["modules"].values() for cell in module["cells"].values()
     )

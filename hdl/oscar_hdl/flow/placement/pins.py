@@ -11,7 +11,7 @@ from typing import Any
 from myhdl import always, block, modbv
 
 from oscar_hdl.nic.oscar_nic import oscar_nic
-from oscar_hdl.nic.ports import STREAM_BITS, frames_in, frames_out
+from oscar_hdl.nic.ports import frames_in, frames_out, row_streams
 from oscar_hdl.streams.bundles import AxiLite, Stream, bit, word
 
 
@@ -52,8 +52,8 @@ def whole_behind_pins(
     """oscar_nic of so many units; `parameters` are its own. si, so: bits without meaning."""
     axil, irq = AxiLite(8), bit()
     rx, tx = frames_in(bus_bits), frames_out(bus_bits)
-    values, side, read, lists = Stream(STREAM_BITS), Stream(STREAM_BITS), Stream(64), Stream(64)
-    out, kinds = Stream(STREAM_BITS), Stream(16)
+    values, side, read, out, kinds = row_streams(units).values()
+    lists = Stream(64)
     kept = word(bus_bits)
 
     inputs = [
@@ -75,7 +75,7 @@ def whole_behind_pins(
         out.tvalid,
         out.tlast,
     ]
-    outputs += [out.tdata(low + 32, low) for low in range(0, STREAM_BITS, 32)]
+    outputs += [out.tdata(low + 32, low) for low in range(0, len(out.tdata), 32)]
 
     chain = word(sum(len(getattr(bundle, name)) for bundle, name in inputs))
     low = 0
@@ -106,14 +106,14 @@ def whole_behind_pins(
 
 def nic_array(
     units: int = 1,
-    bus_bits: int = 64,
+    bus_bits: int = 0,
     sets: int = 16,
     store_log2: int = 10,
     rows_log2: int = 10,
     floats: int = 0,
 ) -> Any:
-    """Return a NIC of so many units behind pins, with blocks of 2,048 values."""
+    """Return a NIC of so many units behind pins, with blocks of 2,048 values; bus_bits 0: 64 for a unit."""
     return whole_behind_pins(
-        bit(), bit(), bit(), bit(), units=units, bus_bits=bus_bits, sets=sets, store_log2=store_log2,
-        rows_log2=rows_log2, block_log2=11, floats=bool(floats),
+        bit(), bit(), bit(), bit(), units=units, bus_bits=bus_bits or 64 * units, sets=sets,
+        store_log2=store_log2, rows_log2=rows_log2, block_log2=11, floats=bool(floats),
     )  # fmt: skip

@@ -10,21 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oscar_hdl.flow.convert import ConvertError, block_name, check_vhdl, convert_all, convert_top
-from oscar_hdl.flow.placement import report
-from oscar_hdl.flow.placement.ecp5 import (
-    BY_DENSITY,
-    DEVICES,
-    LEAST_SHARED,
-    place,
-    synthesise,
-    synthesise_array,
-)
+from oscar_hdl.flow.placement import ecp5, gowin, report
+from oscar_hdl.flow.placement.nextpnr import place
+from oscar_hdl.flow.placement.packing import Packed
 from oscar_hdl.flow.placement.ultrascale import cells_of
 from oscar_hdl.flow.tools import FlowError, find, version, write_text
 from oscar_hdl.flow.tops import TOP_HELP, TOPS, WITH_HELP, parameter
 from oscar_hdl.flow.tops import find as find_top
 
 ARRAY = "oscar_hdl.flow.placement.pins:nic_array"
+FLOWS = {name: flow for flow in (ecp5, gowin) for name in flow.PARTS}
 
 
 def floor(text: str) -> tuple[str, float]:
@@ -49,12 +44,14 @@ def parser() -> argparse.ArgumentParser:
         "--array", type=int, nargs="+", default=[], metavar="U",
         help="place whole NICs of U barrel units, their memory with them; no tops unless --top",
     )  # fmt: skip
-    p.add_argument("--device", choices=tuple(DEVICES), default="um5g", help="LFE5UM5G-85F or LFE5U-85F")
+    p.add_argument("--part", choices=tuple(FLOWS), default="lfe5um5g_85f", help="to place on (%(default)s)")
     p.add_argument("--source", choices=("verilog", "vhdl"), default="verilog", help="vhdl: by way of GHDL")
     p.add_argument(
         "--floor", type=floor, nargs="+", default=[], metavar="NAME=MHZ", help="fail if the worst is lower"
     )
-    p.add_argument("--no-packing", action="store_true", help="leave flip-flops where yosys put them")
+    p.add_argument(
+        "--no-packing", action="store_true", help="leave flip-flops of an ECP5 where yosys put them"
+    )
     p.add_argument("--no-ultrascale", action="store_true", help="do not count cells on UltraScale+")
     p.add_argument("--path", action="store_true", help="print the slowest path of the worst seed")
     p.add_argument(
@@ -71,26 +68,23 @@ def measure(name: str, args: argparse.Namespace) -> report.Result:
     folder = args.out / block
     folder.mkdir(exist_ok=True)
     hdl = args.out / "hdl" / ("synth" if args.source == "vhdl" else "verilog") / f"{block}.v"
-    top, shown = block, block
-    if args.lanes > 1:
-        top, shown = f"{block}_x{args.lanes}", f"{block} x {args.lanes}"
-        packed = synthesise_array(hdl, block, top, args.lanes, folder, packing=not args.no_packing)
+    flow, part = FLOWS[args.part], FLOWS[args.part].PARTS[args.part]
+    shown = block if args.lanes == 1 else f"{block} x {args.lanes}"
+    if args.lanes == 1 and part.pinless:
+        top = block
+        packed = flow.synthesise([hdl], block, folder, packing=not args.no_packing)
     else:
-        packed = synthesise([hdl], block, folder, packing=not args.no_packing)
-    print(
-        f"{block}: packed {packed.factors} pairs of factors, {packed.products} products and {packed.reads} "
-        f"reads, {packed.flip_flops} flip-flops fewer",
-        flush=True,
-    )
+        top = f"{block}_x{args.lanes}"
+        packed = flow.synthesise_array(hdl, block, top, args.lanes, folder, packing=not args.no_packing)
+    if packed != Packed():
+        print(
+            f"{block}: packed {packed.factors} pairs of factors, {packed.products} products and "
+            f"{packed.reads} reads, {packed.flip_flops} flip-flops fewer",
+            flush=True,
+        )
+    netlist, seeds = folder / f"{top}.netlist.json", range(1, args.seeds + 1)
     placed = place(
-        shown,
-        block,
-        top,
-        folder,
-        range(1, args.seeds + 1),
-        packed,
-        device=args.device,
-        note=lambda line: print(f"{shown}: {line}", flush=True),
+        shown, block, netlist, seeds, part, packed, note=lambda line: print(f"{shown}: {line}", flush=True)
     )
     if args.path:
         print("\n".join(placed.slowest))
@@ -109,10 +103,12 @@ def measure_array(units: int, args: argparse.Namespace) -> report.Result:
     shutil.rmtree(folder, ignore_errors=True)
     whole = convert_top(ARRAY, "verilog", folder, {**dict(args.parameters), "units": units})
     note("converted")
+    flow, part = FLOWS[args.part], FLOWS[args.part].PARTS[args.part]
     top, seeds = block_name(ARRAY), range(1, args.seeds + 1)
-    packed = synthesise([whole], top, folder, packing=not args.no_packing, least=LEAST_SHARED)
+    packed = flow.synthesise([whole], top, folder, packing=not args.no_packing, least=ecp5.LEAST_SHARED)
     note("synthesised")
-    placed = place(shown, top, top, folder, seeds, packed, placer=BY_DENSITY, device=args.device, note=note)
+    netlist = folder / f"{top}.netlist.json"
+    placed = place(shown, top, netlist, seeds, part, packed, placer=part.array_placer, note=note)
     if args.path:
         print("\n".join(placed.slowest))
     return report.Result(placed, None, units)
@@ -124,14 +120,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.seeds < 1 or args.lanes < 1:
         parser().error(f"expected at least one seed and one lane, got {args.seeds} and {args.lanes}")
     names = args.top or ([] if args.array else list(TOPS))
-    floors = dict(args.floor)
+    floors, part = dict(args.floor), FLOWS[args.part].PARTS[args.part]
     try:
         for name in names:
             find_top(name)
         unknown = set(floors) - {block_name(name) for name in names}
         if unknown:
             raise ValueError(f"a floor for {', '.join(sorted(unknown))}, which is not placed")
-        tools = {tool: version(find(tool)) for tool in ("yosys", "nextpnr-ecp5")}
+        tools = {tool: version(find(tool)) for tool in ("yosys", part.tool)}
         for old in ("hdl", *map(block_name, names)):
             shutil.rmtree(args.out / old, ignore_errors=True)
         for old in ("report.txt", "report.json"):
@@ -150,12 +146,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ConvertError, FlowError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    text = report.table(results)
+    text = report.table(results, part)
     print(f"\n{text}")
     write_text(args.out / "report.txt", text + "\n")
-    report.write_json(
-        results, {**tools, "device": args.device, "source": args.source}, args.out / "report.json"
-    )
+    tools |= {"part": args.part, "source": args.source}
+    report.write_json(results, part, tools, args.out / "report.json")
     print(f"\nreport.txt and report.json in {args.out}")
     slow = [r.placed for r in results if r.placed.worst < floors.get(r.placed.top, 0)]
     for placed in slow:

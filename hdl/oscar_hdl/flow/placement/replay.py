@@ -1,7 +1,7 @@
-"""Replay inputs on a source and on its packed netlist, and compare every output in every clock.
+"""Replay inputs on a source and on its netlist, and compare every output in every clock.
 
-yosys has no simulation models of the two cells that packing changes; `cell_models` are those, with their
-registers. The other cells of the ECP5 come from yosys.
+yosys has no simulation models of the cells that `packing` changes and of multipliers that `gowin` maps to;
+a `Library` adds those. The other cells come from yosys.
 """
 
 from __future__ import annotations
@@ -14,11 +14,6 @@ from pathlib import Path
 from oscar_hdl.flow.tools import FlowError, find, run, yosys
 
 Ports = Mapping[str, tuple[str, int]]  # direction and width
-
-
-def cell_models() -> str:
-    """Return Verilog models of MULT18X18D and DP16KD, as far as synth_ecp5 and packing use them."""
-    return _multiplier() + _block_ram()
 
 
 def _bus(name: str, width: int) -> str:
@@ -127,13 +122,41 @@ endmodule
 """
 
 
-def netlist_verilog(netlist: Path, top: str, out: Path) -> Path:
-    """Write a netlist as Verilog module <top>_netlist, with cell_models' two left as they are."""
+@dataclass(frozen=True)
+class Library:
+    """Models of a part's cells: the script that makes yosys read its own, and Verilog of those it lacks."""
+
+    script: str
+    verilog: str
+
+
+def _gowin_multipliers() -> str:
+    """Both cells as far as `gowin` uses them: factors in two's complement, all registers bypassed."""
+    control = "input [1:0] CLK, CE, RESET, input PSEL, PADDSUB, input [25:0] D"
+    added = "input [47:0] C, CASI, input ACCSEL, ASEL, CSEL, CASISEL, input [1:0] ADDSUB"
+    return f"""module MULTALU27X18 (input [26:0] A, SIA, input [17:0] B, {added},
+  {control}, output signed [47:0] DOUT);
+  assign DOUT = $signed(A) * $signed(B);
+endmodule
+module MULT27X36 (input [26:0] A, input [35:0] B, {control}, output signed [62:0] DOUT);
+  assign DOUT = $signed(A) * $signed(B);
+endmodule
+"""
+
+
+ECP5 = Library(
+    "read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; delete DP16KD; ", _multiplier() + _block_ram()
+)
+GOWIN = Library("read_verilog +/gowin/cells_sim.v; ", _gowin_multipliers())
+
+
+def netlist_verilog(netlist: Path, top: str, out: Path, library: Library) -> Path:
+    """Write a netlist as Verilog module <top>_netlist, with cells of library.verilog left as they are."""
     made, alone = out / f"{top}_netlist.v", out / f"{top}.alone.json"
     modules = json.loads(netlist.read_text())["modules"]
     alone.write_text(json.dumps({"modules": {top: modules[top]}}))  # without yosys's black boxes
     script = (
-        f"read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v; delete DP16KD; read_json {alone.name}; "
+        f"{library.script}read_json {alone.name}; "
         f"hierarchy -top {top}; proc; flatten; clean; rename {top} {top}_netlist; "
         f"write_verilog -noattr {made.name}"
     )
@@ -151,9 +174,15 @@ class Compared:
 
 
 def compare(
-    source: Path, netlist: Path, top: str, ports: Ports, stimulus: Iterable[Mapping[str, int]], out: Path
+    source: Path,
+    netlist: Path,
+    top: str,
+    ports: Ports,
+    stimulus: Iterable[Mapping[str, int]],
+    out: Path,
+    library: Library = ECP5,
 ) -> Compared:
-    """Simulate the Verilog of a block and its packed netlist (JSON) side by side.
+    """Simulate the Verilog of a block and its netlist (JSON) side by side.
 
     stimulus: for each clock the values of inputs other than clk; those not given are 0. An output bit that
     is X in the source is not compared. Raises FlowError that names the first difference.
@@ -208,13 +237,13 @@ module bench;
 endmodule
 """)
     models = out / "cell_models.v"
-    models.write_text(cell_models())
-    post = netlist_verilog(netlist, top, out)
+    models.write_text(library.verilog)
+    post = netlist_verilog(netlist, top, out, library)
     command = [find("iverilog"), "-g2012", "-o", program.name, "-s", "bench"]
     run([*command, bench.name, str(source.resolve()), post.name, models.name], out, makes=[program.name])
     said = run([find("vvp"), "-n", program.name], out)
     last = said.strip().split("\n")[-1].split()
     if "clock " in said or last[:1] != ["compared"]:
         names = ", ".join(name for name, _ in outputs)
-        raise FlowError(f"{top}: the packed netlist differs from its source ({names}):\n{said}")
+        raise FlowError(f"{top}: the netlist differs from its source ({names}):\n{said}")
     return Compared(*map(int, last[1:]))

@@ -6,17 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from oscar_hdl.flow.placement.ecp5 import CELLS, LEAST_SHARED, Placed
+from oscar_hdl.flow.placement.nextpnr import Part, Placed
 from oscar_hdl.flow.tools import write_json as write
 
 HEADER = (
-    "# COMB: LUT4 sites, carries and distributed RAM included. Out of context: pins cost nothing.",
     "# MHz is what nextpnr's timing model says: worst, median, best of the seeds. Above 300 MHz take it for",
-    "# the model's output, not for a promise. In the 5G model a block RAM without output register answers in",
-    "# 1.4 ns, a third of the plain part's 4.3 ns, more than its higher voltage explains: --device u asks",
-    "# the plain part's model. Paths inside a multiplier between its own registers are not in either model.",
-    f"# In an array (x N) and a NIC clock enables of fewer than {LEAST_SHARED[0]} flip-flops, and resets of",
-    f"# fewer than {LEAST_SHARED[1]}, are made logic.",
+    "# the model's output, not for a promise.",
 )
 # Published FPGA coders: Mb/s of uncompressed 8-bit data for each LUT (6 inputs), and bits a value of what
 # they make of our sums (the last line of `oscar bench speed --model transformer`; None: not measured).
@@ -53,19 +48,21 @@ class Result:
 
     @property
     def mb_per_lut(self) -> float:
-        """Mb/s of values for each COMB."""
-        return 1000 * self.gb_s / max(1, self.placed.cells["COMB"])
+        """Mb/s of values for each LUT site."""
+        return 1000 * self.gb_s / max(1, self.placed.luts)
 
 
-def table(results: Sequence[Result]) -> str:
-    """Return one line for each design."""
+def table(results: Sequence[Result], part: Part) -> str:
+    """Return one line for each design on a part."""
+    kinds = " ".join(f"{name:>7}" for name in part.cells)
     lines = [
         *HEADER,
-        f"{'block':<18} {' '.join(f'{name:>7}' for name in CELLS)}   MHz worst median best    Gb/s Mb/s/LUT",
+        *part.notes,
+        f"{'block':<18} {kinds}   MHz worst median best    Gb/s Mb/s/LUT",
     ]
     for result in results:
         placed = result.placed
-        cells = " ".join(f"{placed.cells[name]:>7,}" for name in CELLS)
+        cells = " ".join(f"{placed.cells[name]:>7,}" for name in part.cells)
         rates = f"{placed.worst:>9.0f} {placed.median:>6.0f} {placed.best:>4.0f}"
         whole = f"{result.gb_s:>9.1f}{result.mb_per_lut:>9.2f}" if placed.top in WHOLE else ""
         lines.append(f"{placed.name:<18} {cells} {rates} {whole}".rstrip())
@@ -80,7 +77,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def peers(results: Sequence[Result]) -> list[str]:
-    """Return lines that compare ours (LUT4 of an ECP5, worst seed) with published designs (LUT6).
+    """Return lines that compare ours (LUT4, worst seed) with published designs (LUT6).
 
     The best comes first; none where no NIC was placed: a part of one has no rate of its own.
     """
@@ -102,17 +99,16 @@ def peers(results: Sequence[Result]) -> list[str]:
     ]
 
 
-def write_json(results: Sequence[Result], tools: dict[str, str], path: Path) -> None:
+def write_json(results: Sequence[Result], part: Part, tools: dict[str, str], path: Path) -> None:
     """Write everything that was measured."""
     rows = [
         {
             **asdict(r.placed),
             "ultrascale": r.ultrascale,
             "lanes": r.lanes,
-            "least_shared": LEAST_SHARED if r.lanes > 1 or r.placed.top == "nic_array" else (1, 1),
             "gb_s": round(r.gb_s, 2),
             "mb_per_lut": round(r.mb_per_lut, 3),
         }
         for r in results
     ]
-    write(path, {"notes": HEADER, "tools": tools, "results": rows})
+    write(path, {"notes": [*HEADER, *part.notes], "tools": tools, "results": rows})
