@@ -88,9 +88,15 @@ def _floats(
 ) -> Floats:
     """Return what a call has quantised; before: exponents before it.
 
-    A tensor that had none got one in the call, and the tracker kept it as the one before the next.
+    A tensor that had none got one in the call, and the tracker kept it as the one before the next. Raises
+    ConfigError where steps changed within the call, which a NIC cannot do.
     """
     steps, scheme = cluster.scheme.steps, cluster.scheme
+    if scheme.renewed:
+        raise ConfigError(
+            f"ranks agreed on new steps of tensors {sorted(scheme.renewed)} within a call, and a NIC that "
+            "quantises cannot repeat it: take another --workload, --warmup or --seed, or more --bits"
+        )
     pairs = zip(before, steps.previous_exponents, strict=True)
     return Floats(
         [np.concatenate([tensor.reshape(-1) for tensor in node]) for node in bucket],
