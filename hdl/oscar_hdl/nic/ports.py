@@ -1,4 +1,4 @@
-"""Bundles of ports between the blocks of the NIC; engine.md says what each signal means and when."""
+"""Bundles of ports between the blocks of the NIC. Their attributes say what each signal means, docs/develop/engine.md when."""
 
 from oscar.coding.asc.params import MAX_BLOCK_LOG2, MIN_BLOCK_LOG2
 from oscar_hdl.coder.ports import SET_BITS

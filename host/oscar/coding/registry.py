@@ -85,12 +85,13 @@ def installed_codecs() -> dict[str, Callable[[], Codec]]:
 def _load(name: str) -> Codec:
     """Return the codec that the entry point `name` leads to; raises ConfigError for anything else."""
     entry = plugins.entries(plugins.CODECS)[name]
-    codec = entry.load()()
+    expected = f"codec {name}: expected {entry.value} to return an oscar.coding.codec.Codec of this name"
+    try:
+        codec = entry.load()()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ConfigError(f"{expected}; {error}: mend or remove the package that installed it") from error
     if not isinstance(codec, Codec) or codec.name != name:
-        raise ConfigError(
-            f"codec {name}: expected {entry.value} to return an oscar.coding.codec.Codec of this name, "
-            f"got {codec!r}"
-        )
+        raise ConfigError(f"{expected}, got {codec!r}")
     return codec
 
 
@@ -120,7 +121,8 @@ def make_codec(
     (True, False)
     """
     if not is_codec(name):
-        raise ValueError(f"codec must be one of {', '.join(codec_names())}, got {name!r}")
+        known = ", ".join(codec_names())
+        raise ValueError(f"codec must be one of {known}, got {name!r}{plugins.outdated('; ')}")
     if name not in ASC:
         return (CODECS.get(name) or installed_codecs()[name])()
     params = asc if name == "asc" and asc is not None else ASC[name]

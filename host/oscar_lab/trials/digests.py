@@ -26,7 +26,7 @@ import numpy as np
 from oscar import shipped
 from oscar.cli import main
 from oscar.coding.index import INDEX_CODECS, make_index
-from oscar.coding.registry import make_codec
+from oscar.coding.registry import codec_names, make_codec
 from oscar.collective.schedules import SCHEDULES
 from oscar.config import Config
 from oscar.numerics.plans import PLANS
@@ -154,6 +154,10 @@ def _clusters(every: dict[str, Any], nodes: Sequence[int] = NODES, **how: Any) -
 def schedules() -> Cases:
     """Every codec by every schedule; plans, sub-frames and error feedback change with the case."""
     every: dict[str, dict[str, Any]] = {}
+    if missing := set(codec_names()) - set(CODECS):
+        raise ValueError(
+            f"expected all codecs in CODECS, {', '.join(sorted(missing))} is not there: add it last"
+        )
     for number, (codec, schedule) in enumerate(product(CODECS, SCHEDULES)):
         plan, sub, feedback = list(PLANS)[number % len(PLANS)], 1 + number % 3, number % 2 == 1
         how = {"method": codec, "plan": {"name": plan, "granule": 32}}

@@ -1,4 +1,4 @@
-"""Bundles of the barrel encoder; engine.md, "Barrel units", says what each signal means and when."""
+"""Bundles of the barrel encoder. Their attributes say what each signal means, docs/develop/engine.md when."""
 
 from oscar_hdl.coder.ports import BANK_BITS, ROW_BITS, VALUES_BITS
 from oscar_hdl.coder.unit.ports import STATE_BITS, THREAD_BITS, THREADS, WIDTH

@@ -24,7 +24,7 @@ from myhdl import SignalType
 
 import oscar_hdl
 from oscar_hdl.flow.elaboration import driven, shallow_stacks
-from oscar_hdl.flow.tools import write_json, write_text
+from oscar_hdl.flow.tools import FlowError, write_json, write_text
 from oscar_hdl.flow.tops import TOPS, Value, find, shape
 from oscar_hdl.nic.oscar_nic import oscar_nic
 from oscar_hdl.streams.bundles import AxiLite, Bundle, PortFrames, Stream
@@ -34,6 +34,7 @@ SHEETS = tuple(name for name in TOPS if name != "splitter")  # which is for a pl
 PAGES = ROOT.parents[1] / "docs" / "reference" / "blocks"
 FOLDER = "datasheets"  # in the archive
 AREA = Path(__file__).parent / "area.json"
+PART = "lfe5um5g_85f"  # of these areas
 MADE = "python -m oscar_hdl.flow.delivery.datasheets"
 COMMON = {
     "clk": "Rising edge.",
@@ -247,11 +248,14 @@ def write(names: Sequence[str], out: Path, parameters: Mapping[str, Value] | Non
 
 
 def take_area(report: Path, revision: str) -> None:
-    """Take the results of `make fpga` into area.json."""
+    """Take the results of `make fpga` into area.json; raises FlowError for those of another part."""
     known = json.loads(AREA.read_text(encoding="utf-8")) if AREA.exists() else {}
-    for result in json.loads(report.read_text(encoding="utf-8"))["results"]:
+    tree = json.loads(report.read_text(encoding="utf-8"))
+    if tree["tools"]["part"] != PART:
+        raise FlowError(f"{report}: expected a report of {PART}, got one of {tree['tools']['part']}")
+    for result in tree["results"]:
         ecp5 = {**result["cells"], "MHz": round(min(result["mhz"].values()))}
-        known[result["top"]] = {"revision": revision, "ecp5": ecp5}
+        known.setdefault(result["top"], {}).update(revision=revision, ecp5=ecp5)
         if result["ultrascale"]:
             known[result["top"]]["ultrascale"] = result["ultrascale"]
     write_json(AREA, known)

@@ -315,6 +315,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     unknown = [top for top in tops if top not in PROOFS]
     if unknown:
         parser.error(f"no proof of {', '.join(unknown)}; there are {', '.join(PROOFS)}")
+    missing = [
+        f"{name}.v" for name in CHECKERS if args.checkers and not (args.checkers / f"{name}.v").is_file()
+    ]
+    if missing:
+        parser.error(
+            f"{args.checkers}: expected bench/formal of a clone of wb2axip, got a folder without {', '.join(missing)}"
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     total = 0.0
     try:
