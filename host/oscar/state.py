@@ -125,10 +125,10 @@ class Saved:
             )
 
     def shapes(self) -> list[tuple[int, ...]]:
-        """Return a list of shapes of tensors, of MOST_VALUES in all at most."""
+        """Return a list of shapes of tensors, with at most MOST_VALUES in total."""
         shapes = [tuple(size.integer() for size in shape.items()) for shape in self.items()]
         if sum(math.prod(shape) for shape in shapes) > MOST_VALUES:
-            raise self.refuse(f"shapes of {MOST_VALUES} values in all at most")
+            raise self.refuse(f"shapes with at most {MOST_VALUES:,} values in total")
         return shapes
 
     @contextmanager

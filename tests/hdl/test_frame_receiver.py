@@ -63,6 +63,49 @@ def same(bench: ReceiverBench, frame: bytes) -> None:
     assert set(done.shared) <= {built["bank"]}
 
 
+@pytest.mark.parametrize(
+    ("units", "bus_bits", "gaps", "speed"),
+    [(4, 256, 0.2, 0.2), (8, 512, 0.0, 1.0)],
+)  # fmt: skip
+def test_blocks_reach_their_units(units: int, bus_bits: int, gaps: float, speed: float):
+    rng = dice(f"receiver {units} {bus_bits}")
+    log2, store_log2 = rng.choice((10, 11, 12)), 11 if bus_bits == 64 else 9
+    bench = ReceiverBench(
+        rng, units=units, bus_bits=bus_bits, gaps=gaps, speed=speed, store_log2=store_log2, block_log2=log2
+    )
+    encoders = [Encoder(AscParams(sent_rows=False, block_log2=log2)) for _ in range(3)]
+    for n in range(3):
+        at = rng.randrange(3)
+        count = rng.choice([1, 31, 1024, rng.randrange(1, 3500)])
+        frame = encode(rng, count, encoders[at], chunk=rng.getrandbits(16), sub=rng.getrandbits(8))
+        bench.send(frame)
+        assert bench.receive(frame, load=at, save=at + 3, fresh=rng.getrandbits(1)) == GOOD
+        built = bench.built[0]
+        assert (built["load"], built["save"], built["bank"]) == (at, at + 3, n % bench.banks)
+        same(bench, frame)
+    assert not bench.bads
+
+
+@pytest.mark.parametrize(("units", "bus_bits"), [(1, 64), (8, 512)])
+def test_units_that_want_all_get_a_word_every_second_clock(units: int, bus_bits: int):
+    rng = dice(f"receiver rate {units}")
+    bench = ReceiverBench(rng, units=units, bus_bits=bus_bits, speed=16.0, store_log2=11)
+    values = np.random.default_rng(rng.getrandbits(64)).laplace(0, 50, 8 * units << 10)
+    frame = Encoder(PARAMS).encode(np.rint(values).astype(np.int16), step=3, width=16)
+    bench.send(frame)
+    bench.start(frame)
+    for _ in range(40_000):
+        bench.sim.run(1)
+        if len(bench.given) == 8 * units:
+            break
+    bench.sim.run(100)  # the last units begin
+    before = bench.words
+    bench.sim.run(300)
+    assert not bench.finished
+    # 1.0 with 25 of 25 new seeds. One run had 0.92 where the beginning was counted; its seed was not kept.
+    assert bench.words - before > 0.9 * units * 300 / 2
+
+
 def test_damaged_frames_and_strangers_are_dropped_and_the_right_one_is_taken():
     rng = dice("receiver strangers")
     bench = ReceiverBench(rng, gaps=0.2, store_log2=9)

@@ -248,6 +248,13 @@ def overlapping(rng: random.Random) -> Bench:
     return bench
 
 
+@pytest.mark.parametrize(("bus_bits", "units"), [(128, 2), (512, 8)])
+def test_wide_buses(bus_bits: int, units: int) -> None:
+    rng = dice(bus_bits)
+    bench = Bench(rng, units, bus_bits=bus_bits, store_log2=10, pressure=rng.choice((0, 0.3)))
+    bench.check([random_frame(rng, blocks=n, kinds="cckcr") for n in (units + 1, 1, 0, 3)])
+
+
 def test_frames_that_do_not_fit_leave_no_trace() -> None:
     rng = dice(30)
     bench = Bench(rng, rng.choice((1, 2, 4)), store_log2=7, pressure=0.5)

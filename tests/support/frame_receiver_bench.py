@@ -163,6 +163,7 @@ class UnitModel:
             assert now >= self.fed_at + 2, "words come every second clock"
             self.fed_at = now
             self.threads[int(feed.thread)].word(int(feed.data))
+            bench.words += 1
         over = [t for t in self.threads if t.block is not None and t.clock()]
         if over:
             thread = bench.dice.choice(over)
@@ -241,6 +242,7 @@ class ReceiverBench:
             decoders,
         )  # fmt: skip
         self.doers = [thread for unit in self.models for thread in unit.threads]
+        self.words = 0  # given to units
         self.twins = 0  # blocks that began while another frame's had their rows
         self.queue: deque[tuple[int, int, bool, int]] = deque()
         self.given: list[ReceivedBlock] = []

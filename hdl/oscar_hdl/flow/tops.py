@@ -84,10 +84,12 @@ def _oscar_nic(
         raise ValueError(f"oscar_nic has 1, 2, 4 or 8 barrel units, got {units}")
     for name, value, least, most in (
         ("store_log2", store_log2, 6, 16), ("rows_log2", rows_log2, 6, ROW_BITS), ("adds", adds, 0, 1),
-        ("floats", floats, 0, adds),
+        ("floats", floats, 0, 1),
     ):  # fmt: skip
         if value not in range(least, most + 1):
             raise ValueError(f"oscar_nic: {name} is {least} to {most}, got {value}")
+    if floats and not adds:
+        raise ValueError("oscar_nic: floats=1 needs adds=1, got adds=0")
     rx, tx = frames_in(bus_bits), frames_out(bus_bits)
     return oscar_nic(
         bit(), bit(), AxiLite(8), bit(), rx, tx, *row_streams(units).values(), Stream(64), units=units,

@@ -1,4 +1,4 @@
-"""Bundles of ports between the blocks of the NIC. Their attributes say what each signal means, docs/develop/engine.md when."""
+"""Bundles of ports between the blocks of the NIC: what signals mean; docs/develop/engine.md says when."""
 
 from oscar.coding.asc.params import MAX_BLOCK_LOG2, MIN_BLOCK_LOG2
 from oscar_hdl.coder.ports import SET_BITS

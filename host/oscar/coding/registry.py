@@ -122,7 +122,8 @@ def make_codec(
     """
     if not is_codec(name):
         known = ", ".join(codec_names())
-        raise ValueError(f"codec must be one of {known}, got {name!r}{plugins.outdated('; ')}")
+        own = f"or one of a package, by an entry point of the group {plugins.CODECS}"
+        raise ValueError(f"codec must be one of {known}, {own}; got {name!r}{plugins.outdated('; ')}")
     if name not in ASC:
         return (CODECS.get(name) or installed_codecs()[name])()
     params = asc if name == "asc" and asc is not None else ASC[name]

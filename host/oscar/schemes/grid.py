@@ -138,8 +138,9 @@ class Grid:
         """Return the integers that ride along, int32 [tensors + 1].
 
         First each tensor's root mean square, 1 to `limit`. The unit is chosen so that `nominal` confirms the
-        present step. A tensor of zeros or without a step gets 0. Last a 1 if some tensor that MATTERS has
-        grown FAR beyond its step and clipping took more than LOST of a tensor's energy, else 0.
+        present step. A tensor of zeros or without a step gets 0. The last integer is 1 if a tensor with
+        more than MATTERS of the energy wants a step FAR octaves larger, and clipping took more than LOST of a
+        tensor's energy; else 0.
 
         lost: the loss by clipping the values to this grid, and by clipping the cells of their sketch.
         """

@@ -223,7 +223,8 @@ def check_method(name: str) -> str:
     if not is_codec(name) and not is_scheme(name):
         known = method_names()
         raise ValueError(
-            f"got {name!r}; {did_you_mean(name, known)}method must be one of {', '.join(known)}, or "
+            f"got {name!r}; {did_you_mean(name, known)}method must be one of {', '.join(known)}, "
+            f"a codec of a package (an entry point of the group {plugins.CODECS}), or "
             f"module:Class of a scheme of your own{plugins.outdated('; ')}"
         )
     return name

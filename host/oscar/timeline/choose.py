@@ -92,8 +92,8 @@ def choose(
     """Return the name of the candidate that takes least by `times`; of equals the first.
 
     Between more than PLAYED ranks with equal ports at a switch only schedules that are `alike` are compared,
-    if there are any: to play all ranks takes seconds. Of a NIC with its driver those are left out that keep
-    sums apart, since its memory holds one. Raises ValueError where none has all its links.
+    if there are any: to play all ranks takes seconds. With a NIC and its driver, schedules that keep sums
+    apart are left out: the NIC's memory holds one sum. Raises ValueError where none has all its links.
     """
     if coded and link.driver is not None:
         candidates = [each for each in candidates if not each.apart] or candidates

@@ -99,7 +99,8 @@ def windows(ids: Array, *, count: int, length: int, rng: np.random.Generator) ->
     """Return `count` random windows of `ids`: int64 [count, length]; raises OscarError if none fits."""
     if ids.size < length:
         raise OscarError(
-            f"expected text of at least {length} symbols, got {ids.size}; raise text_bytes or shorten it"
+            f"expected text of at least {length} symbols, got {ids.size}; "
+            "raise text_bytes, or take a shorter length"
         )
     starts = rng.integers(ids.size - length + 1, size=count)
     return ids[starts[:, None] + np.arange(length)]

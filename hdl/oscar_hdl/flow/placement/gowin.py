@@ -17,7 +17,8 @@ from oscar_hdl.flow.tools import read_verilog, write_text, yosys
 
 PINS = {"clk": "V22", "rst": "AB13", "si": "AA13", "so": "AB15"}
 # Both cells multiply numbers in two's complement, so an unsigned factor needs a 0 on top. MULT27X36 takes the
-# place of two MULTALU27X18. An unsigned factor of less than 4 bits, a signed one of less than 5, or a constant one is cheaper in logic.
+# place of two MULTALU27X18. Logic is cheaper for an unsigned factor of less than 4 bits, a signed one of less
+# than 5, and a constant one.
 MULTIPLIERS = """(* techmap_celltype = "$mul" *)
 module oscar_product (A, B, Y);
   parameter A_SIGNED = 0, B_SIGNED = 0, A_WIDTH = 1, B_WIDTH = 1, Y_WIDTH = 1;
@@ -31,8 +32,8 @@ module oscar_product (A, B, Y);
     || &_TECHMAP_CONSTMSK_A_ || &_TECHMAP_CONSTMSK_B_;
   wire [35:0] a = {{36{A_SIGNED ? A[A_WIDTH-1] : 1'b0}}, A}, b = {{36{B_SIGNED ? B[B_WIDTH-1] : 1'b0}}, B};
   wire [35:0] longer = A_BITS > B_BITS ? a : b, shorter = A_BITS > B_BITS ? b : a;
-  wire signed [62:0] product;
-  assign Y = product;
+  wire [62:0] product;
+  assign Y = {{Y_WIDTH{product[62]}}, product};
   generate
     if (LONGER <= 27 && SHORTER <= 18) begin
       MULTALU27X18 cell_ (

@@ -319,9 +319,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{name}.v" for name in CHECKERS if args.checkers and not (args.checkers / f"{name}.v").is_file()
     ]
     if missing:
-        parser.error(
-            f"{args.checkers}: expected bench/formal of a clone of wb2axip, got a folder without {', '.join(missing)}"
-        )
+        what = f"a folder without {', '.join(missing)}"
+        parser.error(f"{args.checkers}: expected bench/formal of a clone of wb2axip, got {what}")
     args.out.mkdir(parents=True, exist_ok=True)
     total = 0.0
     try:

@@ -138,8 +138,8 @@ class ProcessGroupOscar(ProcessGroupGloo):
     ) -> None:
         """Drop all coder state and meet the replicas of another quorum; see torchft. Collective.
 
-        Raises ConfigError on all of them where one has another version or configuration, and OscarError where
-        one does not come, or the store goes, within `timeout`.
+        Raises ConfigError on all of them where one has another version or configuration, and OscarError if
+        a replica does not arrive, or the store is lost, within `timeout`.
         """
         self._leave(OscarError(f"rank {rank}: the process group was configured for another quorum"))
         self._begin()
