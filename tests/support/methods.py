@@ -120,7 +120,11 @@ def _cases() -> list[Case]:
     for name in method_names():
         changes = [{"scheme": options} for options in SCHEMES.get(name, [])]
         result += [Case(name, one) for one in [{}, *(changes if is_scheme(name) else CODECS.get(name, []))]]
-    return result
+    # Messages of schemes go to owners where all ranks are connected, and around a ring here.
+    return [
+        *result,
+        *(Case(name, {"schedule": {"name": "ring"}}) for name in ("oscar-sw-best", "powersgd", "topk")),
+    ]
 
 
 CASES = _cases()
