@@ -71,7 +71,11 @@ CASES: list[tuple[str, Callable[[Any], None], str]] = [  # of structure, contrac
     ("asc", put(*ENCODER, "sequence", to=lambda _: True), "an integer of 0 to 65535, got True"),
     ("asc", put("scheme", "costs", to=lambda costs: -costs), "costs: expected values of 0 to"),
     ("asc", put("scheme", "steps", "exponents", to=lambda _: [4000]), r"exponents\[0\]: .* of -149 to 116"),
-    ("asc", put("shapes", to=lambda _: [(1 << 50,)]), "shapes: expected shapes with at most 1,099,511,627,776 values"),
+    (
+        "asc",
+        put("shapes", to=lambda _: [(1 << 50,)]),
+        "shapes: expected shapes with at most 1,099,511,627,776",
+    ),
     ("asc", put("workers", 2, "residual", to=lambda r: r * np.float32(np.nan)), "residual: expected finite"),
     (
         "no feedback",  # kernels would write what rounding lost into an array of no values

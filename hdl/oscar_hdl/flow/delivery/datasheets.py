@@ -251,8 +251,10 @@ def take_area(report: Path, revision: str) -> None:
     """Take the results of `make fpga` into area.json; raises FlowError for those of another part."""
     known = json.loads(AREA.read_text(encoding="utf-8")) if AREA.exists() else {}
     tree = json.loads(report.read_text(encoding="utf-8"))
-    if tree["tools"]["part"] != PART:
-        raise FlowError(f"{report}: expected a report of {PART}, got one of {tree['tools']['part']}")
+    if (part := tree["tools"].get("part")) != PART:
+        raise FlowError(
+            f"{report}: expected a report of {PART}, got one of {part}: run make fpga for that part"
+        )
     for result in tree["results"]:
         ecp5 = {**result["cells"], "MHz": round(min(result["mhz"].values()))}
         known.setdefault(result["top"], {}).update(revision=revision, ecp5=ecp5)
@@ -272,8 +274,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.area:
         head = ["git", "rev-parse", "--short=8", "HEAD"]
         revision = args.revision or subprocess.run(head, capture_output=True, text=True, check=True).stdout
-        for report in args.area:
-            take_area(report, revision.strip())
+        try:
+            for report in args.area:
+                take_area(report, revision.strip())
+        except FlowError as error:
+            p.error(str(error))
     args.out.mkdir(parents=True, exist_ok=True)
     pages = {name: page(name) for name in SHEETS}
     for name, text in {**pages, "README": index(pages)}.items():
